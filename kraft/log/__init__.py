@@ -1,0 +1,1 @@
+"""The durable metadata log: append, epochs, fsync, recovery."""
