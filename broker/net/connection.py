@@ -1,0 +1,213 @@
+"""One client connection as a synchronous, sans-I/O pump: whole frames in, replies out in request order.
+
+A driver receives into `receive_space()`, says how much with `received()`, lets `Turns` run the connection, and sends
+what is in `outgoing`. There is no task, channel or cancel scope per request: that alone would cost a factor of three.
+
+Kafka stops reading a connection while one of its requests is being processed. Here requests are pipelined: a parked
+Fetch does not hold up the Produce behind it, and only the replies wait for each other. An `ExclusivePending` reply
+restores Kafka's behaviour where a later request could see the difference.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Protocol
+
+from broker.net.receive_buffer import ReceiveBuffer
+from broker.net.reply import ExclusivePending, Part, Pending, Reply
+
+_SIZE: Final = Struct(">i")
+
+# Replies that may wait for earlier ones. Clients keep 5 (Java) to 1,000 (librdkafka's internal bound) in flight; a
+# parked reply costs about half a kilobyte, so one connection can hold at most some 100 KB this way.
+IN_FLIGHT_MAX: Final = 256
+# Replies collected before they are sent: enough to amortise a send, too little to hurt if the reader is slow.
+OUTGOING_MAX: Final = 64 * 1024
+
+
+class Transport(Protocol):
+    """The driver's side of a connection."""
+
+    def flush(self) -> bool:
+        """Send what is outgoing as far as it goes without waiting; False when some had to stay behind.
+
+        The transport runs the connection again once the rest is sent.
+        """
+        ...
+
+    def shut(self) -> None:
+        """Close at once; nothing more is sent."""
+        ...
+
+
+class Service(Protocol):
+    """What requests are for."""
+
+    def serve(self, connection: "Connection", start: int, end: int) -> Reply:
+        """Answer the request in `connection.buffer.data[start:end]`; may keep views of it until `Turns` commits.
+
+        Raises ProtocolError when the connection has to be closed.
+        """
+        ...
+
+
+class ProtocolError(Exception):
+    """The peer sent what no client of Kafka's protocol sends; the only answer is to close the connection."""
+
+
+class Connection:
+    """The state of one connection; see the module's docstring.
+
+    `peer_host` is the client's address, `listener` the name of the listener it came through. `muted` is set by the
+    transport while it does not read because `receive_space` was empty; the next `flush` reads again. `activity` counts
+    what was received, for telling idle connections.
+    """
+
+    __slots__ = (
+        "_exclusive",
+        "_on_close",
+        "_pending",
+        "_request_size_max",
+        "_run",
+        "_service",
+        "activity",
+        "buffer",
+        "client_software",
+        "close_reason",
+        "closed",
+        "listener",
+        "muted",
+        "outgoing",
+        "outgoing_size",
+        "peer_host",
+        "queued",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        service: Service,
+        run: Callable[["Connection"], None],
+        on_close: Callable[["Connection"], None],
+        *,
+        request_size_max: int,
+        peer_host: str,
+        listener: str,
+    ) -> None:
+        self._service = service
+        self._run = run
+        self._on_close = on_close
+        self._request_size_max = request_size_max
+        self._pending: deque[Pending] = deque()
+        self._exclusive: ExclusivePending | None = None
+        self.buffer = ReceiveBuffer()
+        self.outgoing: list[Part] = []
+        self.outgoing_size = 0
+        self.transport: Transport
+        self.peer_host = peer_host
+        self.listener = listener
+        self.client_software = ("unknown", "unknown")
+        self.activity = 0
+        self.queued = False
+        self.muted = False
+        self.closed = False
+        self.close_reason: str | None = None
+
+    def receive_space(self) -> memoryview:
+        """Where to receive into; empty when the connection takes no more until it has been run."""
+        buffer = self.buffer
+        held = buffer.end - buffer.start
+        frame_size = 0
+        if held >= 4:
+            frame_size = 4 + _SIZE.unpack_from(buffer.data, buffer.start)[0]
+            if frame_size <= held or frame_size > self._request_size_max + 4:
+                frame_size = 0
+        return buffer.writable(frame_size)
+
+    def received(self, count: int) -> None:
+        self.buffer.end += count
+        self.activity += 1
+
+    def pump(self) -> bool:
+        """Run complete frames. True when it stopped early to have replies sent first, and wants to be run again."""
+        buffer = self.buffer
+        try:
+            while not self.closed and self._exclusive is None:
+                held = buffer.end - buffer.start
+                if held < 4:
+                    return False
+                size = _SIZE.unpack_from(buffer.data, buffer.start)[0]
+                if size + 4 > held or size < 0:
+                    self._check_size(size)
+                    return False
+                if self.outgoing_size > OUTGOING_MAX:
+                    return True
+                if len(self._pending) >= IN_FLIGHT_MAX:
+                    return False
+                start = buffer.start + 4
+                buffer.start = end = start + size
+                self._reply(self._service.serve(self, start, end))
+        except ProtocolError as error:
+            self.close(str(error))
+        return False
+
+    def reply_completed(self) -> None:
+        """A pending reply was completed: what is ready goes out, and what waited behind it may run."""
+        self._collect()
+        self._run(self)
+
+    def close(self, reason: str | None) -> None:
+        """Close now, dropping every reply; the reason is for the log (None: the peer simply left)."""
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self.outgoing.clear()
+        self.outgoing_size = 0
+        pending, self._pending = self._pending, deque()
+        for reply in pending:
+            reply.abandon()
+        self.transport.shut()
+        self._on_close(self)
+
+    @property
+    def awaits_reply(self) -> bool:
+        """Something is being answered or sent, so silence is not idleness."""
+        return bool(self._pending or self.outgoing)
+
+    def _check_size(self, size: int) -> None:
+        if not 0 <= size <= self._request_size_max:
+            raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}")
+
+    def _reply(self, reply: Reply) -> None:
+        if reply is None:
+            return
+        if isinstance(reply, Pending):
+            self._pending.append(reply)
+            if isinstance(reply, ExclusivePending):
+                self._exclusive = reply
+            if reply.done:
+                self._collect()
+        elif self._pending:
+            waiting = Pending(self)
+            waiting.done, waiting.parts = True, reply
+            self._pending.append(waiting)
+        else:
+            self._emit(reply)
+
+    def _collect(self) -> None:
+        pending = self._pending
+        while pending and pending[0].done:
+            reply = pending.popleft()
+            if reply is self._exclusive:
+                self._exclusive = None
+            if reply.parts is not None:
+                self._emit(reply.parts)
+
+    def _emit(self, reply: bytes | list[Part]) -> None:
+        if isinstance(reply, bytes):
+            self.outgoing.append(reply)
+            self.outgoing_size += len(reply)
+        else:
+            self.outgoing += reply
+            self.outgoing_size += sum(map(len, reply))

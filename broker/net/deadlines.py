@@ -1,0 +1,75 @@
+"""One heap and one task for the deadlines of all parked replies."""
+
+import heapq
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+import trio
+
+# Cancelled entries are swept out once they are this many and the majority, so that waiting for years and hanging up
+# does not fill the heap.
+_SWEEP_MIN: Final = 1024
+
+
+class Deadline:
+    """A callback due at a time of Trio's clock; `cancel` when it is no longer wanted."""
+
+    __slots__ = ("_owner", "callback", "when")
+
+    def __init__(self, owner: "Deadlines", when: float, callback: Callable[[], None]) -> None:
+        self._owner = owner
+        self.when = when
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        if self.callback is not None:
+            self.callback = None
+            self._owner.cancelled()
+
+
+class Deadlines:
+    """Calls back when deadlines pass. A cancel scope or a task for each would cost as much as the request itself."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Deadline]] = []
+        self._serial = 0
+        self._cancelled = 0
+        self._sleep_scope: trio.CancelScope | None = None
+
+    def add(self, when: float, callback: Callable[[], None]) -> Deadline:
+        """Call back at `when` or shortly after, from the deadlines' own task."""
+        deadline = Deadline(self, when, callback)
+        self._serial += 1
+        heapq.heappush(self._heap, (when, self._serial, deadline))
+        if self._sleep_scope is not None and when < self._sleep_scope.deadline:
+            self._sleep_scope.deadline = when
+        return deadline
+
+    async def run(self) -> None:
+        while True:
+            self._fire()
+            self._sleep_scope = trio.CancelScope(deadline=self._heap[0][0] if self._heap else inf)
+            await self._sleep(self._sleep_scope)
+            self._sleep_scope = None
+
+    async def _sleep(self, scope: trio.CancelScope) -> None:
+        with scope:  # `add` moves its deadline
+            await trio.sleep_forever()
+
+    def cancelled(self) -> None:
+        self._cancelled += 1
+        if self._cancelled > _SWEEP_MIN and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def _fire(self) -> None:
+        now = trio.current_time()
+        while self._heap and (self._heap[0][2].callback is None or self._heap[0][0] <= now):
+            deadline = heapq.heappop(self._heap)[2]
+            callback, deadline.callback = deadline.callback, None
+            if callback is None:
+                self._cancelled -= 1
+            else:
+                callback()

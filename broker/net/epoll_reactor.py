@@ -1,0 +1,128 @@
+"""The driver of plain TCP connections: one Trio task that owns a private epoll for all of them.
+
+Trio waits for the epoll descriptor itself, so one wake-up of Trio serves every connection that became ready, and a
+request costs two system calls and no task switch. Measured against a task per connection this is worth 30-45 % of
+the small requests per second.
+"""
+
+import select
+import socket
+from typing import Final
+
+import trio
+
+from broker.net.connection import Connection
+from broker.net.send import send_queue
+from broker.net.turns import Turns
+
+_READ: Final = select.EPOLLIN
+_WRITE: Final = select.EPOLLOUT
+# Muted: neither read nor written; the kernel still reports errors and hang-ups.
+_MUTED: Final = 0
+
+
+class EpollReactor:
+    """Serves kernel sockets until cancelled."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._epoll = select.epoll()
+        self._transports: dict[int, EpollTransport] = {}
+
+    def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
+        """Serve a connected, non-blocking socket from now on; the reactor closes it."""
+        transport = EpollTransport(self, sock, connection)
+        connection.transport = transport
+        self._transports[transport.descriptor] = transport
+        self._epoll.register(transport.descriptor, _READ)
+        return transport
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(self._epoll.fileno())
+                for descriptor, events in self._epoll.poll(0):
+                    # A turn for an earlier event may have closed this one.
+                    if (transport := self._transports.get(descriptor)) is not None:
+                        self._on_event(transport, events)
+        finally:
+            for transport in list(self._transports.values()):
+                transport.connection.close("the node is stopping")
+            self._epoll.close()
+
+    def forget(self, transport: "EpollTransport") -> None:
+        if self._transports.pop(transport.descriptor, None) is not None:
+            self._epoll.unregister(transport.descriptor)
+
+    def watch(self, transport: "EpollTransport", events: int) -> None:
+        self._epoll.modify(transport.descriptor, events)
+
+    def run_turn(self, connection: Connection) -> None:
+        self._turns.run(connection)
+
+    def _on_event(self, transport: "EpollTransport", events: int) -> None:
+        connection = transport.connection
+        try:
+            if events & _WRITE:
+                if transport.flush():
+                    self._turns.run(connection)
+            elif events & _READ:
+                transport.receive()
+            else:
+                connection.close(None)  # EPOLLHUP or EPOLLERR on a connection that is muted or half closed
+        except OSError as error:
+            connection.close(f"connection failed: {error}")
+
+
+class EpollTransport:
+    """One socket of the reactor."""
+
+    __slots__ = ("_events", "_reactor", "_sock", "connection", "descriptor")
+
+    def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection) -> None:
+        self._reactor = reactor
+        self._sock = sock
+        self._events = _READ
+        self.connection = connection
+        self.descriptor = sock.fileno()
+
+    def receive(self) -> None:
+        """Take what has arrived and run it; called when the socket is readable."""
+        connection = self.connection
+        space = connection.receive_space()
+        if not space:
+            connection.muted = True
+            self._watch(_MUTED)  # it has more requests waiting than it may; `flush` listens again
+            return
+        count = self._sock.recv_into(space)
+        if not count:
+            connection.close(None)
+            return
+        connection.received(count)
+        self._reactor.run_turn(connection)
+
+    def flush(self) -> bool:
+        """See `Transport.flush`. A socket that is full is watched for room, and meanwhile not read from."""
+        connection = self.connection
+        queue = connection.outgoing
+        try:
+            connection.outgoing_size -= send_queue(self._sock, queue)
+        except OSError as error:
+            connection.close(f"connection failed: {error}")
+            return False
+        if queue:
+            if self._events != _WRITE:
+                self._watch(_WRITE)
+            return False
+        if self._events != _READ:
+            connection.muted = False
+            self._watch(_READ)
+        return True
+
+    def shut(self) -> None:
+        self._reactor.forget(self)
+        self._sock.close()
+
+    def _watch(self, events: int) -> None:
+        self._events = events
+        self._reactor.watch(self, events)

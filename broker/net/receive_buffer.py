@@ -1,0 +1,63 @@
+"""Where a connection's bytes arrive, are parsed, patched and written from."""
+
+from typing import Final
+
+# What a new connection costs before it has said anything.
+INITIAL_SIZE: Final = 16 * 1024
+# One recv of this size amortises the system call; a deeper buffer gains nothing measurable.
+STEADY_SIZE: Final = 128 * 1024
+# Receiving into less than this would cut pipelined requests into many small reads.
+SMALLEST_READ: Final = 4 * 1024
+# A buffer that a larger frame made grow beyond this is given back once the frame is gone. Clients send requests of
+# 1 MiB by default, and those should not pay for a new buffer each.
+KEPT_SIZE: Final = 2 * 1024 * 1024
+
+
+class ReceiveBuffer:
+    """A growing window `data[start:end]` of bytes that were received and not yet consumed.
+
+    It grows with the bytes that arrive, never with the length a frame claims, so that a lie about a length costs the
+    liar's traffic and not our memory. Views handed out before stay valid until the next `writable`.
+    """
+
+    __slots__ = ("data", "end", "start", "view")
+
+    def __init__(self) -> None:
+        self.data = bytearray(INITIAL_SIZE)
+        self.view = memoryview(self.data)
+        self.start = 0
+        self.end = 0
+
+    def writable(self, frame_size: int) -> memoryview:
+        """Free space to receive into; empty when the buffer holds all it may.
+
+        `frame_size` is the size of the incomplete frame at `start`, length prefix included; 0 when the frames at
+        hand are complete and only wait to be run, and nothing more than the steady size is kept for them.
+        """
+        if self.start == self.end:
+            self.start = self.end = 0
+            if len(self.data) > KEPT_SIZE:
+                self._replace(STEADY_SIZE)
+            if frame_size <= len(self.data):
+                return self.view
+        held = self.end - self.start
+        capacity = len(self.data)
+        if self.start + frame_size > capacity or capacity - self.end < SMALLEST_READ:
+            target = max(frame_size, STEADY_SIZE)
+            if held + SMALLEST_READ > capacity and capacity < target:
+                self._replace(min(target, max(2 * capacity, STEADY_SIZE)))
+            elif self.start:
+                self.view[:held] = self.view[self.start : self.end]
+                self.start = 0
+                self.end = held
+        return self.view[self.end :]
+
+    def _replace(self, capacity: int) -> None:
+        """Bring the window to the front of a new buffer of `capacity` bytes."""
+        data = bytearray(capacity)
+        held = self.end - self.start
+        data[:held] = self.view[self.start : self.end]
+        self.data = data
+        self.view = memoryview(data)
+        self.start = 0
+        self.end = held

@@ -1,0 +1,101 @@
+"""What a request is answered with: buffers, ranges of files, or a promise of them."""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from broker.net.connection import Connection
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_RESPONSE_HEADER_V0: Final = Struct(">ii")
+_RESPONSE_HEADER_V1: Final = Struct(">iiB")
+
+
+class SendableFile(Protocol):
+    """A file whose bytes can be read, or handed to a socket inside the kernel."""
+
+    def read(self, offset: int, count: int) -> bytes: ...
+
+    def send_to(self, sock: "SocketLike", offset: int, count: int) -> int: ...
+
+
+class SocketLike(Protocol):
+    def fileno(self) -> int: ...
+
+
+class FileRange:
+    """`size` bytes of a file from `position`, sent without passing through the encoder."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: SendableFile, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Part: TypeAlias = Buffer | FileRange
+Reply: TypeAlias = "bytes | list[Part] | Pending | None"
+
+
+def frame_response(correlation_id: int, flexible_header: bool, body: list[Part]) -> bytes | list[Part]:
+    """A whole response frame around an encoded body; one bytes object when nothing in it is large or in a file.
+
+    `flexible_header` selects response header v1, which ends in (no) tagged fields.
+    """
+    size = sum(map(len, body))
+    if flexible_header:
+        header = _RESPONSE_HEADER_V1.pack(size + 5, correlation_id, 0)
+    else:
+        header = _RESPONSE_HEADER_V0.pack(size + 4, correlation_id)
+    if size <= _JOIN_MAX and not any(type(part) is FileRange for part in body):
+        return b"".join([header, *body])  # type: ignore[list-item]  # no FileRange is left in it
+    return [header, *(part for part in body if len(part))]
+
+
+# Joining a response up to this size costs less than another entry in the gather list of sendmsg.
+_JOIN_MAX: Final = 16 * 1024
+
+
+class Pending:
+    """A reply that will be completed later: data arrived, the high watermark passed, a deadline, a task's end.
+
+    Exactly one of `complete` and `abandon` takes effect; later calls do nothing, so a late event needs no check.
+    """
+
+    __slots__ = ("_connection", "done", "on_abandon", "parts")
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self.done = False
+        self.parts: bytes | list[Part] | None = None
+        self.on_abandon: Callable[[], None] | None = None
+
+    def complete(self, parts: bytes | list[Part] | None) -> None:
+        """Answer with these parts, a whole frame; None sends nothing."""
+        if not self.done:
+            self.done = True
+            self.parts = parts
+            self._connection.reply_completed()
+
+    def abandon(self) -> None:
+        """The connection is gone: nobody waits for this any more."""
+        if not self.done:
+            self.done = True
+            if self.on_abandon is not None:
+                self.on_abandon()
+
+
+class ExclusivePending(Pending):
+    """A pending reply whose connection runs no further request until it is complete.
+
+    For slow APIs that change what later requests of the same client see: Kafka promises that the requests of one
+    connection are processed in order.
+    """
+
+    __slots__ = ()
