@@ -1,0 +1,78 @@
+"""Kafka's checkpoint files: small text files, replaced as a whole.
+
+Format: a line with the version 0, a line with the number of entries, a line for each entry. In a log directory they
+hold an offset for each of its partitions, a line "topic partition offset":
+`recovery-point-offset-checkpoint` (everything before it was flushed), `log-start-offset-checkpoint` (where it is beyond
+the first segment's beginning, after DeleteRecords), `replication-offset-checkpoint` (the high watermarks).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from broker.storage.whole_file import read_whole, replace_durably
+from kraft.env import Disk
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+
+CHECKPOINT_VERSION = 0
+
+
+class CorruptCheckpoint(ValueError):
+    """A checkpoint file that says nothing sensible; the message says where and why."""
+
+
+def encode_checkpoint(lines: Sequence[str]) -> bytes:
+    return "\n".join((str(CHECKPOINT_VERSION), str(len(lines)), *lines, "")).encode()
+
+
+def decode_checkpoint(content: bytes, path: str) -> list[str]:
+    """The entries' lines; an empty file has none. Raises CorruptCheckpoint, naming `path`."""
+    try:
+        version_line, *rest = content.decode().splitlines() or [str(CHECKPOINT_VERSION)]
+        version, count = int(version_line), int(rest[0]) if rest else 0
+    except ValueError as error:
+        raise CorruptCheckpoint(f"Malformed line in checkpoint file [{path}]: {error}") from error
+    if version != CHECKPOINT_VERSION:
+        raise CorruptCheckpoint(
+            f"Unrecognised version:{version}, expected version: {CHECKPOINT_VERSION} in checkpoint file at: {path}"
+        )
+    lines = rest[1:]
+    if len(lines) != count:
+        raise CorruptCheckpoint(
+            f"Expected [{count}] entries in checkpoint file [{path}], but found only [{len(lines)}]"
+        )
+    return lines
+
+
+class OffsetCheckpoint:
+    """One file of offsets per partition. Remembers what it wrote, so that writing the same again costs no I/O."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._written: bytes | None = None
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> offset; empty where there is no file. Raises CorruptCheckpoint, OSError."""
+        try:
+            content = read_whole(self._disk, self.path)
+        except FileNotFoundError:
+            return {}
+        offsets = {}
+        for line in decode_checkpoint(content, self.path):
+            try:
+                topic, partition, offset = line.split()
+                offsets[topic, int(partition)] = int(offset)
+            except ValueError as error:
+                raise CorruptCheckpoint(f"Malformed line in checkpoint file [{self.path}]: {line}") from error
+        self._written = content
+        return offsets
+
+    async def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Replace the file, durably. Raises OSError, FsyncFailed."""
+        content = encode_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+        if content != self._written:
+            self._written = None
+            await replace_durably(self._disk, self.path, content)
+            self._written = content

@@ -1,0 +1,175 @@
+"""The producer snapshots of a partition: files `<20 digit offset>.snapshot` in Kafka's format, version 1.
+
+A snapshot holds every producer's state as of all batches below the offset in its name. Nothing is lost with one: the
+state is replayed from the log from an older snapshot, or from the log's start. Hence one that cannot be read is
+deleted, and a snapshot is written in place, its CRC-32C telling a torn one. The page cache holds it at once; `sync`,
+which belongs before the recovery point moves past it, makes it durable.
+
+Layout, big-endian: int16 version, uint32 CRC-32C of all that follows, int32 count, and per producer: int64 id, int16
+epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first
+offset of the running transaction or -1.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.storage.whole_file import read_whole, write_whole
+from kraft.env import Disk, Tracer
+
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+SNAPSHOT_VERSION = 1
+
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(ValueError):
+    """Bytes that are no producer snapshot of a version we know."""
+
+
+class ProducerEntry(NamedTuple):
+    """One producer in a snapshot. `offset_delta` is the last batch's last minus its first offset."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
+    body = b"".join((_COUNT.pack(len(entries)), *[_ENTRY.pack(*entry) for entry in entries]))
+    return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The producers of a snapshot file's content. Raises CorruptSnapshot."""
+    entries_at = _PREFIX.size + _COUNT.size
+    if len(data) < entries_at:
+        raise CorruptSnapshot(f"Snapshot has {len(data)} bytes, too few for its header")
+    version, stored_crc = _PREFIX.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"Snapshot contained an unknown file version {version}")
+    body = memoryview(data)[_PREFIX.size :]
+    computed_crc = crc32c(body)
+    if stored_crc != computed_crc:
+        raise CorruptSnapshot(
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored_crc}. Computed crc: {computed_crc}"
+        )
+    (count,) = _COUNT.unpack_from(body)
+    if count < 0 or entries_at + count * _ENTRY.size != len(data):
+        raise CorruptSnapshot(f"Snapshot claims {count} producers in {len(data)} bytes")
+    return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+
+
+def snapshot_name(offset: int) -> str:
+    return f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def snapshot_offset(name: str) -> int | None:
+    """The offset in a snapshot file's name; None for any other file."""
+    digits = name.removesuffix(SNAPSHOT_SUFFIX)
+    return int(digits) if digits != name and len(digits) == 20 and digits.isdecimal() else None
+
+
+class ProducerSnapshots:
+    """The snapshot files in one partition's directory.
+
+    `names` is the directory's listing (others' files in it are passed over). A file that is to go is renamed to
+    `.deleted` at once and handed to `discard`, which has it removed off the event loop.
+    """
+
+    __slots__ = ("_discard", "_disk", "_offsets", "_trace", "_unsynced", "directory", "latest_offset")
+
+    def __init__(
+        self, disk: Disk, directory: str, names: Iterable[str], *, discard: Callable[[str], None], trace: Tracer
+    ) -> None:
+        self._disk = disk
+        self.directory = directory  # settable: a deleted partition's directory is renamed
+        self._discard = discard
+        self._trace = trace
+        self._offsets = sorted(offset for name in names if (offset := snapshot_offset(name)) is not None)
+        self._unsynced: list[int] = []
+        # No snapshot at or below this offset is worth writing: that of the newest one, or the log's start without one.
+        self.latest_offset = self._offsets[-1] if self._offsets else 0
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return self._offsets
+
+    def write(self, offset: int, entries: Collection[ProducerEntry]) -> None:
+        """Write the snapshot for `offset` to the page cache. Raises OSError."""
+        write_whole(self._disk, self._path(offset), encode_snapshot(entries))
+        self._offsets.append(offset)
+        self._unsynced.append(offset)
+        self.latest_offset = offset
+
+    async def sync(self) -> None:
+        """Make what was written durable. Raises FsyncFailed, or OSError where a file cannot be opened."""
+        unsynced, self._unsynced = self._unsynced, []
+        for offset in unsynced:
+            if offset in self._offsets:
+                file = self._disk.open(self._path(offset))
+                try:
+                    await file.sync()
+                finally:
+                    file.close()
+
+    def load_latest(self, *, default_offset: int) -> tuple[int, list[ProducerEntry]]:
+        """The newest readable snapshot's offset and producers; `default_offset` and none where there is none."""
+        while self._offsets:
+            offset = self._offsets[-1]
+            try:
+                entries = decode_snapshot(read_whole(self._disk, self._path(offset)))
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                self._trace("storage.snapshot_corrupt", path=self._path(offset), error=str(error))
+                self._delete([offset])
+            else:
+                self.latest_offset = offset
+                return offset, entries
+        self.latest_offset = default_offset
+        return default_offset, []
+
+    def retain_within(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Delete the snapshots that say nothing of a log with these ends."""
+        self._delete([offset for offset in self._offsets if not log_start_offset < offset <= log_end_offset])
+
+    def retain_for_segments(self, base_offsets: Collection[int]) -> None:
+        """Delete the snapshots without a segment that begins there, except one behind the last segment's beginning.
+
+        That one was written when the log was closed. For opening a log, whatever a crash has left in its directory.
+        """
+        strays = [offset for offset in self._offsets if offset not in base_offsets]
+        if strays and (not base_offsets or strays[-1] > max(base_offsets)):
+            strays.pop()
+        self._delete(strays)
+
+    def delete_before(self, offset: int) -> None:
+        """Delete what belongs to removed segments: every snapshot below the first remaining segment's base offset."""
+        if self._offsets and self._offsets[0] < offset:
+            self._delete([snapshot for snapshot in self._offsets if snapshot < offset])
+
+    def delete_all(self) -> None:
+        self._delete(list(self._offsets))
+        self.latest_offset = 0
+
+    def _delete(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._offsets.remove(offset)
+            path = self._path(offset)
+            try:
+                self._disk.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            self._discard(path + DELETED_SUFFIX)
+
+    def _path(self, offset: int) -> str:
+        return f"{self.directory}/{snapshot_name(offset)}"

@@ -1,0 +1,330 @@
+"""What a partition knows of its producers: the rules that make an idempotent producer's retries harmless.
+
+KIP-98 gives every idempotent producer an id and an epoch, and every batch a sequence number. The leader remembers the
+last five batches of each producer: a batch with the same range of sequence numbers is a retry and is answered with
+the offsets it got the first time; any other batch must continue where the last one ended. A higher epoch begins again
+at sequence 0 (KIP-360), a lower one belongs to a fenced producer. A producer that is not known, since its records were
+deleted or it was idle for `producer.id.expiration.ms`, may continue with any sequence number.
+
+The state is derived: it can always be replayed from the log. Snapshots beside the segments, written when a segment is
+rolled and when the log is closed, save most of that replay (`producer_snapshots`).
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from broker.storage.producer_snapshots import ProducerEntry, ProducerSnapshots
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
+
+# A client keeps at most five requests in flight with idempotence on (KIP-98), so a retry is one of the last five.
+CACHED_BATCHES_MAX = 5
+
+NO_OFFSET = -1
+
+# (last sequence, last offset, offset delta, timestamp); a plain tuple, since one is made for every idempotent batch.
+CachedBatch: TypeAlias = tuple[int, int, int, int]
+
+
+@attrs.frozen
+class Duplicate:
+    """A retried batch is already in the log, at these offsets, with this largest timestamp in ms."""
+
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@attrs.frozen
+class CompletedTransaction:
+    """A transaction whose end marker stands at `last_offset`, having begun at `first_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """One producer, as of its last batch. The next batch of this epoch has to begin with `next_sequence`."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.next_sequence = 0
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = NO_OFFSET
+        self.batches: list[CachedBatch] = []
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    def begin_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.next_sequence = 0
+            self.batches.clear()
+
+    def add(self, batch: CachedBatch) -> None:
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > CACHED_BATCHES_MAX:
+            del batches[0]
+        self.next_sequence = (batch[0] + 1) & SEQUENCE_MAX
+        self.last_timestamp = batch[3]
+
+    def find_duplicate(self, base_sequence: int, last_sequence: int) -> Duplicate | None:
+        for cached_last, last_offset, delta, timestamp in self.batches:
+            if cached_last == last_sequence and (cached_last - delta) & SEQUENCE_MAX == base_sequence:
+                return Duplicate(last_offset - delta, last_offset, timestamp)
+        return None
+
+    def entry(self) -> ProducerEntry:
+        last_sequence, last_offset, delta, _ = self.batches[-1] if self.batches else (NO_SEQUENCE, NO_OFFSET, 0, -1)
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            last_sequence,
+            last_offset,
+            delta,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            self.current_txn_first_offset,
+        )
+
+    @classmethod
+    def from_entry(cls, entry: ProducerEntry) -> "ProducerState":
+        state = cls(entry.producer_id)
+        state.epoch = entry.epoch
+        if entry.last_offset >= 0:
+            state.add((entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp))
+        state.last_timestamp = entry.timestamp
+        state.coordinator_epoch = entry.coordinator_epoch
+        state.current_txn_first_offset = entry.current_txn_first_offset
+        return state
+
+
+class ProducerStates:
+    """All producers of one partition.
+
+    The leader calls `check` before it appends a batch that carries a producer id, and `update` after; replay calls
+    `update` alone. End markers go through `end_transaction` and `complete`. `expiration_ms` is
+    `producer.id.expiration.ms` and may be changed at any time.
+    """
+
+    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "expiration_ms", "partition", "snapshots")
+
+    def __init__(self, snapshots: ProducerSnapshots, *, partition: str, expiration_ms: int) -> None:
+        self.snapshots = snapshots
+        self.partition = partition  # "topic-0", for messages
+        self.expiration_ms = expiration_ms
+        self._by_id: dict[int, ProducerState] = {}
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id; ascending, since offsets only grow
+        self._unreplicated: dict[int, int] = {}  # first offset -> offset of the end marker
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def active(self) -> Iterable[ProducerState]:
+        """Every producer that is known, in the order they appeared."""
+        return self._by_id.values()
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._by_id.get(producer_id)
+
+    def check(self, header: BatchHeader) -> Duplicate | None:
+        """Whether a client's data batch may be appended: None if so, or where it already stands.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; the message names
+        `header.base_offset` as the offset the batch would have got. Changes nothing.
+        """
+        state = self._by_id.get(header.producer_id)
+        if state is None:
+            return None
+        if header.producer_epoch != state.epoch or header.base_sequence != state.next_sequence:
+            duplicate = self._check_unexpected(header, state)
+            if duplicate is not None:
+                return duplicate
+        if state.current_txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_FLAG:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {state.producer_id} at offset {header.base_offset} "
+                f"in partition {self.partition}",
+            )
+        return None
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """What a coordinator's own append must pass: it carries a producer id, but no sequence numbers.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH. (Not PRODUCER_FENCED since Kafka 2.7: the client may retry.)
+        """
+        state = self._by_id.get(header.producer_id)
+        if state is not None and header.producer_epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {state.producer_id} at offset {header.base_offset} in {self.partition} is "
+                f"{header.producer_epoch}, which is smaller than the last seen epoch {state.epoch}",
+            )
+
+    def update(self, header: BatchHeader) -> None:
+        """Record a data batch that is in the log at its final `base_offset`. Trusts it: `check` came before."""
+        producer_id = header.producer_id
+        state = self._by_id.get(producer_id)
+        if state is None:
+            state = self._by_id[producer_id] = ProducerState(producer_id)
+        if header.producer_epoch != state.epoch:
+            state.begin_epoch(header.producer_epoch)
+        base_sequence = header.base_sequence
+        delta = header.last_offset_delta
+        last_sequence = (base_sequence + delta) & SEQUENCE_MAX if base_sequence >= 0 else NO_SEQUENCE
+        base_offset = header.base_offset
+        state.add((last_sequence, base_offset + delta, delta, header.max_timestamp))
+        if header.attributes & TRANSACTIONAL_FLAG and state.current_txn_first_offset < 0:
+            state.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Whether a coordinator may write this end marker.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        self.check_epoch(header)
+        state = self._by_id.get(header.producer_id)
+        if state is not None and state.coordinator_epoch > coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {state.producer_id} at offset {header.base_offset} in "
+                f"partition {self.partition}: {coordinator_epoch} (zombie), {state.coordinator_epoch} (current)",
+            )
+
+    def end_transaction(
+        self, header: BatchHeader, *, coordinator_epoch: int, aborted: bool, timestamp: int
+    ) -> CompletedTransaction | None:
+        """Record an end marker that is in the log; the transaction it ended, or None if that had no records here.
+
+        A completed transaction must be written to the transaction index, and then be handed to `complete`.
+        """
+        state = self._by_id.get(header.producer_id)
+        if state is None:
+            state = self._by_id[header.producer_id] = ProducerState(header.producer_id)
+        first_offset = state.current_txn_first_offset
+        state.begin_epoch(header.producer_epoch)
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp = timestamp
+        state.current_txn_first_offset = NO_OFFSET
+        if first_offset < 0:
+            return None
+        return CompletedTransaction(header.producer_id, first_offset, header.base_offset, aborted)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once `completed` counts as such: what the transaction index stores beside it."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
+        del self._ongoing[completed.first_offset]
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Forget the decided transactions whose markers are replicated."""
+        if self._unreplicated:
+            replicated = [first for first, last in self._unreplicated.items() if last < high_watermark]
+            for first_offset in replicated:
+                del self._unreplicated[first_offset]
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided, or decided by a marker that is not replicated yet."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min((*list(self._ongoing)[:1], *self._unreplicated))
+
+    def advance_log_start_offset(self, log_start_offset: int) -> None:
+        """Records before this offset are gone. Their producers stay known until they expire."""
+        self.advance_high_watermark(log_start_offset)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget producers without a running transaction that were idle for `expiration_ms`, by their records' time."""
+        if self._by_id:
+            expired = [state.producer_id for state in self._by_id.values() if self._is_expired(state, now_ms)]
+            for producer_id in expired:
+                del self._by_id[producer_id]
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, *, now_ms: int) -> int:
+        """Begin again from the newest snapshot within the log; the offset from which the log is to be replayed.
+
+        For opening a log and after a truncation. Snapshots outside (start, end] are deleted, and so are corrupt ones.
+        """
+        self.clear()
+        self.snapshots.retain_within(log_start_offset, log_end_offset)
+        offset, entries = self.snapshots.load_latest(default_offset=log_start_offset)
+        for entry in entries:
+            state = ProducerState.from_entry(entry)
+            if not self._is_expired(state, now_ms):
+                self._by_id[state.producer_id] = state
+        ongoing = [state for state in self._by_id.values() if state.current_txn_first_offset >= 0]
+        for state in sorted(ongoing, key=lambda state: state.current_txn_first_offset):
+            self._ongoing[state.current_txn_first_offset] = state.producer_id
+        return offset
+
+    def truncate_fully(self) -> None:
+        """Forget everything, and delete every snapshot."""
+        self.clear()
+        self.snapshots.delete_all()
+
+    def clear(self) -> None:
+        """Forget every producer and transaction; the snapshots stay."""
+        self._by_id.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def take_snapshot(self, offset: int) -> None:
+        """Keep the state as of all batches below `offset`, unless a snapshot at or after it exists.
+
+        In the page cache when it returns; `snapshots.sync` makes it durable. Raises OSError.
+        """
+        if offset > self.snapshots.latest_offset:
+            self.snapshots.write(offset, [state.entry() for state in self._by_id.values()])
+
+    def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
+        return state.current_txn_first_offset < 0 and now_ms - state.last_timestamp >= self.expiration_ms
+
+    def _check_unexpected(self, header: BatchHeader, state: ProducerState) -> Duplicate | None:
+        epoch, base_sequence = header.producer_epoch, header.base_sequence
+        if epoch == state.epoch:
+            last_sequence = (base_sequence + header.last_offset_delta) & SEQUENCE_MAX
+            duplicate = state.find_duplicate(base_sequence, last_sequence)
+            if duplicate is not None:
+                return duplicate
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {state.producer_id} at offset {header.base_offset} in "
+                f"partition {self.partition}: {base_sequence} (incoming seq. number), "
+                f"{state.last_sequence} (current end sequence number)",
+            )
+        self.check_epoch(header)
+        if base_sequence != 0 and state.epoch != NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for new epoch of producer {state.producer_id} at offset "
+                f"{header.base_offset} in partition {self.partition}: {epoch} (request epoch), {base_sequence} "
+                f"(seq. number), {state.epoch} (current producer epoch)",
+            )
+        return None
