@@ -1,0 +1,93 @@
+"""What a state machine sees of the log: append as the leader, wait for commit, hear what was committed.
+
+Nothing in here says how many voters there are. `kraft.single_voter` agrees with itself; a quorum fills the same protocol.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+
+class NotLeader(Exception):
+    """This node does not lead the log in the given epoch; what it had appended but not committed may be gone."""
+
+
+@attrs.frozen
+class Leadership:
+    """Who leads in `epoch`; `leader_id` is None while nobody does."""
+
+    leader_id: int | None
+    epoch: int
+
+
+@attrs.frozen
+class Batch:
+    """Records that were appended together, and so are in the log either all or not at all.
+
+    `append_time_ms` is the leader's wall clock, in milliseconds since 1970.
+    """
+
+    base_offset: int
+    epoch: int
+    append_time_ms: int
+    records: tuple[bytes, ...]
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + len(self.records) - 1
+
+
+class Listener(Protocol):
+    """A state machine on top of the log. Its methods are called in the order of the log, and must not block."""
+
+    def handle_commit(self, batches: Sequence[Batch]) -> None:
+        """These batches are committed; they follow directly on those of the call before."""
+        ...
+
+    def handle_leader_change(self, leadership: Leadership) -> None:
+        """The leader or the epoch changed.
+
+        Where this node is the leader, everything that was committed before its epoch has been handed over already. Where
+        it was the leader, whatever it had appended and not yet seen committed counts as lost.
+        """
+        ...
+
+
+class ReplicatedLog(Protocol):
+    """One log that its voters agree on."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def leadership(self) -> Leadership: ...
+
+    @property
+    def end_offset(self) -> int:
+        """The offset the next appended record gets, as far as this node knows."""
+        ...
+
+    @property
+    def committed_end_offset(self) -> int:
+        """Everything below is committed: it is durable, and never changes."""
+        ...
+
+    def append(self, epoch: int, records: Sequence[bytes]) -> int:
+        """Place at least one record behind all appended before, and return the last one's offset.
+
+        The order is fixed on return, durability is not: see `wait_committed`. Raises NotLeader unless this node leads
+        in `epoch`.
+        """
+        ...
+
+    async def wait_committed(self, epoch: int, offset: int) -> None:
+        """Return once the record appended at `offset` in `epoch` is committed and every listener has heard of it.
+
+        Raises NotLeader when leadership was lost first. The record may be committed or gone then: nobody knows.
+        """
+        ...
+
+    def register(self, listener: Listener) -> None:
+        """Have `listener` hear of everything from the start of the log. To be called before the log runs."""
+        ...
