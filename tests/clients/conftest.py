@@ -1,0 +1,55 @@
+"""Where the client tests get a broker from.
+
+Tests that only talk to a broker share one node, or the broker that `KRAFT_TEST_BOOTSTRAP` (host:port) names. Tests that
+kill, stop or measure start their own and are skipped where that variable names a broker they have no hold on.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_process import NodeProcess
+
+BOOTSTRAP = "KRAFT_TEST_BOOTSTRAP"
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a broker that all tests of the session share; auto-creation of topics is on, as by default."""
+    given = os.environ.get(BOOTSTRAP)
+    if given:
+        yield given
+        return
+    node = NodeProcess(tmp_path_factory.mktemp("shared-node") / "data")
+    try:
+        node.start()
+        yield node.bootstrap
+        node.stop()
+    finally:
+        node.discard()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that nobody used before."""
+    return f"{request.node.originalname.replace('_', '-')}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Make (not start) a node of the test's own: `new_node(key=value, ...)`, `_` in a key standing for `.`."""
+    if os.environ.get(BOOTSTRAP):
+        pytest.skip(f"starts and stops its own node, which {BOOTSTRAP} rules out")
+    nodes: list[NodeProcess] = []
+
+    def make(**overrides: object) -> NodeProcess:
+        named = {key.replace("_", "."): str(value) for key, value in overrides.items()}
+        nodes.append(NodeProcess(tmp_path / f"data-{len(nodes)}", named))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.discard()

@@ -1,0 +1,112 @@
+"""Every client writes and reads with every compression it has: byte for byte, in order, nothing more and nothing less."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.aiokafka_driver import AiokafkaDriver
+from tests.support.confluent_driver import ConfluentDriver, new_consumer
+from tests.support.driver import COMPRESSIONS, Driver
+from tests.support.kafka_python_driver import KafkaPythonDriver
+from tests.support.kcat_driver import KcatDriver, kcat_path
+from tests.support.records import ClientRecord, Consumed, Shape, awkward_records, by_partition
+
+pytestmark = pytest.mark.clients
+
+PARTITIONS = 3
+CROSS_RECORDS = 150
+
+LIBRARIES: list[Driver] = [ConfluentDriver(), KafkaPythonDriver(), AiokafkaDriver()]
+NEEDS_KCAT = pytest.mark.skipif(kcat_path() is None, reason="kcat is not on PATH")
+DRIVERS = [
+    *(pytest.param(driver, id=driver.name) for driver in LIBRARIES),
+    pytest.param(KcatDriver(), id="kcat", marks=NEEDS_KCAT),
+]
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS, **configs: str) -> None:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(30)
+
+
+def write(bootstrap: str, topic: str, driver: Driver, shape: Shape, count: int, compression: str) -> list[ClientRecord]:
+    create_topic(bootstrap, topic)
+    now_ms = time.time_ns() // 1_000_000
+    records = awkward_records(count, partitions=PARTITIONS, shape=shape, first_timestamp_ms=now_ms - count)
+    driver.produce(bootstrap, topic, records, compression)
+    return records
+
+
+def assert_same(read: dict[int, list[Consumed]], written: list[ClientRecord]) -> None:
+    for partition, expected in by_partition(written).items():
+        consumed = read[partition]
+        assert [one.offset for one in consumed] == list(range(len(expected)))
+        for one, record in zip(consumed, expected, strict=True):
+            found = one.record if record.timestamp_ms is not None else one.record._replace(timestamp_ms=None)
+            assert found == record
+
+
+def assert_nothing_beyond(bootstrap: str, topic: str, written: list[ClientRecord]) -> None:
+    consumer = new_consumer(bootstrap)
+    try:
+        for partition, expected in by_partition(written).items():
+            watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            assert watermarks == (0, len(expected))
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_a_client_writes_it_reads_back_byte_for_byte(
+    driver: Driver,
+    compression: str,
+    bootstrap: str,
+    topic: str,
+    pytestconfig: pytest.Config,
+    full: bool,
+    figure: Callable[[str], None],
+) -> None:
+    count = pytestconfig.getoption("--records") or (100_000 if full else 5_000)
+    began = time.monotonic()
+    written = write(bootstrap, topic, driver, driver.shape, count, compression)
+    wrote = time.monotonic()
+    read = driver.consume(bootstrap, topic, {partition: len(of) for partition, of in by_partition(written).items()})
+    figure(f"{count} records, {wrote - began:.2f} s to write, {time.monotonic() - wrote:.2f} s to read")
+    assert_same(read, written)
+    assert_nothing_beyond(bootstrap, topic, written)
+
+
+@pytest.fixture(scope="module")
+def written_topics(bootstrap: str) -> Callable[[Driver, Shape], dict[str, list[ClientRecord]]]:
+    """Topics of a writer's records, one per compression, written once for all readers of the same shape."""
+    made: dict[tuple[str, Shape], dict[str, list[ClientRecord]]] = {}
+
+    def topics(driver: Driver, shape: Shape) -> dict[str, list[ClientRecord]]:
+        if (driver.name, shape) not in made:
+            stem = f"cross-{driver.name}-{time.time_ns()}"
+            made[driver.name, shape] = {
+                f"{stem}-{name}": write(bootstrap, f"{stem}-{name}", driver, shape, CROSS_RECORDS, name)
+                for name in COMPRESSIONS
+            }
+        return made[driver.name, shape]
+
+    return topics
+
+
+@pytest.mark.parametrize("reader", DRIVERS)
+@pytest.mark.parametrize("writer", DRIVERS)
+def test_what_one_client_writes_another_reads(
+    writer: Driver,
+    reader: Driver,
+    bootstrap: str,
+    written_topics: Callable[[Driver, Shape], dict[str, list[ClientRecord]]],
+) -> None:
+    readable = Shape(binary_headers=reader.shape.binary_headers)
+    for topic, written in written_topics(writer, writer.shape & readable).items():
+        counts = {partition: len(of) for partition, of in by_partition(written).items()}
+        assert_same(reader.consume(bootstrap, topic, counts), written)

@@ -1,0 +1,42 @@
+"""Options and reports of the whole test suite."""
+
+from collections.abc import Callable
+
+import pytest
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kraft")
+    group.addoption(
+        "--full", action="store_true", help="run the shows at full size: a million records, twenty kills, five minutes"
+    )
+    group.addoption("--records", type=int, help="records per client and compression in the round trips")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+
+
+@pytest.fixture(scope="session")
+def full(pytestconfig: pytest.Config) -> bool:
+    """Whether the run was asked for the sizes that a show needs, rather than the quick ones of every day."""
+    return bool(pytestconfig.getoption("--full"))
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Report a measured figure: it is printed with the name of its test at the end of the run."""
+
+    def report(text: str) -> None:
+        request.config.stash[FIGURES].append(f"{request.node.name}: {text}")
+
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[FIGURES]:
+        terminalreporter.section("figures")
+        for line in config.stash[FIGURES]:
+            terminalreporter.write_line(line)

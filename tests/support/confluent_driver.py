@@ -1,0 +1,115 @@
+"""confluent-kafka, on librdkafka: the client most others are built on."""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.support.driver import PASS_TIMEOUT_S, Progress
+from tests.support.records import ClientRecord, Consumed, Shape
+
+
+class DeliveryLedger:
+    """Delivery reports of one producer: the offset of each acknowledged record, and every error."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[int, list[int]] = {}
+        self.errors: list[KafkaError] = []
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self.offsets.setdefault(partition, []).append(offset)
+
+
+def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryLedger) -> None:
+    """Hand one record to the producer, waiting where its queue is full."""
+    fields = {
+        "partition": record.partition,
+        "key": record.key,
+        "value": record.value,
+        "headers": list(record.headers) or None,
+        "timestamp": record.timestamp_ms or 0,
+        "on_delivery": ledger.report,
+    }
+    while True:
+        try:
+            producer.produce(topic, **fields)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def new_consumer(bootstrap: str, errors: list[KafkaError] | None = None, **settings: object) -> Consumer:
+    """A consumer for `assign`: the group's name is demanded by the library and never used."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "not-used",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "error_cb": (errors if errors is not None else []).append,
+            **settings,
+        }
+    )
+
+
+class ConfluentDriver:
+    name = "confluent-kafka"
+    shape = Shape()
+
+    def produce(self, bootstrap: str, topic: str, records: list[ClientRecord], compression: str) -> None:
+        ledger = DeliveryLedger()
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "compression.type": compression,
+                "error_cb": ledger.errors.append,
+            }
+        )
+        for record in records:
+            send(producer, record, topic, ledger)
+            producer.poll(0)
+        assert producer.flush(PASS_TIMEOUT_S) == 0
+        assert not ledger.errors
+        assert sum(map(len, ledger.offsets.values())) == len(records)
+
+    def consume(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> dict[int, list[Consumed]]:
+        errors: list[KafkaError] = []
+        consumer = new_consumer(bootstrap, errors)
+        progress = Progress(counts)
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in counts])
+            deadline = time.monotonic() + PASS_TIMEOUT_S
+            while not progress.done:
+                progress.require(time.monotonic() > deadline)
+                for message in consumer.consume(1_000, timeout=0.05):
+                    progress.add(_consumed(message))
+        finally:
+            consumer.close()
+        assert not errors
+        return progress.read
+
+
+def _consumed(message: Message) -> Consumed:
+    assert message.error() is None, message.error()
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Consumed(
+        offset,
+        ClientRecord(
+            partition,
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
+            message.timestamp()[1],
+        ),
+    )

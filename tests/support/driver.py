@@ -1,0 +1,46 @@
+"""What the round trips ask of a client: write these records, read that many back."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tests.support.records import ClientRecord, Consumed, Shape
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# Time for one whole pass over a topic. Generous: only a broker that has stopped answering takes it.
+PASS_TIMEOUT_S = 180.0
+
+
+class Driver(Protocol):
+    """One third-party client, driven synchronously, without a consumer group."""
+
+    name: str
+    shape: Shape
+
+    def produce(self, bootstrap: str, topic: str, records: list[ClientRecord], compression: str) -> None:
+        """Write the records in order with acks=all; raises unless the broker acknowledged every one."""
+        ...
+
+    def consume(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> dict[int, list[Consumed]]:
+        """Read each partition from its beginning until it gave as many records as `counts` says."""
+        ...
+
+
+class Progress:
+    """Collects what a consumer reads until every partition has given its count."""
+
+    def __init__(self, counts: Mapping[int, int]) -> None:
+        self._missing = sum(counts.values())
+        self.read: dict[int, list[Consumed]] = {partition: [] for partition in counts}
+
+    @property
+    def done(self) -> bool:
+        return self._missing <= 0
+
+    def add(self, consumed: Consumed) -> None:
+        self.read[consumed.record.partition].append(consumed)
+        self._missing -= 1
+
+    def require(self, deadline_passed: bool) -> None:
+        """Raises AssertionError when the time is over."""
+        assert not deadline_passed, f"time is over with {self._missing} records still to come"
