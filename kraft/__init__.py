@@ -1,4 +1,5 @@
 """A KRaft-style replicated log on Trio. Imports nothing of the project, and can be read without knowing Kafka.
 
-`kraft.env` is the seam between a node and the world; `kraft.log` keeps the log durable.
+`kraft.env` is the seam between a node and the world; `kraft.replicated_log` is what a state machine sees of the log;
+`kraft.log` keeps one node's copy durable; `kraft.single_voter` is the smallest quorum.
 """

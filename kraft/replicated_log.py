@@ -1,6 +1,7 @@
 """What a state machine sees of the log: append as the leader, wait for commit, hear what was committed.
 
-Nothing in here says how many voters there are. `kraft.single_voter` agrees with itself; a quorum fills the same protocol.
+Nothing in here says how many voters there are: `kraft.single_voter` agrees with itself, and a quorum fills the same
+protocol.
 """
 
 from collections.abc import Sequence
@@ -48,8 +49,8 @@ class Listener(Protocol):
     def handle_leader_change(self, leadership: Leadership) -> None:
         """The leader or the epoch changed.
 
-        Where this node is the leader, everything that was committed before its epoch has been handed over already. Where
-        it was the leader, whatever it had appended and not yet seen committed counts as lost.
+        Where this node is the leader, everything that was committed before its epoch has been handed over already.
+        Where it was the leader, whatever it had appended and not yet seen committed counts as lost.
         """
         ...
 

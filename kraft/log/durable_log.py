@@ -1,0 +1,91 @@
+"""Batches in one append-only file. Whatever it hands out after `open`, or after `sync`, survives a power cut."""
+
+from collections.abc import Iterator
+
+from kraft.env import Disk, File
+from kraft.log.frame import MAGIC, Frame, decode_frame, encode_frame
+from kraft.replicated_log import Batch
+
+FILE_NAME = f"{0:020}.log"
+
+
+class CorruptLog(Exception):
+    """Entries that had been made durable can no longer be read. Only a person, or another replica, can help."""
+
+
+class DurableLog:
+    """The open file. `end_offset` is the next record's offset, `epoch` that of the last batch (0 in an empty log)."""
+
+    def __init__(self, file: File, size: int, end_offset: int, epoch: int) -> None:
+        self._file = file
+        self._size = size
+        self._durable_size = size
+        self.end_offset = end_offset
+        self.epoch = epoch
+
+    @classmethod
+    async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
+        """Recover the log in `directory`, which is made if missing, and return it with all that it holds.
+
+        A torn tail is cut. What is left is written again and synced before anybody may rely on it: an fsync that failed
+        in the process before this one leaves pages that read well and were never durable
+        (https://lwn.net/Articles/752063/).
+
+        Raises CorruptLog where entries below the tail are damaged.
+        """
+        disk.make_dir(directory)
+        await disk.sync_dir(directory.rpartition("/")[0] or "/")
+        file = disk.open(f"{directory}/{FILE_NAME}", create=True)
+        data = file.read(0, file.size())
+        frames = list(_intact_frames(memoryview(data)))
+        size = frames[-1].end if frames else 0
+        _refuse_damage_below_the_tail(file.path, data, size)
+        file.write(0, [memoryview(data)[:size]])
+        file.truncate(size)
+        await file.sync()
+        await disk.sync_dir(directory)
+        batches = [frame.batch for frame in frames]
+        if not batches:
+            return cls(file, 0, 0, 0), []
+        return cls(file, size, batches[-1].last_offset + 1, batches[-1].epoch), batches
+
+    def write(self, batch: Batch) -> None:
+        """Put `batch` behind the last one; durable after `sync`. Raises OSError, and is of no more use then."""
+        assert batch.records, "a batch holds at least one record"
+        assert batch.base_offset == self.end_offset, f"batch at {batch.base_offset}, the log ends at {self.end_offset}"
+        assert batch.epoch >= self.epoch, f"batch of epoch {batch.epoch} behind one of {self.epoch}"
+        frame = encode_frame(batch, self._durable_size)
+        self._file.write(self._size, [frame])
+        self._size += len(frame)
+        self.end_offset = batch.last_offset + 1
+        self.epoch = batch.epoch
+
+    async def sync(self) -> None:
+        """Make everything written before the call durable. Raises FsyncFailed, which ends the process."""
+        size = self._size
+        await self._file.sync()
+        self._durable_size = size
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _intact_frames(data: memoryview) -> Iterator[Frame]:
+    position = offset = epoch = 0
+    while (frame := decode_frame(data, position)) is not None:
+        batch = frame.batch
+        if batch.base_offset != offset or batch.epoch < epoch:
+            return
+        yield frame
+        position, offset, epoch = frame.end, batch.last_offset + 1, batch.epoch
+
+
+def _refuse_damage_below_the_tail(path: str, data: bytes, intact_size: int) -> None:
+    """A frame behind the damage that was written when the damaged bytes were durable proves that they were."""
+    view = memoryview(data)
+    position = data.find(MAGIC, intact_size)
+    while position >= 0:
+        frame = decode_frame(view, position)
+        if frame is not None and frame.durable_size > intact_size:
+            raise CorruptLog(f"{path} is damaged at byte {intact_size}, below entries that are intact")
+        position = data.find(MAGIC, position + 1)

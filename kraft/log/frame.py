@@ -1,0 +1,54 @@
+"""How a batch lies on disk: one frame, guarded by one checksum.
+
+    magic    4 bytes   b"KRL1"
+    size     uint32    bytes after the checksum
+    crc      uint32    CRC-32C of those bytes
+    durable  uint64    how much of the file was known to be durable when the frame was written
+    base offset int64, epoch int32, append time int64 (ms), count uint32
+    records            a msgpack array of byte strings
+
+`durable` tells two kinds of damage apart. Bytes beyond what was synced may be torn by a power cut, nobody was told of
+them, and they may go. Damage below is the disk's: those entries were acknowledged, so they must never go silently.
+"""
+
+import struct
+
+import attrs
+import crc32c
+import msgpack
+
+from kraft.replicated_log import Batch
+
+MAGIC = b"KRL1"
+_PREFIX = struct.Struct(">4sII")
+_HEADER = struct.Struct(">QqiqI")
+
+
+@attrs.frozen
+class Frame:
+    """A batch as found in a file; `end` is the position behind it, `durable_size` what was durable before it."""
+
+    batch: Batch
+    durable_size: int
+    end: int
+
+
+def encode_frame(batch: Batch, durable_size: int) -> bytes:
+    header = _HEADER.pack(durable_size, batch.base_offset, batch.epoch, batch.append_time_ms, len(batch.records))
+    body = header + msgpack.packb(batch.records)
+    return _PREFIX.pack(MAGIC, len(body), crc32c.crc32c(body)) + body
+
+
+def decode_frame(data: memoryview, position: int) -> Frame | None:
+    """The frame that starts at `position`, or None where there is no intact one."""
+    start = position + _PREFIX.size
+    if len(data) < start + _HEADER.size:
+        return None
+    magic, size, crc = _PREFIX.unpack_from(data, position)
+    end = start + size
+    if magic != MAGIC or end > len(data) or size < _HEADER.size or crc32c.crc32c(data[start:end]) != crc:
+        return None
+    durable_size, base_offset, epoch, append_time_ms, count = _HEADER.unpack_from(data, start)
+    records = msgpack.unpackb(data[start + _HEADER.size : end], use_list=False)
+    assert len(records) == count, f"an intact frame at {position} with {len(records)} of {count} records"
+    return Frame(Batch(base_offset, epoch, append_time_ms, records), durable_size, end)
