@@ -1,0 +1,65 @@
+"""Share groups (ShareGroupConfig and ShareCoordinatorConfig in Kafka)."""
+
+from metadata.configuration.definition import ConfigKey
+from metadata.configuration.validators import at_least, between
+from metadata.configuration.vocabulary import (
+    BOOLEAN,
+    HIGH,
+    HOUR_MS,
+    INT,
+    LOW,
+    MEDIUM,
+    MIB,
+    MINUTE_MS,
+    SHORT,
+    STRING,
+)
+
+# A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
+# fmt: off
+KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("group.share.enable", BOOLEAN, False, None, MEDIUM,
+        "Whether share groups are on, for tests.", internal=True),
+    ConfigKey("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM,
+        "How many times a record of a share group is delivered before it is given up."),
+    ConfigKey("group.share.record.lock.duration.ms", INT, 30_000, between(1000, HOUR_MS), MEDIUM,
+        "How long in ms a share consumer holds a record before another may get it."),
+    ConfigKey("group.share.min.record.lock.duration.ms", INT, 15_000, between(1000, 30_000), MEDIUM,
+        "Shortest record lock in ms that a share group may be given."),
+    ConfigKey("group.share.max.record.lock.duration.ms", INT, MINUTE_MS, between(30_000, HOUR_MS), MEDIUM,
+        "Longest record lock in ms that a share group may be given."),
+    ConfigKey("group.share.partition.max.record.locks", INT, 2000, between(100, 10_000), MEDIUM,
+        "Most records of a partition that a share group may hold at once."),
+    ConfigKey("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, MEDIUM,
+        "After this many finished ones, Apache Kafka sweeps its waiting share fetches."),
+    ConfigKey("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM,
+        "Most share sessions of a broker."),
+    ConfigKey("group.share.persister.class.name", STRING,
+        "org.apache.kafka.server.share.persister.DefaultStatePersister", None, MEDIUM,
+        "The class that keeps the state of share groups.", internal=True),
+    ConfigKey("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH,
+        "Partitions of __share_group_state; never change it on a living cluster."),
+    ConfigKey("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH,
+        "Replicas of __share_group_state."),
+    ConfigKey("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH,
+        "min.insync.replicas of __share_group_state."),
+    ConfigKey("share.coordinator.state.topic.segment.bytes", INT, 100 * MIB, at_least(1), HIGH,
+        "Segment size of __share_group_state."),
+    ConfigKey("share.coordinator.threads", INT, 1, at_least(1), MEDIUM,
+        "Threads of the share coordinator in Apache Kafka."),
+    ConfigKey("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, at_least(0), MEDIUM,
+        "Updates of a share state that are written between two snapshots of it."),
+    ConfigKey("share.coordinator.load.buffer.size", INT, 5 * MIB, at_least(1), HIGH,
+        "Bytes that are read at once when a share coordinator loads its state."),
+    ConfigKey("share.coordinator.state.topic.compression.codec", INT, 0, None, HIGH,
+        "Compression of __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
+    ConfigKey("share.coordinator.append.linger.ms", INT, 5, at_least(0), MEDIUM,
+        "How long in ms the share coordinator gathers records before it writes them."),
+    ConfigKey("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH,
+        "How long in ms a write of the share coordinator waits for the replicas."),
+    ConfigKey("share.coordinator.state.topic.prune.interval.ms", INT, 5 * MINUTE_MS, at_least(1), LOW,
+        "How often in ms __share_group_state is freed of what is no longer needed.", internal=True),
+    ConfigKey("share.coordinator.cold.partition.snapshot.interval.ms", INT, 5 * MINUTE_MS, at_least(1), LOW,
+        "How often in ms idle share states get a snapshot.", internal=True),
+)
+# fmt: on

@@ -1,0 +1,206 @@
+"""What is in force: a broker's layers of configuration, a topic's values over them, and how both are described.
+
+A broker has three layers over the defaults: its properties file, what was set for the whole cluster, and what was set
+for it alone (KIP-226). A topic has its own layer over those. DescribeConfigs tells of each value where it comes from,
+and which other values it hides (KIP-226's synonyms).
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from metadata.configuration.definition import ConfigType, ConfigValue, value_text
+from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
+from metadata.configuration.topic import TOPIC_CONFIGS
+
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+Values = Mapping[str, ConfigValue | None]
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+@attrs.frozen
+class ConfigSynonym:
+    """One value that a key could have, were those before it not set; `value` is None for a secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@attrs.frozen
+class ConfigEntry:
+    """A key and its value as DescribeConfigs tells of them; `value` is None for a secret and for a null."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+    read_only: bool
+    type: ConfigType
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str | None
+
+
+@attrs.frozen
+class BrokerLayers:
+    """What is set for a broker: in its file, for the whole cluster, and for it alone, in rising precedence."""
+
+    static: Mapping[str, str]
+    cluster: Mapping[str, str] = _EMPTY
+    broker: Mapping[str, str] = _EMPTY
+
+    def merged(self) -> dict[str, str]:
+        """One mapping of all layers. A key that is set above removes its synonyms below: minutes hide hours."""
+        merged = dict(self.static)
+        for layer in (self.cluster, self.broker):
+            for name, text in layer.items():
+                for synonym in broker_synonyms(name):
+                    merged.pop(synonym, None)
+                merged[name] = text
+        return merged
+
+
+def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
+    """Every topic key's value on a topic that sets nothing, given a broker's values."""
+    defaults = TOPIC_CONFIGS.parse(_EMPTY)
+    for name, synonyms in TOPIC_SYNONYMS.items():
+        for synonym in synonyms:
+            value = broker[synonym.name]
+            if value is not None:
+                defaults[name] = value if synonym.factor == 1 else _scaled(value, synonym.factor)
+                break
+    retention_ms = defaults["retention.ms"]
+    if isinstance(retention_ms, int) and retention_ms < 0:
+        defaults["retention.ms"] = -1
+    return defaults
+
+
+def topic_values(broker: Values, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:
+    """Every topic key's value on a topic that sets `overrides`. Raises ConfigError about a value that is malformed."""
+    values = topic_defaults(broker)
+    for name, text in overrides.items():
+        key = TOPIC_CONFIGS.keys.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+    return values
+
+
+def describe_topic(layers: BrokerLayers, broker: Values, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """A topic's configuration; `broker` are the values of the merged `layers`."""
+    values = topic_values(broker, overrides)
+    return [
+        _describe_topic_key(layers, name, values[name], name in overrides)
+        for name, key in TOPIC_CONFIGS.keys.items()
+        if not key.internal or name in overrides
+    ]
+
+
+def describe_broker(layers: BrokerLayers, broker: Values) -> list[ConfigEntry]:
+    """A broker's configuration, unknown names included; `broker` are the values of the merged `layers`."""
+    merged = layers.merged()
+    known = [name for name, key in BROKER_CONFIGS.keys.items() if not key.internal or name in merged]
+    names = [*known, *(name for name in merged if name not in BROKER_CONFIGS.keys)]
+    return [_describe_broker_key(layers, name, _broker_text(broker, merged, name)) for name in names]
+
+
+def describe_cluster_default(layers: BrokerLayers) -> list[ConfigEntry]:
+    """What is set for all brokers: the answer for the broker without a name."""
+    only = BrokerLayers(static=_EMPTY, cluster=layers.cluster)
+    return [
+        attrs.evolve(
+            entry,
+            source=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+            synonyms=tuple(s for s in entry.synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        )
+        for entry in (_describe_broker_key(only, name, text) for name, text in layers.cluster.items())
+    ]
+
+
+def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | None, is_overridden: bool) -> ConfigEntry:
+    key = TOPIC_CONFIGS.keys[name]
+    text = None if value is None else value_text(value)
+    synonyms: list[ConfigSynonym] = []
+    if is_overridden:
+        synonyms.append(ConfigSynonym(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+    if name in TOPIC_SYNONYMS:
+        first = TOPIC_SYNONYMS[name][0].name
+        synonyms += _synonyms(layers, first, broker_synonyms_with_base(first), is_sensitive=False)
+    return ConfigEntry(
+        name=name,
+        value=text,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        is_sensitive=False,
+        read_only=False,
+        type=key.type,
+        synonyms=tuple(synonyms),
+        documentation=key.doc,
+    )
+
+
+def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> ConfigEntry:
+    names = broker_synonyms_with_base(name)
+    config_type = next(filter(None, map(BROKER_CONFIGS.type_of, names)), ConfigType.UNKNOWN)
+    # What is not known may well be a secret of somebody's plugin.
+    is_sensitive = config_type in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
+    synonyms = tuple(_synonyms(layers, name, names, is_sensitive))
+    key = BROKER_CONFIGS.keys.get(name)
+    return ConfigEntry(
+        name=name,
+        value=None if is_sensitive else text,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        is_sensitive=is_sensitive,
+        read_only=name not in DYNAMIC_CONFIGS,
+        type=config_type,
+        synonyms=synonyms,
+        documentation=None if key is None else key.doc,
+    )
+
+
+def _broker_text(broker: Values, merged: Mapping[str, str], name: str) -> str | None:
+    if name not in broker:
+        return merged[name]
+    value = broker[name]
+    return None if value is None else value_text(value)
+
+
+def _synonyms(layers: BrokerLayers, name: str, names: tuple[str, ...], is_sensitive: bool) -> list[ConfigSynonym]:
+    """All that is set under any of `names`, from the first that bears `name` on, as Kafka lists it.
+
+    So a `log.retention.hours` alone does not show under `log.retention.ms`, although it decides the value.
+    """
+    defaults = {each: text for each in names if (text := BROKER_CONFIGS.default_text(each)) is not None}
+    found = [
+        ConfigSynonym(each, None if is_sensitive else layer[each], source)
+        for layer, source in (
+            (layers.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (layers.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (layers.static, ConfigSource.STATIC_BROKER_CONFIG),
+            (defaults, ConfigSource.DEFAULT_CONFIG),
+        )
+        for each in names
+        if each in layer
+    ]
+    first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
+    return found[first:]
+
+
+def _scaled(value: ConfigValue, factor: int) -> int:
+    assert isinstance(value, int), "only numbers have units"
+    return value * factor

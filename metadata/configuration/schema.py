@@ -1,0 +1,176 @@
+"""What a change of configuration has to pass before it is written to the metadata log."""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from metadata.configuration.definition import ConfigDef, ConfigError, ConfigType, ConfigValue, UpdateMode, invalid_value
+from metadata.configuration.effective import Values, topic_values
+from metadata.configuration.synonyms import listener_base
+from metadata.configuration.topic import TOPIC_CONFIGS
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; the numbers are those of Kafka's ConfigResource."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSchema:
+    """The rules for topics and brokers, given the values of the broker or controller that applies them.
+
+    `broker` are those values as KafkaConfig has parsed them; they are the defaults of topics.
+    """
+
+    def __init__(self, broker: Values) -> None:
+        self._broker = broker
+
+    def validate_topic(self, configs: Mapping[str, str], existing: Mapping[str, str] | None = None) -> None:
+        """Check all that a topic is going to set, given what it has set so far; raises ConfigError (INVALID_CONFIG)."""
+        for name in configs:
+            if name not in TOPIC_CONFIGS.keys:
+                raise ConfigError(f"Unknown topic config name: {name}")
+        values = topic_values(self._broker, configs)
+        _check_compaction_lags(values)
+        if values["remote.storage.enable"]:
+            self._check_remote_storage(values)
+        elif _is_true(existing, "remote.storage.enable") and not values["remote.log.delete.on.disable"]:
+            raise ConfigError(
+                "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
+                "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
+                "you want to disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+            )
+
+    def validate_broker(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
+        """Check all that is going to be set for one broker, or for all of them; raises ConfigError.
+
+        Kafka answers INVALID_REQUEST to this one (KAFKA-13609), not INVALID_CONFIG. Unknown names pass: they may belong
+        to a plugin.
+        """
+        _refuse(
+            [name for name in configs if name in BROKER_CONFIGS.keys and name not in DYNAMIC_CONFIGS],
+            "Cannot update these configs dynamically",
+        )
+        _refuse(
+            [name for name in configs if name.startswith("ssl.") and name in DYNAMIC_CONFIGS],
+            "These security configs can be dynamically updated only per-listener using the listener prefix",
+        )
+        for name, text in configs.items():
+            key = BROKER_CONFIGS.keys.get(listener_base(name) or name)
+            if key is not None and key.name in DYNAMIC_CONFIGS:
+                key.parse(text)
+        if not per_broker:
+            _refuse(
+                [name for name in configs if _is_per_broker(name)],
+                "Cannot update these configs at default cluster level, broker id must be specified",
+            )
+
+    def is_list(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether APPEND and SUBTRACT make sense for a key (KIP-339)."""
+        definition = _definition(resource_type)
+        return definition is not None and definition.type_of(name) is ConfigType.LIST
+
+    def is_sensitive(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether a value must not be shown; what is not known may well be a secret."""
+        definition = _definition(resource_type)
+        return definition is None or definition.type_of(name) in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
+
+    def default(self, resource_type: ResourceType, name: str) -> str | None:
+        """The default that APPEND and SUBTRACT start from where nothing is set."""
+        definition = _definition(resource_type)
+        return None if definition is None else definition.default_text(name)
+
+    def _check_remote_storage(self, values: Values) -> None:
+        if not self._broker["remote.log.storage.system.enable"]:
+            raise ConfigError(
+                "Tiered Storage functionality is disabled in the broker. "
+                "Topic cannot be configured with remote log storage."
+            )
+        if values["cleanup.policy"] != ("delete",):
+            raise ConfigError("Remote log storage only supports topics with cleanup.policy=delete")
+        for unit in ("bytes", "ms"):
+            _check_local_retention(values, f"local.retention.{unit}", f"retention.{unit}")
+
+
+def split_list(text: str | None) -> list[str]:
+    """The elements of a LIST as APPEND and SUBTRACT see it; empty ones do not count."""
+    return [] if text is None else [element for element in text.split(",") if element]
+
+
+def append_to_list(current: str | None, addition: str) -> str:
+    """`current` with the elements of `addition` that it lacks at its end (KIP-339's APPEND)."""
+    elements = split_list(current)
+    for element in addition.split(","):
+        if element not in elements:
+            elements.append(element)
+    return ",".join(elements)
+
+
+def subtract_from_list(current: str | None, removal: str) -> str:
+    """`current` without the elements of `removal`, each taken out once (KIP-339's SUBTRACT)."""
+    elements = split_list(current)
+    for element in removal.split(","):
+        if element in elements:
+            elements.remove(element)
+    return ",".join(elements)
+
+
+def _definition(resource_type: ResourceType) -> ConfigDef | None:
+    match resource_type:
+        case ResourceType.TOPIC:
+            return TOPIC_CONFIGS
+        case ResourceType.BROKER:
+            return BROKER_CONFIGS
+        case _:
+            return None
+
+
+def _refuse(names: Sequence[str], reason: str) -> None:
+    if names:
+        raise ConfigError(f"{reason}: Set({', '.join(names)})")
+
+
+def _is_per_broker(name: str) -> bool:
+    base = listener_base(name)
+    if base is not None:  # limits on connections and threads are the only ones that make sense for everybody's listener
+        return base not in ("max.connections", "max.connection.creation.rate", "num.network.threads")
+    key = BROKER_CONFIGS.keys.get(name)
+    return key is not None and key.update_mode is UpdateMode.PER_BROKER
+
+
+def _check_compaction_lags(values: Values) -> None:
+    shortest, longest = _integer(values["min.compaction.lag.ms"]), _integer(values["max.compaction.lag.ms"])
+    if shortest > longest:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+        )
+
+
+def _check_local_retention(values: Values, local_name: str, total_name: str) -> None:
+    local, total = _integer(values[local_name]), _integer(values[total_name])
+    if local == -2:
+        return
+    if total > -1 and local == -1:
+        raise invalid_value(local_name, local, f"Value must not be -1 as {total_name} value is set as {total}.")
+    if -1 < total < local:
+        raise invalid_value(local_name, local, f"Value must not be more than {total_name} property value: {total}")
+    if values["remote.log.copy.disable"] and local != total:
+        raise ConfigError(
+            f"When `remote.log.copy.disable` is set to true, the `{local_name}` and `{total_name}` must be set to the "
+            "identical value because there will be no more logs copied to the remote storage."
+        )
+
+
+def _integer(value: ConfigValue | None) -> int:
+    assert isinstance(value, int), "this key holds a number"
+    return value
+
+
+def _is_true(configs: Mapping[str, str] | None, name: str) -> bool:
+    return configs is not None and configs.get(name, "").lower() == "true"

@@ -1,0 +1,116 @@
+"""The rules that values obey. Each maker returns a Validator, which raises ConfigError in Kafka's words."""
+
+import re
+
+from metadata.configuration.definition import ConfigValue, Validator, invalid_value, java_text
+from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
+
+_THROTTLED_REPLICA = re.compile(r"(?:[0-9]+:[0-9]+)?")
+
+
+def at_least(minimum: float) -> Validator:
+    def check(name: str, value: ConfigValue | None) -> None:
+        if _number(name, value) < minimum:
+            raise invalid_value(name, value, f"Value must be at least {java_text(minimum)}")
+
+    return check
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    """Both ends belong to the range."""
+
+    def check(name: str, value: ConfigValue | None) -> None:
+        number = _number(name, value)
+        if number < minimum:
+            raise invalid_value(name, value, f"Value must be at least {java_text(minimum)}")
+        if number > maximum:
+            raise invalid_value(name, value, f"Value must be no more than {java_text(maximum)}")
+
+    return check
+
+
+def between_or(minimum: int, maximum: int, other: int) -> Validator:
+    """A range, and one value outside of it: how gzip's level says "your default"."""
+
+    def check(name: str, value: ConfigValue | None) -> None:
+        number = _number(name, value)
+        if number != other and not minimum <= number <= maximum:
+            raise invalid_value(name, value, f"Value must be between {minimum} and {maximum} or equal to {other}")
+
+    return check
+
+
+def one_of(*allowed: str) -> Validator:
+    def check(name: str, value: ConfigValue | None) -> None:
+        if value not in allowed:
+            raise invalid_value(name, value, f"String must be one of: {', '.join(allowed)}")
+
+    return check
+
+
+def one_of_ignoring_case(*allowed: str) -> Validator:
+    def check(name: str, value: ConfigValue | None) -> None:
+        if not isinstance(value, str) or value.upper() not in allowed:
+            raise invalid_value(name, value, f"String must be one of (case insensitive): {', '.join(allowed)}")
+
+    return check
+
+
+def each_of(*allowed: str) -> Validator:
+    """Every element of a list is one of these; the list may be empty, and elements may repeat."""
+    check_one = one_of(*allowed)
+
+    def check(name: str, value: ConfigValue | None) -> None:
+        for element in _elements(value):
+            check_one(name, element)
+
+    return check
+
+
+def non_empty(name: str, value: ConfigValue | None) -> None:
+    """A string that is set says something; one that is not set is fine."""
+    if value == "":
+        raise invalid_value(name, value, "String must be non-empty")
+
+
+def non_null(name: str, value: ConfigValue | None) -> None:
+    if value is None:
+        raise invalid_value(name, value, "entry must be non null")
+
+
+def throttled_replicas(name: str, value: ConfigValue | None) -> None:
+    """`*`, or `partition:broker` pairs (KIP-73)."""
+    elements = [element.strip() for element in _elements(value)]
+    if not all(map(_THROTTLED_REPLICA.fullmatch, elements)) and "".join(elements) != "*":
+        reason = (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+        raise invalid_value(name, value, reason)
+
+
+def quorum_voters(name: str, value: ConfigValue | None) -> None:
+    """`{id}@{host}:{port}` entries."""
+    if value is None:
+        raise invalid_value(name, value, None)
+    parse_quorum_voters(_elements(value))
+
+
+def quorum_servers(name: str, value: ConfigValue | None) -> None:
+    """`{host}:{port}` entries."""
+    if value is None:
+        raise invalid_value(name, value, None)
+    for entry in _elements(value):
+        parse_quorum_server(entry)
+
+
+def _number(name: str, value: ConfigValue | None) -> float:
+    if value is None:
+        raise invalid_value(name, value, "Value must be non-null")
+    assert isinstance(value, (int, float)), f"{name} has a rule for numbers, and a value that is none"
+    return value
+
+
+def _elements(value: ConfigValue | None) -> tuple[str, ...]:
+    assert isinstance(value, tuple), "a rule for lists met something else"
+    return value
