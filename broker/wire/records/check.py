@@ -1,0 +1,191 @@
+"""What a leader checks of the records inside a producer's batch before it stores the batch as it came.
+
+Kafka's LogValidator is the model: what it rejects is rejected here, with its messages. It differs where it would write
+the batch anew, which we never do: there we reject too. Such are offset deltas that do not count up from 0.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from broker.wire.records.batch import NO_TIMESTAMP, BatchHeader, Buffer, TimestampType
+from broker.wire.records.errors import InvalidRecord, InvalidTimestamp, RecordError
+from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, iter_records, records_data
+from broker.wire.records.varint import read_varint, read_zigzag
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
+# How many faulty records a message spells out; `record_errors` holds them all, up to what a response should carry.
+_ERRORS_SHOWN: Final = 3
+_ERRORS_MAX: Final = 1000
+
+
+@attrs.define
+class _Summary:
+    """What one walk over the records finds out."""
+
+    timestamp_delta_min: int
+    timestamp_delta_max: int
+    has_null_key: bool
+
+
+def check_records(
+    buf: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    require_keys: bool = False,
+    timestamp_range: tuple[int, int] | None = None,
+    max_size: int = DECOMPRESSED_SIZE_MAX,
+) -> int:
+    """Check a producer's batch from the inside, and return the greatest timestamp its records have.
+
+    `require_keys` is for compacted topics. `timestamp_range` holds the first and last ms accepted, from
+    `message.timestamp.before.max.ms` and `.after.max.ms`; records without a timestamp are exempt. The header's own
+    max timestamp is not held against the producer: where it differs from what is returned, Kafka corrects it, for
+    which there is `restamp`.
+
+    Raises InvalidRecord when the header's counts disagree, the records are malformed or not exactly `header.count`,
+    their offset deltas are not 0, 1, 2, ..., or a key is missing; InvalidTimestamp for timestamps; CorruptBatch as
+    `decompress` does. The CRC is the caller's affair.
+    """
+    _check_counts(header)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        message = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+        raise _rejection([RecordError(0, message)], InvalidTimestamp)
+    data = records_data(buf, position, header, max_size)
+    try:
+        summary = _walk(data, header.count)
+    except IndexError:
+        raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
+    earliest = header.base_timestamp + summary.timestamp_delta_min
+    latest = header.base_timestamp + summary.timestamp_delta_max
+    if latest > _TIMESTAMP_MAX:
+        raise InvalidTimestamp(f"Timestamp {latest} does not fit 64 bits")
+    is_out_of_range = timestamp_range is not None and (earliest < timestamp_range[0] or latest > timestamp_range[1])
+    if is_out_of_range or (require_keys and summary.has_null_key):
+        records = iter_records(buf, position, header, max_size=max_size)
+        _check_each(records, require_keys, timestamp_range)
+    return max(latest, NO_TIMESTAMP)
+
+
+def _check_counts(header: BatchHeader) -> None:
+    if header.last_offset_delta < 0:
+        raise InvalidRecord(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
+    if header.count <= 0:
+        raise InvalidRecord(f"Invalid reported count for record batch: {header.count}")
+    if header.count != header.last_offset_delta + 1:
+        raise InvalidRecord(
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
+            f"and count of records {header.count}"
+        )
+
+
+def _check_each(records: Iterator[Record], require_keys: bool, timestamp_range: tuple[int, int] | None) -> None:
+    """Say which records it is that have no key, or an unacceptable timestamp; only come here when some may."""
+    errors: list[RecordError] = []
+    raised: type[InvalidRecord] = InvalidRecord
+    for index, record in enumerate(records):
+        if require_keys and record.key is None:
+            errors.append(RecordError(index, "Compacted topic cannot accept message without key"))
+        elif timestamp_range and not _is_acceptable(record.timestamp, timestamp_range):
+            first, last = timestamp_range
+            errors.append(
+                RecordError(
+                    index,
+                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                    f"The timestamp should be within [{first}, {last}]",
+                )
+            )
+            raised = InvalidTimestamp
+        if len(errors) == _ERRORS_MAX:
+            break
+    if errors:
+        raise _rejection(errors, raised)
+
+
+def _is_acceptable(timestamp: int, timestamp_range: tuple[int, int]) -> bool:
+    return timestamp == NO_TIMESTAMP or timestamp_range[0] <= timestamp <= timestamp_range[1]
+
+
+def _rejection(errors: list[RecordError], raised: type[InvalidRecord]) -> InvalidRecord:
+    if raised is InvalidTimestamp:
+        return raised("One or more records have been rejected due to invalid timestamp", errors)
+    shown = "; ".join(error.message for error in errors[:_ERRORS_SHOWN])
+    return raised(
+        f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the "
+        f"first three errors at most: {shown}",
+        errors,
+    )
+
+
+def _walk(data: Buffer, count: int) -> _Summary:
+    """Go over the records' structure without making objects of them. Raises IndexError where `data` ends too early.
+
+    The one loop per record on the produce path, hence its length: numbers of one byte are read in place, and left in
+    zigzag form (twice the value; odd for negative ones) as far as it goes.
+    """
+    at = 0
+    delta_min, delta_max = _TIMESTAMP_MAX, -_TIMESTAMP_MAX
+    previous_delta: int | None = None
+    has_null_key = False
+    for index in range(count):
+        size = data[at]
+        if size < 0x80:
+            at += 1
+        else:
+            size, at = read_zigzag(data, at)
+        end = at + (size >> 1) if not size & 1 else -1
+        delta = data[at + 1]
+        if delta < 0x80:
+            at += 2
+        else:
+            delta, at = read_zigzag(data, at + 1)
+        if delta != previous_delta:
+            previous_delta = delta
+            signed = (delta >> 1) ^ -(delta & 1)
+            delta_min = min(signed, delta_min)
+            delta_max = max(signed, delta_max)
+        offset_delta = data[at]
+        if offset_delta < 0x80:
+            at += 1
+        else:
+            offset_delta, at = read_zigzag(data, at)
+        if offset_delta != index << 1:
+            raise InvalidRecord(f"Record {index} of the batch does not have the offset delta {index}")
+        key_size = data[at]
+        if key_size < 0x80:
+            at += 1
+        else:
+            key_size, at = read_zigzag(data, at)
+        if key_size & 1:
+            has_null_key = True
+        else:
+            at += key_size >> 1
+        value_size = data[at]
+        if value_size < 0x80:
+            at += 1
+        else:
+            value_size, at = read_zigzag(data, at)
+        if not value_size & 1:
+            at += value_size >> 1
+        at = _skip_headers(data, at) if data[at] else at + 1
+        if at != end:
+            raise InvalidRecord(f"Invalid record size: record {index} of the batch is not as long as it declares")
+    if at != len(data):
+        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+    return _Summary(delta_min, delta_max, has_null_key)
+
+
+def _skip_headers(data: Buffer, at: int) -> int:
+    count, at = read_varint(data, at)
+    if count < 0:
+        raise InvalidRecord(f"Found invalid number of record headers {count}")
+    for _ in range(count):
+        key_size, at = read_varint(data, at)
+        if key_size < 0:
+            raise InvalidRecord(f"Invalid negative header key size {key_size}")
+        value_size, at = read_varint(data, at + key_size)
+        if value_size > 0:
+            at += value_size
+    return at

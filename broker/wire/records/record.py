@@ -1,0 +1,234 @@
+"""The records inside a batch v2: reading them, and building batches.
+
+    length varint | attributes int8 | timestamp delta varlong | offset delta varint | key length varint, key
+    | value length varint, value | header count varint, for each: key length varint, key, value length varint, value
+
+Varints are zigzag-coded; a negative length means null. `length` counts what follows it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+import attrs
+
+from broker.wire.records.batch import (
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    seal,
+)
+from broker.wire.records.compression import Compression, compress, decompress
+from broker.wire.records.errors import CorruptBatch, InvalidRecord
+from broker.wire.records.varint import read_varint, varint
+
+NO_OFFSET: Final = -1
+
+# What a batch may decompress to: as much as a client could send uncompressed in one request (Kafka's default for
+# socket.request.max.bytes), so that compression never lets it send more.
+DECOMPRESSED_SIZE_MAX: Final = 100 * 1024 * 1024
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+# Header keys are UTF-8, but nobody checks: this keeps other bytes intact from reading to writing.
+_HEADER_KEY_ERRORS: Final = "surrogateescape"
+
+
+@attrs.define(eq=True)
+class Record:
+    """One record. `timestamp` is in ms since the epoch, or NO_TIMESTAMP.
+
+    A record to be encoded may leave its offset out: it then follows the one before it.
+    """
+
+    offset: int = NO_OFFSET
+    timestamp: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+
+
+def records_data(buf: Buffer, position: int, header: BatchHeader, max_size: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
+    """The encoded records of the batch at `position`: decompressed, or a view where nothing was compressed.
+
+    Raises CorruptBatch when the batch does not end within `buf`, and as `decompress` does.
+    """
+    end = position + header.length + LOG_OVERHEAD
+    if end > len(buf):
+        raise CorruptBatch(f"Record batch of {header.size} bytes ends after {len(buf) - position}")
+    data = memoryview(buf)[position + HEADER_SIZE : end]
+    if header.compression is Compression.NONE:
+        return data
+    return decompress(header.compression, data, max_size)
+
+
+def iter_records(
+    buf: Buffer, position: int, header: BatchHeader, *, max_size: int = DECOMPRESSED_SIZE_MAX
+) -> Iterator[Record]:
+    """The records of the batch at `position`; what they hold is copied out of `buf`.
+
+    Raises CorruptBatch where the batch cannot be decompressed into `max_size` bytes, InvalidRecord where it does not
+    hold exactly `header.count` well-formed records. The CRC is the caller's affair.
+    """
+    if header.count == 0:
+        return
+    data = bytes(records_data(buf, position, header, max_size))
+    log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    yield from _read_records(data, header.count, header.base_offset, header.base_timestamp, log_append_time)
+
+
+def _read_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
+) -> Iterator[Record]:
+    at = 0
+    try:
+        for _ in range(count):
+            size, at = read_varint(data, at)
+            end = at + size
+            timestamp_delta, at = read_varint(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+            key, at = _read_bytes(data, at)
+            value, at = _read_bytes(data, at)
+            headers: tuple[Header, ...] = ()
+            if data[at]:
+                headers, at = _read_headers(data, at)
+            else:
+                at += 1
+            if at != end:
+                raise InvalidRecord(f"Invalid record size: {size} bytes declared, the fields end {at - end} bytes off")
+            timestamp = base_timestamp + timestamp_delta if log_append_time is None else log_append_time
+            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
+    if at != len(data):
+        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(data, at)
+    if size < 0:
+        return None, at
+    # A slice beyond the end comes out short, and the record's end tells on it.
+    return data[at : at + size], at + size
+
+
+def _read_headers(data: bytes, at: int) -> tuple[tuple[Header, ...], int]:
+    count, at = read_varint(data, at)
+    if count < 0:
+        raise InvalidRecord(f"Found invalid number of record headers {count}")
+    headers = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at)
+        if key is None:
+            raise InvalidRecord("Invalid negative header key size")
+        value, at = _read_bytes(data, at)
+        headers.append((key.decode("utf-8", _HEADER_KEY_ERRORS), value))
+    return tuple(headers), at
+
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    compression: Compression = Compression.NONE,
+    compression_level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    max_timestamp: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """A whole batch, sealed with its CRC.
+
+    Offsets, where the records leave them out, count up from `base_offset`, which itself defaults to the first record's
+    offset or 0. `last_offset` and `max_timestamp` default to the records' own; compaction gives them (a batch keeps its
+    range when it loses records, even all of them), and so does LOG_APPEND_TIME, whose time `max_timestamp` is.
+    """
+    numbered = _number(records, base_offset)
+    first_offset = base_offset if base_offset is not None else numbered[0].offset if numbered else 0
+    base_timestamp = numbered[0].timestamp if numbered else NO_TIMESTAMP
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in numbered), default=NO_TIMESTAMP)
+    if last_offset is None:
+        last_offset = numbered[-1].offset if numbered else first_offset
+    attributes = (
+        compression
+        | (LOG_APPEND_TIME_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if transactional else 0)
+        | (CONTROL_FLAG if control else 0)
+        | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
+    )
+    body = b"".join([_encode_record(record, first_offset, base_timestamp) for record in numbered])
+    if compression is not Compression.NONE and numbered:
+        body = compress(compression, body, compression_level)
+    batch = bytearray(
+        HEADER.pack(
+            first_offset,
+            HEADER_SIZE - LOG_OVERHEAD + len(body),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset - first_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(numbered),
+        )
+    )
+    batch += body
+    seal(batch, 0, len(batch))
+    return bytes(batch)
+
+
+def _number(records: Iterable[Record], base_offset: int | None) -> list[Record]:
+    """The records with every offset filled in."""
+    numbered = []
+    following = base_offset or 0
+    for record in records:
+        if record.offset == NO_OFFSET:
+            record = attrs.evolve(record, offset=following)
+        numbered.append(record)
+        following = record.offset + 1
+    return numbered
+
+
+def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    parts = [
+        b"\x00",
+        varint(record.timestamp - base_timestamp),
+        varint(record.offset - base_offset),
+        *_encode_bytes(record.key),
+        *_encode_bytes(record.value),
+        varint(len(record.headers)),
+    ]
+    for key, value in record.headers:
+        parts += _encode_bytes(key.encode("utf-8", _HEADER_KEY_ERRORS))
+        parts += _encode_bytes(value)
+    body = b"".join(parts)
+    return varint(len(body)) + body
+
+
+def _encode_bytes(content: bytes | None) -> tuple[bytes, bytes]:
+    return (varint(-1), b"") if content is None else (varint(len(content)), content)
