@@ -1,18 +1,15 @@
 """All keys of a broker and a controller: what Kafka calls KafkaConfig's definition."""
 
 from metadata.configuration.broker_keys import (
-    groups,
+    coordinators,
     log,
     metrics,
     network,
     quorum,
     remote_log,
     replication,
-    sasl,
     security,
     server,
-    share,
-    transactions,
 )
 from metadata.configuration.definition import ConfigDef, UpdateMode
 
@@ -22,11 +19,8 @@ BROKER_CONFIGS = ConfigDef(
     network.KEYS,
     log.KEYS,
     replication.KEYS,
-    groups.KEYS,
-    share.KEYS,
-    transactions.KEYS,
+    coordinators.KEYS,
     security.KEYS,
-    sasl.KEYS,
     metrics.KEYS,
     remote_log.KEYS,
 )

@@ -14,9 +14,8 @@ import attrs
 
 # What `String.trim` removes: everything up to and including the space, and nothing of Unicode's other spaces.
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
-_COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_JAVA_SPACES: Final = " \t\n\x0b\f\r"  # what `\\s` stands for in Java's patterns
+_DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 
 
 class ConfigError(ValueError):
@@ -158,7 +157,7 @@ def parse_value(name: str, text: str, config_type: ConfigType) -> ConfigValue:
         case ConfigType.DOUBLE:
             return _parse_double(name, text, trimmed)
         case ConfigType.LIST:
-            return tuple(_COMMA.split(trimmed)) if trimmed else ()
+            return tuple(element.strip(_JAVA_SPACES) for element in trimmed.split(",")) if trimmed else ()
         case ConfigType.PASSWORD:
             return Password(trimmed)
         case _:
@@ -202,8 +201,9 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LON
 
 
 def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) -> int:
+    digits = trimmed[1:] if trimmed.startswith(("+", "-")) else trimmed
     # The length is bounded before `int` sees it: Python refuses, with an error of its own, to read 4,300 digits.
-    if _INTEGER.fullmatch(trimmed) and len(trimmed.lstrip("+-0")) < 20:
+    if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) < 20:
         value = int(trimmed)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)
         if -limit <= value < limit:
@@ -212,7 +212,7 @@ def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) 
 
 
 def _parse_double(name: str, text: str, trimmed: str) -> float:
-    if not _DOUBLE.fullmatch(trimmed):
+    if not re.fullmatch(_DOUBLE, trimmed):
         raise invalid_value(name, text, "Not a number of type DOUBLE")
     return float(trimmed if trimmed.endswith(("NaN", "Infinity")) else trimmed.rstrip("fFdD"))
 

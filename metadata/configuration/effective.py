@@ -8,7 +8,7 @@ and which other values it hides (KIP-226's synonyms).
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -35,8 +35,7 @@ class ConfigSource(IntEnum):
     GROUP_CONFIG = 8
 
 
-@attrs.frozen
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """One value that a key could have, were those before it not set; `value` is None for a secret."""
 
     name: str
@@ -44,8 +43,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@attrs.frozen
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """A key and its value as DescribeConfigs tells of them; `value` is None for a secret and for a null."""
 
     name: str
@@ -124,8 +122,7 @@ def describe_cluster_default(layers: BrokerLayers) -> list[ConfigEntry]:
     """What is set for all brokers: the answer for the broker without a name."""
     only = BrokerLayers(static=_EMPTY, cluster=layers.cluster)
     return [
-        attrs.evolve(
-            entry,
+        entry._replace(
             source=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
             synonyms=tuple(s for s in entry.synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         )

@@ -4,14 +4,10 @@ A topic's value that is not set comes from the broker, under another name and so
 `retention.ms` from `log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`.
 """
 
-import re
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 
-@attrs.frozen
-class Synonym:
+class Synonym(NamedTuple):
     """A broker's key that stands for a topic's; its value times `factor` is the topic's value."""
 
     name: str
@@ -74,7 +70,7 @@ _BROKER_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
 
-_LISTENER_OVERRIDE: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_LISTENER_PREFIX: Final = "listener.name."
 # These are set per listener and mechanism: `listener.name.<listener>.<mechanism>.<key>`.
 _PER_MECHANISM: Final = (
     "sasl.jaas.config",
@@ -100,5 +96,7 @@ def broker_synonyms_with_base(name: str) -> tuple[str, ...]:
 
 def listener_base(name: str) -> str | None:
     """What stands behind the prefix `listener.name.<listener>.`; None where `name` has no such prefix."""
-    match = _LISTENER_OVERRIDE.fullmatch(name)
-    return None if match is None else match[1]
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    _, dot, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
+    return base if dot else None

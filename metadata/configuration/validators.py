@@ -5,8 +5,6 @@ import re
 from metadata.configuration.definition import ConfigValue, Validator, invalid_value, java_text
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 
-_THROTTLED_REPLICA = re.compile(r"(?:[0-9]+:[0-9]+)?")
-
 
 def at_least(minimum: float) -> Validator:
     def check(name: str, value: ConfigValue | None) -> None:
@@ -81,7 +79,8 @@ def non_null(name: str, value: ConfigValue | None) -> None:
 def throttled_replicas(name: str, value: ConfigValue | None) -> None:
     """`*`, or `partition:broker` pairs (KIP-73)."""
     elements = [element.strip() for element in _elements(value)]
-    if not all(map(_THROTTLED_REPLICA.fullmatch, elements)) and "".join(elements) != "*":
+    are_pairs = all(re.fullmatch(r"(?:[0-9]+:[0-9]+)?", element) for element in elements)
+    if not are_pairs and "".join(elements) != "*":
         reason = (
             f"{name} must be the literal '*' or a list of replicas in the following format: "
             "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
