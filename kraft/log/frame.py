@@ -35,7 +35,7 @@ class Frame:
 
 def encode_frame(batch: Batch, durable_size: int) -> bytes:
     header = _HEADER.pack(durable_size, batch.base_offset, batch.epoch, batch.append_time_ms, len(batch.records))
-    body = header + msgpack.packb(batch.records)
+    body: bytes = header + msgpack.packb(batch.records)
     return _PREFIX.pack(MAGIC, len(body), crc32c.crc32c(body)) + body
 
 

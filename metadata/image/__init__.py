@@ -1,0 +1,29 @@
+"""The immutable state that the metadata log adds up to, the deltas between two states, and the loader that follows."""
+
+from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage
+from metadata.image.configs import ConfigResource, ConfigResourceType, ConfigsDelta, ConfigsImage
+from metadata.image.image import MetadataDelta, MetadataImage
+from metadata.image.loader import Loader, Publisher
+from metadata.image.persistent_map import PersistentMap
+from metadata.image.topics import PartitionImage, TopicDelta, TopicImage, TopicsDelta, TopicsImage, unified_name
+
+__all__ = [
+    "BrokerImage",
+    "ClusterDelta",
+    "ClusterImage",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigsDelta",
+    "ConfigsImage",
+    "Loader",
+    "MetadataDelta",
+    "MetadataImage",
+    "PartitionImage",
+    "PersistentMap",
+    "Publisher",
+    "TopicDelta",
+    "TopicImage",
+    "TopicsDelta",
+    "TopicsImage",
+    "unified_name",
+]

@@ -1,0 +1,90 @@
+"""The brokers that are registered."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FencingChange,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    VersionRange,
+)
+
+
+@attrs.frozen
+class BrokerImage:
+    """A registration. A fenced broker leads nothing and is told to no client; `end_points` by listener name."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: bytes
+    end_points: Mapping[str, BrokerEndpoint]
+    features: Mapping[str, VersionRange]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[bytes, ...]
+
+    @property
+    def is_active(self) -> bool:
+        """May lead partitions and be in an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@attrs.frozen
+class ClusterImage:
+    """`brokers` by id, in order of registration. Brokers are few: a plain dict is copied when one changes."""
+
+    brokers: Mapping[int, BrokerImage] = attrs.field(factory=dict)
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+
+class ClusterDelta:
+    """`changed` maps a broker id to its new registration, or to None for a broker that left."""
+
+    def __init__(self, base: ClusterImage) -> None:
+        self.base = base
+        self.changed: dict[int, BrokerImage | None] = {}
+
+    def replay_register(self, record: RegisterBrokerRecord) -> None:
+        self.changed[record.broker_id] = BrokerImage(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            end_points={endpoint.name: endpoint for endpoint in record.end_points},
+            features=record.features,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            log_dirs=record.log_dirs,
+        )
+
+    def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
+        self._broker(record.broker_id, record.broker_epoch)
+        self.changed[record.broker_id] = None
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        fenced = broker.fenced if record.fenced == FencingChange.NONE else record.fenced == FencingChange.FENCE
+        self.changed[record.broker_id] = attrs.evolve(
+            broker,
+            fenced=fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown,
+            log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
+        )
+
+    def apply(self) -> ClusterImage:
+        brokers = {**self.base.brokers, **self.changed}
+        return ClusterImage({broker_id: broker for broker_id, broker in brokers.items() if broker is not None})
+
+    def _broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        broker = self.changed[broker_id] if broker_id in self.changed else self.base.brokers.get(broker_id)
+        assert broker is not None, f"broker {broker_id} is not registered"
+        assert broker.broker_epoch == broker_epoch, f"broker {broker_id} is at epoch {broker.broker_epoch}"
+        return broker

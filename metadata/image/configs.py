@@ -1,0 +1,84 @@
+"""Dynamic configs: what was set on topics, on brokers, and for all brokers."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+import attrs
+
+from metadata.image.persistent_map import PersistentMap, place_text
+from metadata.records import ConfigRecord
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """What a config applies to. A BROKER resource with an empty name stands for all brokers."""
+
+    type: int
+    name: str
+
+
+NOTHING_SET: Mapping[str, str] = {}
+
+
+def _place(resource: ConfigResource) -> int:
+    return place_text(resource.name)
+
+
+@attrs.frozen
+class ConfigsImage:
+    """Every resource that has a config set, and what is set on it."""
+
+    resources: PersistentMap[ConfigResource, Mapping[str, str]] = attrs.field(factory=lambda: PersistentMap(_place))
+
+    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+        return self.resources.get(resource) or NOTHING_SET
+
+    def topic(self, name: str) -> Mapping[str, str]:
+        return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
+
+    def broker(self, broker_id: int) -> Mapping[str, str]:
+        return self.of(ConfigResource(ConfigResourceType.BROKER, str(broker_id)))
+
+    def all_brokers(self) -> Mapping[str, str]:
+        return self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+
+
+class ConfigsDelta:
+    """`changed` holds the new value of each changed config of each resource, None for one that was taken back."""
+
+    def __init__(self, base: ConfigsImage) -> None:
+        self.base = base
+        self.changed: dict[ConfigResource, dict[str, str | None]] = {}
+
+    def replay(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        self.changed.setdefault(resource, {})[record.name] = record.value
+
+    def remove_resource(self, resource: ConfigResource) -> None:
+        changed = self.changed.pop(resource, {})
+        if gone := [*self.base.of(resource), *changed]:
+            self.changed[resource] = dict.fromkeys(gone)
+
+    def apply(self) -> ConfigsImage:
+        after = {resource: self._after(resource) for resource in self.changed}
+        return ConfigsImage(
+            self.base.resources.changed(
+                {resource: configs for resource, configs in after.items() if configs},
+                [resource for resource, configs in after.items() if not configs],
+            )
+        )
+
+    def _after(self, resource: ConfigResource) -> Mapping[str, str]:
+        configs = {**self.base.of(resource), **self.changed[resource]}
+        return {name: value for name, value in configs.items() if value is not None}

@@ -1,0 +1,101 @@
+"""The whole state after an offset of the metadata log, and the difference between two such states."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from metadata.image.cluster import ClusterDelta, ClusterImage
+from metadata.image.configs import ConfigResource, ConfigResourceType, ConfigsDelta, ConfigsImage
+from metadata.image.topics import TopicsDelta, TopicsImage
+from metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+
+
+@attrs.frozen
+class MetadataImage:
+    """Immutable. `offset` is that of the last record in it (-1 for none), `epoch` that record's epoch."""
+
+    offset: int = -1
+    epoch: int = 0
+    features: Mapping[str, int] = attrs.field(factory=dict)
+    cluster: ClusterImage = attrs.field(factory=ClusterImage)
+    topics: TopicsImage = attrs.field(factory=TopicsImage)
+    configs: ConfigsImage = attrs.field(factory=ConfigsImage)
+    next_producer_id: int = 0
+
+
+class MetadataDelta:
+    """Gathers records on top of `base`. The only thing that gives records their meaning: controller and brokers alike
+    change state by replaying here, and nowhere else.
+
+    `features` holds the changed levels. Replaying a record that contradicts the state is a bug, and asserts.
+    """
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.base = base
+        self.features: dict[str, int] = {}
+        self.cluster = ClusterDelta(base.cluster)
+        self.topics = TopicsDelta(base.topics)
+        self.configs = ConfigsDelta(base.configs)
+        self.next_producer_id = base.next_producer_id
+        self._replay: dict[type[MetadataRecord], Callable[[Any], object]] = {
+            PartitionRecord: self.topics.replay_partition,
+            PartitionChangeRecord: self.topics.replay_partition_change,
+            TopicRecord: self.topics.replay_topic,
+            RemoveTopicRecord: self._replay_remove_topic,
+            ConfigRecord: self.configs.replay,
+            RegisterBrokerRecord: self.cluster.replay_register,
+            UnregisterBrokerRecord: self.cluster.replay_unregister,
+            BrokerRegistrationChangeRecord: self.cluster.replay_change,
+            FeatureLevelRecord: self._replay_feature_level,
+            ProducerIdsRecord: self._replay_producer_ids,
+            NoOpRecord: self._replay_no_op,
+        }
+
+    def replay(self, records: Iterable[MetadataRecord]) -> None:
+        replay = self._replay
+        for record in records:
+            replay[type(record)](record)
+
+    def apply(self, offset: int, epoch: int) -> MetadataImage:
+        """The image after everything replayed, the last of it at `offset`. Aspects that did not change are shared."""
+        base = self.base
+        return MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            features=self._features() if self.features else base.features,
+            cluster=self.cluster.apply() if self.cluster.changed else base.cluster,
+            topics=self.topics.apply() if self.topics.changed or self.topics.deleted else base.topics,
+            configs=self.configs.apply() if self.configs.changed else base.configs,
+            next_producer_id=self.next_producer_id,
+        )
+
+    def _features(self) -> dict[str, int]:
+        return {name: level for name, level in {**self.base.features, **self.features}.items() if level}
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        name = self.topics.replay_remove_topic(record)
+        self.configs.remove_resource(ConfigResource(ConfigResourceType.TOPIC, name))
+
+    def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
+        self.features[record.name] = record.feature_level
+
+    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+        assert record.next_producer_id > self.next_producer_id, f"producer ids would be reused: {record}"
+        self.next_producer_id = record.next_producer_id
+
+    def _replay_no_op(self, record: NoOpRecord) -> None:
+        pass

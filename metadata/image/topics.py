@@ -1,0 +1,185 @@
+"""Topics, their partitions, and what changed in them."""
+
+from typing import TypeVar
+
+import attrs
+
+from metadata.image.persistent_map import PersistentMap, place_bytes, place_number, place_text
+from metadata.records import (
+    LEADER_RECOVERED,
+    NO_LEADER_CHANGE,
+    NO_LEADER_RECOVERY_CHANGE,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class PartitionImage:
+    """One partition. `directories` are the UUIDs of the log directories, in the order of `replicas`."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = LEADER_RECOVERED
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+def new_partition(record: PartitionRecord) -> PartitionImage:
+    return PartitionImage(
+        record.replicas,
+        record.isr,
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.directories,
+        record.removing_replicas,
+        record.adding_replicas,
+        record.leader_recovery_state,
+        record.eligible_leader_replicas,
+        record.last_known_elr,
+    )
+
+
+def changed_partition(old: PartitionImage, change: PartitionChangeRecord) -> PartitionImage:
+    names_leader = change.leader != NO_LEADER_CHANGE
+    keeps_recovery = change.leader_recovery_state == NO_LEADER_RECOVERY_CHANGE
+    return PartitionImage(
+        _or_old(change.replicas, old.replicas),
+        _or_old(change.isr, old.isr),
+        change.leader if names_leader else old.leader,
+        old.leader_epoch + names_leader,
+        old.partition_epoch + 1,
+        _or_old(change.directories, old.directories),
+        _or_old(change.removing_replicas, old.removing_replicas),
+        _or_old(change.adding_replicas, old.adding_replicas),
+        old.leader_recovery_state if keeps_recovery else change.leader_recovery_state,
+        _or_old(change.eligible_leader_replicas, old.eligible_leader_replicas),
+        _or_old(change.last_known_elr, old.last_known_elr),
+    )
+
+
+def _or_old(new: tuple[_T, ...] | None, old: tuple[_T, ...]) -> tuple[_T, ...]:
+    return old if new is None else new
+
+
+@attrs.frozen
+class TopicImage:
+    """One topic; `partitions` by id, which run from 0 without a gap, and iterate in this order."""
+
+    name: str
+    topic_id: bytes
+    partitions: PersistentMap[int, PartitionImage] = attrs.field(factory=lambda: PersistentMap(place_number))
+
+
+@attrs.frozen
+class TopicsImage:
+    """All topics. `unified_names` maps a name with '.' turned to '_' to the names that have one of the two."""
+
+    by_id: PersistentMap[bytes, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_bytes))
+    by_name: PersistentMap[str, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_text))
+    unified_names: PersistentMap[str, tuple[str, ...]] = attrs.field(factory=lambda: PersistentMap(place_text))
+
+    def partition(self, topic_id: bytes, partition_id: int) -> PartitionImage | None:
+        topic = self.by_id.get(topic_id)
+        return topic.partitions.get(partition_id) if topic else None
+
+
+def unified_name(name: str) -> str | None:
+    """What Kafka's metrics would call the topic, where that could be the name of another one; None otherwise."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
+
+
+@attrs.define
+class TopicDelta:
+    """What changed in one topic; `base` is None for one that is new, `partitions` are the new and changed ones."""
+
+    name: str
+    topic_id: bytes
+    base: TopicImage | None
+    partitions: dict[int, PartitionImage] = attrs.field(factory=dict)
+
+    def partition(self, partition_id: int) -> PartitionImage | None:
+        """As it is after the change, or None."""
+        changed = self.partitions.get(partition_id)
+        return changed if changed or self.base is None else self.base.partitions.get(partition_id)
+
+    def apply(self) -> TopicImage:
+        base = self.base or TopicImage(self.name, self.topic_id)
+        return TopicImage(self.name, self.topic_id, base.partitions.changed(self.partitions))
+
+
+class TopicsDelta:
+    """What changed between two images: `changed` holds new and altered topics, `deleted` those that are gone."""
+
+    def __init__(self, base: TopicsImage) -> None:
+        self.base = base
+        self.changed: dict[bytes, TopicDelta] = {}
+        self.deleted: dict[bytes, TopicImage] = {}
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        assert record.topic_id not in self.changed, f"topic id {record.topic_id.hex()} is used twice"
+        self.changed[record.topic_id] = TopicDelta(record.name, record.topic_id, None)
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        self._topic(record.topic_id).partitions[record.partition_id] = new_partition(record)
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic(record.topic_id)
+        old = topic.partition(record.partition_id)
+        assert old is not None, f"no partition {record.partition_id} in topic {topic.name} to change"
+        topic.partitions[record.partition_id] = changed_partition(old, record)
+
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
+        """Returns the name of the topic that went."""
+        topic = self._topic(record.topic_id)
+        del self.changed[record.topic_id]
+        if topic.base is not None:
+            self.deleted[record.topic_id] = topic.base
+        return topic.name
+
+    def apply(self) -> TopicsImage:
+        applied = [topic.apply() for topic in self.changed.values()]
+        return TopicsImage(
+            self.base.by_id.changed({topic.topic_id: topic for topic in applied}, self.deleted),
+            self.base.by_name.changed(
+                {topic.name: topic for topic in applied}, [topic.name for topic in self.deleted.values()]
+            ),
+            self._unified_names(),
+        )
+
+    def _topic(self, topic_id: bytes) -> TopicDelta:
+        topic = self.changed.get(topic_id)
+        if topic is None:
+            base = self.base.by_id.get(topic_id) if topic_id not in self.deleted else None
+            assert base is not None, f"no topic with id {topic_id.hex()}"
+            topic = self.changed[topic_id] = TopicDelta(base.name, topic_id, base)
+        return topic
+
+    def _unified_names(self) -> PersistentMap[str, tuple[str, ...]]:
+        base, put = self.base.unified_names, dict[str, tuple[str, ...]]()
+        gone = [topic.name for topic in self.deleted.values()]
+        new = [topic.name for topic in self.changed.values() if topic.base is None]
+        for names, names_after in ((gone, _without), (new, _with)):
+            for name in names:
+                if unified := unified_name(name):
+                    put[unified] = names_after(put.get(unified, base.get(unified) or ()), name)
+        return base.changed({k: v for k, v in put.items() if v}, [k for k, v in put.items() if not v])
+
+
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return (*names, name)
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)

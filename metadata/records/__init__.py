@@ -1,0 +1,60 @@
+"""The records of the metadata log. Names and meaning follow KRaft's; the bytes are our own (see `record`)."""
+
+from metadata.records.brokers import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    FencingChange,
+    RegisterBrokerRecord,
+    SecurityProtocol,
+    UnregisterBrokerRecord,
+    VersionRange,
+)
+from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
+from metadata.records.record import (
+    ZERO_UUID,
+    MetadataRecord,
+    RecordType,
+    UnknownRecordType,
+    decode_record,
+    encode_record,
+)
+from metadata.records.topics import (
+    LEADER_RECOVERED,
+    LEADER_RECOVERING,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_LEADER_RECOVERY_CHANGE,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+__all__ = [
+    "LEADER_RECOVERED",
+    "LEADER_RECOVERING",
+    "NO_LEADER",
+    "NO_LEADER_CHANGE",
+    "NO_LEADER_RECOVERY_CHANGE",
+    "ZERO_UUID",
+    "BrokerEndpoint",
+    "BrokerRegistrationChangeRecord",
+    "ConfigRecord",
+    "FeatureLevelRecord",
+    "FencingChange",
+    "MetadataRecord",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RecordType",
+    "RegisterBrokerRecord",
+    "RemoveTopicRecord",
+    "SecurityProtocol",
+    "TopicRecord",
+    "UnknownRecordType",
+    "UnregisterBrokerRecord",
+    "VersionRange",
+    "decode_record",
+    "encode_record",
+]

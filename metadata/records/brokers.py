@@ -1,0 +1,83 @@
+"""Brokers that joined, left, or changed what they may do."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+import attrs
+
+from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
+
+
+class SecurityProtocol(IntEnum):
+    """Kafka's numbers."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+class BrokerEndpoint(NamedTuple):
+    """Where clients of the listener `name` reach the broker; `security_protocol` is a SecurityProtocol's number."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class VersionRange(NamedTuple):
+    """The feature levels a node understands, both ends included."""
+
+    min_version: int
+    max_version: int
+
+
+class FencingChange(IntEnum):
+    UNFENCE = -1
+    NONE = 0
+    FENCE = 1
+
+
+def _endpoints(value: tuple[tuple[str, str, int, int], ...]) -> tuple[BrokerEndpoint, ...]:
+    return tuple(BrokerEndpoint(*endpoint) for endpoint in value)
+
+
+def _features(value: Mapping[str, tuple[int, int]] | tuple[()]) -> dict[str, VersionRange]:
+    return {name: VersionRange(*versions) for name, versions in dict(value).items()}
+
+
+@metadata_record(RecordType.REGISTER_BROKER, version=0)
+@attrs.frozen(kw_only=True)
+class RegisterBrokerRecord(MetadataRecord):
+    """A broker process joined. `broker_epoch` is the record's own offset for a new incarnation."""
+
+    broker_id: int = number(0)
+    incarnation_id: bytes = number(1)
+    broker_epoch: int = number(2)
+    end_points: tuple[BrokerEndpoint, ...] = number(3, default=(), converter=_endpoints)
+    features: Mapping[str, VersionRange] = number(4, default=(), converter=_features)
+    rack: str | None = number(5, default=None)
+    fenced: bool = number(6, default=True)
+    in_controlled_shutdown: bool = number(7, default=False)
+    log_dirs: tuple[bytes, ...] = number(8, default=())
+
+
+@metadata_record(RecordType.UNREGISTER_BROKER, version=0)
+@attrs.frozen(kw_only=True)
+class UnregisterBrokerRecord(MetadataRecord):
+    broker_id: int = number(0)
+    broker_epoch: int = number(1)
+
+
+@metadata_record(RecordType.BROKER_REGISTRATION_CHANGE, version=0)
+@attrs.frozen(kw_only=True)
+class BrokerRegistrationChangeRecord(MetadataRecord):
+    """`fenced` is a FencingChange; `in_controlled_shutdown` only ever turns true; None for no change of `log_dirs`."""
+
+    broker_id: int = number(0)
+    broker_epoch: int = number(1)
+    fenced: int = number(2, default=FencingChange.NONE)
+    in_controlled_shutdown: bool = number(3, default=False)
+    log_dirs: tuple[bytes, ...] | None = number(4, default=None)

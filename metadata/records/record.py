@@ -1,0 +1,95 @@
+"""What every metadata record is: a type, a version, numbered fields; and its bytes.
+
+A record is packed as `[type, version, {field number: value, ...}]`, leaving out fields that have their default. Numbers
+are never used twice. A reader keeps the fields it does not know in `unknown`, and writes them back as they came, so an
+older node can carry what a newer one wrote.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, ClassVar, TypeVar
+
+import attrs
+import msgpack
+
+ZERO_UUID = bytes(16)
+
+
+class RecordType(IntEnum):
+    """Kafka's numbers for the metadata records (its `apiKey` values)."""
+
+    REGISTER_BROKER = 0
+    UNREGISTER_BROKER = 1
+    TOPIC = 2
+    PARTITION = 3
+    CONFIG = 4
+    PARTITION_CHANGE = 5
+    REMOVE_TOPIC = 9
+    FEATURE_LEVEL = 12
+    PRODUCER_IDS = 15
+    BROKER_REGISTRATION_CHANGE = 17
+    NO_OP = 20
+
+
+class UnknownRecordType(Exception):
+    """A record this release has no meaning for. Skipping it would make our state differ from everybody else's."""
+
+
+@attrs.frozen(kw_only=True)
+class MetadataRecord:
+    """One entry of the metadata log. `unknown` holds the fields of a newer version by their numbers."""
+
+    type: ClassVar[RecordType]
+    version: ClassVar[int]
+
+    unknown: Mapping[int, object] = attrs.field(factory=dict, repr=False)
+
+
+R = TypeVar("R", bound=type[MetadataRecord])
+
+_CLASSES: dict[int, type[MetadataRecord]] = {}
+_NUMBERED: dict[type[MetadataRecord], tuple[tuple[int, str, object], ...]] = {}
+
+
+def number(value: int, **options: Any) -> Any:
+    """An attrs field that is stored under the number `value`."""
+    return attrs.field(metadata={"number": value}, **options)
+
+
+def metadata_record(type_: RecordType, version: int) -> Callable[[R], R]:
+    """Register a record class, whose fields all come from `number`, for reading and writing."""
+
+    def register(cls: R) -> R:
+        numbered = tuple(
+            (field.metadata["number"], field.name, field.default)
+            for field in attrs.fields(cls)
+            if "number" in field.metadata
+        )
+        assert len({entry[0] for entry in numbered}) == len(numbered), f"{cls.__name__} uses a field number twice"
+        assert type_ not in _CLASSES, f"{type_!r} has a class already"
+        cls.type, cls.version = type_, version
+        _CLASSES[type_], _NUMBERED[cls] = cls, numbered
+        return cls
+
+    return register
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    cls = type(record)
+    fields: dict[int, object] = dict(record.unknown)
+    for place, name, default in _NUMBERED[cls]:
+        value = getattr(record, name)
+        if value != default:
+            fields[place] = value
+    packed: bytes = msgpack.packb((cls.type, cls.version, fields))
+    return packed
+
+
+def decode_record(data: bytes) -> MetadataRecord:
+    """Raises UnknownRecordType for a record that only a newer release understands."""
+    type_, _version, fields = msgpack.unpackb(data, use_list=False, strict_map_key=False)
+    cls = _CLASSES.get(type_)
+    if cls is None:
+        raise UnknownRecordType(f"metadata record type {type_} is unknown to this release")
+    known = {name: fields.pop(place) for place, name, _ in _NUMBERED[cls] if place in fields}
+    return cls(**known, unknown=fields)

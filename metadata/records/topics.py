@@ -1,0 +1,70 @@
+"""Topics and their partitions."""
+
+from typing import Final
+
+import attrs
+
+from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+LEADER_RECOVERED: Final = 0
+LEADER_RECOVERING: Final = 1
+NO_LEADER_RECOVERY_CHANGE: Final = -1
+
+
+@metadata_record(RecordType.TOPIC, version=0)
+@attrs.frozen(kw_only=True)
+class TopicRecord(MetadataRecord):
+    name: str = number(0)
+    topic_id: bytes = number(1)
+
+
+@metadata_record(RecordType.PARTITION, version=2)
+@attrs.frozen(kw_only=True)
+class PartitionRecord(MetadataRecord):
+    """A new partition. `replicas` are in order of preference, and `directories` (UUIDs) in the order of `replicas`."""
+
+    topic_id: bytes = number(0)
+    partition_id: int = number(1)
+    replicas: tuple[int, ...] = number(2)
+    isr: tuple[int, ...] = number(3)
+    leader: int = number(4, default=NO_LEADER)
+    leader_epoch: int = number(5, default=0)
+    partition_epoch: int = number(6, default=0)
+    directories: tuple[bytes, ...] = number(7, default=())
+    removing_replicas: tuple[int, ...] = number(8, default=())
+    adding_replicas: tuple[int, ...] = number(9, default=())
+    leader_recovery_state: int = number(10, default=LEADER_RECOVERED)
+    eligible_leader_replicas: tuple[int, ...] = number(11, default=())
+    last_known_elr: tuple[int, ...] = number(12, default=())
+
+
+@metadata_record(RecordType.PARTITION_CHANGE, version=2)
+@attrs.frozen(kw_only=True)
+class PartitionChangeRecord(MetadataRecord):
+    """What changes in a partition; None, or the NO_... constants, where nothing does.
+
+    Every change raises the partition epoch by one. Naming a leader, be it the one that leads already, raises the leader
+    epoch by one.
+    """
+
+    topic_id: bytes = number(0)
+    partition_id: int = number(1)
+    isr: tuple[int, ...] | None = number(2, default=None)
+    leader: int = number(3, default=NO_LEADER_CHANGE)
+    replicas: tuple[int, ...] | None = number(4, default=None)
+    removing_replicas: tuple[int, ...] | None = number(5, default=None)
+    adding_replicas: tuple[int, ...] | None = number(6, default=None)
+    leader_recovery_state: int = number(7, default=NO_LEADER_RECOVERY_CHANGE)
+    directories: tuple[bytes, ...] | None = number(8, default=None)
+    eligible_leader_replicas: tuple[int, ...] | None = number(9, default=None)
+    last_known_elr: tuple[int, ...] | None = number(10, default=None)
+
+
+@metadata_record(RecordType.REMOVE_TOPIC, version=0)
+@attrs.frozen(kw_only=True)
+class RemoveTopicRecord(MetadataRecord):
+    """Removes the topic, its partitions and its configs."""
+
+    topic_id: bytes = number(0)
