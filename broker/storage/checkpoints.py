@@ -51,7 +51,7 @@ class OffsetCheckpoint:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self._written: bytes | None = None
+        self._written: Mapping[tuple[str, int], int] | None = None
 
     def read(self) -> dict[tuple[str, int], int]:
         """(topic, partition) -> offset; empty where there is no file. Raises CorruptCheckpoint, OSError."""
@@ -66,13 +66,13 @@ class OffsetCheckpoint:
                 offsets[topic, int(partition)] = int(offset)
             except ValueError as error:
                 raise CorruptCheckpoint(f"Malformed line in checkpoint file [{self.path}]: {line}") from error
-        self._written = content
+        self._written = dict(offsets)
         return offsets
 
     async def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace the file, durably. Raises OSError, FsyncFailed."""
-        content = encode_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
-        if content != self._written:
+        """Replace the file, durably, unless it says this already. Keeps `offsets`. Raises OSError, FsyncFailed."""
+        if offsets != self._written:
             self._written = None
-            await replace_durably(self._disk, self.path, content)
-            self._written = content
+            lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+            await replace_durably(self._disk, self.path, encode_checkpoint(lines))
+            self._written = offsets

@@ -1,0 +1,56 @@
+"""The file `partition.metadata`: which topic id a partition's directory belongs to (KIP-516).
+
+A topic may be deleted and made again under its name while a node is away; by the id in this file the node tells the
+old partition's directory from the new one's. Kafka's format: the lines `version: 0` and `topic_id: <22 characters>`.
+"""
+
+from broker.storage.whole_file import read_whole, replace_whole, sync_file
+from broker.wire.uuids import ZERO_UUID, decode_uuid, encode_uuid
+from kraft.env import Disk
+
+PARTITION_METADATA = "partition.metadata"
+PARTITION_METADATA_VERSION = 0
+
+
+class CorruptPartitionMetadata(ValueError):
+    """A `partition.metadata` that names no topic id; the message says where and why."""
+
+
+def read_topic_id(disk: Disk, directory: str) -> bytes | None:
+    """The topic id of a partition's directory, or None without the file.
+
+    Raises CorruptPartitionMetadata (a power cut soon after the directory was made can empty the file), OSError.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        content = read_whole(disk, path)
+    except FileNotFoundError:
+        return None
+    try:
+        return _decode(content)
+    except ValueError as error:
+        raise CorruptPartitionMetadata(f"Malformed partition metadata file [{path}]: {error}") from error
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """Name the topic id of a partition's directory, in the page cache. Raises OSError."""
+    content = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
+    replace_whole(disk, f"{directory}/{PARTITION_METADATA}", content.encode())
+
+
+async def sync_topic_id(disk: Disk, directory: str) -> None:
+    """Make the file durable. Raises OSError, FsyncFailed."""
+    await sync_file(disk, f"{directory}/{PARTITION_METADATA}")
+    await disk.sync_dir(directory)
+
+
+def _decode(content: bytes) -> bytes:
+    fields = dict(line.split(": ", 1) for line in content.decode().splitlines() if ": " in line)
+    if set(fields) != {"version", "topic_id"}:
+        raise ValueError(f"expected version and topic_id, found {', '.join(fields) or 'nothing'}")
+    if int(fields["version"]) != PARTITION_METADATA_VERSION:
+        raise ValueError(f"unrecognised version {fields['version']}")
+    topic_id = decode_uuid(fields["topic_id"])
+    if topic_id == ZERO_UUID:
+        raise ValueError("the topic id is zero")
+    return topic_id
