@@ -9,6 +9,23 @@ from metadata.configuration.effective import Values, topic_values
 from metadata.configuration.synonyms import listener_base
 from metadata.configuration.topic import TOPIC_CONFIGS
 
+# Stores of keys and certificates belong to one listener: `listener.name.<listener>.<key>`.
+_PER_LISTENER = frozenset(
+    f"ssl.{name}"
+    for name in (
+        "keystore.type",
+        "keystore.location",
+        "keystore.password",
+        "keystore.key",
+        "keystore.certificate.chain",
+        "key.password",
+        "truststore.type",
+        "truststore.location",
+        "truststore.password",
+        "truststore.certificates",
+    )
+)
+
 
 class ResourceType(IntEnum):
     """What a configuration belongs to; the numbers are those of Kafka's ConfigResource."""
@@ -58,7 +75,7 @@ class ConfigSchema:
             "Cannot update these configs dynamically",
         )
         _refuse(
-            [name for name in configs if name.startswith("ssl.") and name in DYNAMIC_CONFIGS],
+            [name for name in configs if name in _PER_LISTENER],
             "These security configs can be dynamically updated only per-listener using the listener prefix",
         )
         for name, text in configs.items():

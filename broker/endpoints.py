@@ -1,0 +1,185 @@
+"""Where a node listens and what it advertises: the keys about listeners, read together as Kafka reads them."""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final
+
+import attrs
+
+from metadata.configuration import ConfigError, Values
+
+_LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
+
+
+class SecurityProtocol(IntEnum):
+    """What a listener speaks beneath Kafka's protocol; the numbers are Kafka's."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+@attrs.frozen
+class Listener:
+    """A listener's name and address. An empty host is every interface; port 0 is one that is free."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: SecurityProtocol
+
+
+@attrs.frozen
+class Endpoints:
+    """All listeners of a node. `advertised` holds what clients are told, and equals `listeners` unless set."""
+
+    listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    security_protocols: Mapping[str, SecurityProtocol]
+    inter_broker_listener_name: str
+    inter_broker_security_protocol: SecurityProtocol
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for clients and brokers."""
+        return tuple(each for each in self.listeners if each.name not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        return tuple(each for each in self.listeners if each.name in self.controller_listener_names)
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[Listener, ...]:
+        return tuple(each for each in self.advertised if each.name not in self.controller_listener_names)
+
+    @property
+    def advertised_controller_listeners(self) -> tuple[Listener, ...]:
+        """In the order of controller.listener.names; where one is not advertised, as it listens."""
+        by_name = {each.name: each for each in (*self.controller_listeners, *self.advertised)}
+        names = (name.upper() for name in self.controller_listener_names)
+        return tuple(by_name[name] for name in names if name in by_name)
+
+
+def read_endpoints(values: Values, set_names: Iterable[str]) -> Endpoints:
+    """Read the keys about listeners; `set_names` are those that somebody has set. Raises ConfigError."""
+    controller_names = tuple(_csv(_text(values, "controller.listener.names")))
+    listeners_text = _text(values, "listeners")
+    is_map_set = "listener.security.protocol.map" in set_names
+    protocols = _read_protocols(_text(values, "listener.security.protocol.map"))
+    if not is_map_set and not _speaks_security(controller_names, listeners_text):
+        protocols |= dict.fromkeys(controller_names, SecurityProtocol.PLAINTEXT)
+    listeners = parse_listeners(listeners_text, protocols)
+    _require_distinct_ports(listeners, listeners_text)
+    advertised_text = values["advertised.listeners"]
+    name, protocol = _inter_broker(values, protocols, is_protocol_set="security.inter.broker.protocol" in set_names)
+    return Endpoints(
+        listeners=listeners,
+        advertised=listeners if advertised_text is None else parse_listeners(str(advertised_text), protocols),
+        controller_listener_names=controller_names,
+        security_protocols=protocols,
+        inter_broker_listener_name=name,
+        inter_broker_security_protocol=protocol,
+    )
+
+
+def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
+    """Read `name://host:port` and so on; names become upper case. Raises ConfigError."""
+    problem = f"Error creating broker listeners from '{text}': "
+    listeners = []
+    for entry in _csv(text.strip()):
+        match = re.fullmatch(_LISTENER, entry)
+        if match is None:
+            raise ConfigError(f"{problem}Unable to parse {entry} to a broker endpoint")
+        name = match[1].upper()
+        if name not in protocols:
+            raise ConfigError(f"{problem}No security protocol defined for listener {name}")
+        listeners.append(Listener(name, match[2], int(match[3]), protocols[name]))
+    if len({listener.name for listener in listeners}) != len(listeners):
+        raise ConfigError(f"Each listener must have a different name, listeners: {text}")
+    return tuple(listeners)
+
+
+def _read_protocols(text: str) -> dict[str, SecurityProtocol]:
+    protocols = {}
+    for entry in _csv(text):
+        name, colon, protocol = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(f"Error parsing configuration property 'listener.security.protocol.map': {entry}")
+        protocols[name.strip().upper()] = _protocol(protocol.strip(), "listener.security.protocol.map")
+    return protocols
+
+
+def _protocol(name: str, key: str) -> SecurityProtocol:
+    protocol = SecurityProtocol.__members__.get(name.upper())
+    if protocol is None:
+        raise ConfigError(f"Invalid security protocol `{name}` defined in {key}")
+    return protocol
+
+
+def _speaks_security(controller_names: Sequence[str], listeners_text: str) -> bool:
+    """Whether a listener is named after TLS or SASL: then the controllers' protocols have to be explicit."""
+    secure = {protocol.name for protocol in SecurityProtocol if protocol is not SecurityProtocol.PLAINTEXT}
+    listener_names = (entry.partition(":")[0].upper() for entry in _csv(listeners_text))
+    return not secure.isdisjoint(controller_names) or not secure.isdisjoint(listener_names)
+
+
+def _inter_broker(
+    values: Values, protocols: Mapping[str, SecurityProtocol], *, is_protocol_set: bool
+) -> tuple[str, SecurityProtocol]:
+    name = values["inter.broker.listener.name"]
+    if name is None:
+        protocol = _protocol(_text(values, "security.inter.broker.protocol"), "security.inter.broker.protocol")
+        return protocol.name, protocol
+    if is_protocol_set:
+        raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
+    listener_name = str(name).upper()
+    if listener_name not in protocols:
+        raise ConfigError(
+            f"Listener with name {listener_name} defined in inter.broker.listener.name not found in "
+            "listener.security.protocol.map."
+        )
+    return listener_name, protocols[listener_name]
+
+
+def _require_distinct_ports(listeners: Sequence[Listener], text: str) -> None:
+    """No two listeners share a port, except for one with an IPv4 and one with an IPv6 address (KIP-797)."""
+    by_port: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port != 0:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        if len(sharing) == 1:
+            continue
+        versions = [version for each in sharing if (version := _ip_version(each.host)) is not None]
+        if len(sharing) - len(versions) > 1:
+            raise ConfigError(f"Each listener must have a different port, listeners: {text}")
+        if len(versions) != 2:
+            raise ConfigError(
+                "Each listener must have a different port unless exactly one listener has an IPv4 address and the "
+                f"other IPv6 address, listeners: {text}, port: {port}"
+            )
+        if sorted(versions) != [4, 6] or len(sharing) > 2:
+            raise ConfigError(
+                "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
+                f"listeners: {text}, port: {port}"
+            )
+
+
+def _ip_version(host: str) -> int | None:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None
+
+
+def _csv(text: str) -> list[str]:
+    return [entry for entry in re.split(r"\s*,\s*", text) if entry]
+
+
+def _text(values: Values, name: str) -> str:
+    value = values[name]
+    return "" if value is None else str(value)

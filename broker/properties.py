@@ -1,0 +1,92 @@
+"""Java's properties syntax, as `server.properties` is written in it (java.util.Properties.load).
+
+Comments begin with # or !, a key ends at =, : or a blank, a backslash at a line's end joins the next line, and other
+backslashes escape. The bytes are Latin-1; anything else is written as \\uXXXX.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+_BLANKS: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """The keys and values in a file's order; of a key that is there twice, the last value counts.
+
+    Raises ValueError for a malformed \\uXXXX, the only mistake that the syntax knows.
+    """
+    properties: dict[str, str] = {}
+    for line in _logical_lines(data.decode("latin-1")):
+        key, value = _split(line)
+        properties[_unescape(key)] = _unescape(value)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines that say something, with their continuations joined and their leading blanks gone."""
+    joined = ""
+    is_continuation = False
+    # Only these three end a line in Java; `str.splitlines` knows more.
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_BLANKS)
+        if not is_continuation and (not line or line[0] in "#!"):
+            continue
+        trailing_backslashes = len(line) - len(line.rstrip("\\"))
+        is_continuation = trailing_backslashes % 2 == 1
+        joined += line[:-1] if is_continuation else line
+        if not is_continuation:
+            if joined:
+                yield joined
+            joined = ""
+    if joined:
+        yield joined
+
+
+def _split(line: str) -> tuple[str, str]:
+    end = _key_end(line)
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:end], rest
+
+
+def _key_end(line: str) -> int:
+    is_escaped = False
+    for index, char in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif char == "\\":
+            is_escaped = True
+        elif char in "=:" or char in _BLANKS:
+            return index
+    return len(line)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    pieces: list[str] = []
+    index = 0
+    while index < len(text):
+        char = text[index]
+        index += 1
+        if char != "\\":
+            pieces.append(char)
+            continue
+        escaped = text[index : index + 1]
+        index += 1
+        if escaped == "u":
+            pieces.append(_code_unit(text[index : index + 4]))
+            index += 4
+        else:
+            pieces.append(_ESCAPES.get(escaped, escaped))
+    # \uXXXX are UTF-16 code units: two of them may make one character.
+    return "".join(pieces).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _code_unit(digits: str) -> str:
+    if len(digits) != 4 or not _HEX_DIGITS.issuperset(digits):
+        raise ValueError("Malformed \\uxxxx encoding.")
+    return chr(int(digits, 16))
