@@ -1,0 +1,117 @@
+"""Apache Kafka itself: its jars from Maven Central, a node of one JVM, and its tools.
+
+Whatever is pinned about it is pinned here.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from benchmarks.loadgen import CACHE
+from benchmarks.peers import COMMON_OVERRIDES, Peer
+
+KAFKA_VERSION = "4.1.2"
+SCALA_VERSION = "2.13"
+LOG4J_VERSION = "2.24.3"
+JAVA_VERSION_MIN = 17
+CLUSTER_ID = "4L6g3nShTSeMCtKrX86swA"
+
+# As bin/kafka-server-start.sh and bin/kafka-run-class.sh set them.
+HEAP_OPTIONS = ["-Xmx1G", "-Xms1G"]
+JVM_OPTIONS = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+]
+
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>benchmarks</groupId><artifactId>apache-kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_{SCALA_VERSION}</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>{LOG4J_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+_LOGGING = """rootLogger.level = {level}
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+"""
+
+
+class Unavailable(Exception):
+    """Apache Kafka cannot be had on this machine, and why."""
+
+
+def jars() -> Path:
+    """The directory of Kafka's jars with all they depend on, fetched on first use. Raises Unavailable."""
+    missing = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
+    if "java" in missing:
+        raise Unavailable(f"no java on the path (Apache Kafka {KAFKA_VERSION} needs {JAVA_VERSION_MIN} or later)")
+    target = CACHE / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}"
+    if target.exists():
+        return target
+    if missing:
+        raise Unavailable("no mvn on the path to fetch Apache Kafka's jars with")
+    fresh = target.with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    (fresh / "pom.xml").write_text(_POM)
+    fetch = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]
+    done = subprocess.run(fetch, cwd=fresh, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode:
+        raise Unavailable(f"Maven could not fetch Apache Kafka's jars:\n{done.stdout[-1500:]}{done.stderr[-500:]}")
+    for name, level in (("server", "INFO"), ("tools", "WARN")):
+        (fresh / f"{name}.properties").write_text(_LOGGING.format(level=level))
+    return fresh.rename(target)
+
+
+def java(main: str, *arguments: str, options: list[str] | None = None, logging: str = "tools") -> list[str]:
+    """The command line of one of Kafka's main classes."""
+    directory = jars()
+    log4j = f"-Dlog4j2.configurationFile={directory / logging}.properties"
+    return ["java", *(options or ["-Xmx256M"]), log4j, "-cp", f"{directory}/*", main, *arguments]
+
+
+class ApacheKafka(Peer):
+    """Broker and controller in one JVM, Kafka's defaults as its start script gives them. Formatted before its first
+    start, as its users do."""
+
+    name = f"apache kafka {KAFKA_VERSION}"
+
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def prepare(self) -> None:
+        properties = {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **COMMON_OVERRIDES,
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        storage = java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties))
+        subprocess.run(storage, check=True, capture_output=True, env=os.environ | {"LC_ALL": "C"})
+
+    def command(self) -> list[str]:
+        return java("kafka.Kafka", str(self._properties), options=HEAP_OPTIONS + JVM_OPTIONS, logging="server")

@@ -1,0 +1,154 @@
+"""Loads as an application makes them: through confluent-kafka, with its defaults and idempotence on.
+
+The client runs in this process, so its threads share the machine with the server; with small records Python is the
+limit, not the node. No consumer joins a group: partitions are assigned by hand.
+"""
+
+import time
+from typing import Any
+
+import attrs
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+_FLUSH_TIMEOUT_S = 30
+_FIRST_RECORD_TIMEOUT_S = 20
+_RECORDS_AT_ONCE = 10_000
+
+
+@attrs.frozen
+class Throughput:
+    records: int
+    seconds: float
+    size_bytes: int
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.records * self.size_bytes / self.seconds / 1e6
+
+
+@attrs.frozen
+class Latency:
+    requests_per_s: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    p999_ms: float
+
+
+def _producer(bootstrap: str, **config: object) -> Producer:
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, **config}
+    return Producer(settings)
+
+
+def _warm(producer: Producer, topic: str) -> None:
+    """One record, so that connecting and InitProducerId are not measured."""
+    producer.produce(topic, b"first")
+    if producer.flush(_FLUSH_TIMEOUT_S):
+        raise TimeoutError("the first record was not acknowledged")
+
+
+def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Throughput:
+    """Produce for some seconds as fast as the client takes records, and wait until all are acknowledged."""
+    failed = 0
+
+    def on_delivery(error: object, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    producer = _producer(bootstrap, on_delivery=on_delivery)
+    _warm(producer, topic)
+    value = bytes(size_bytes)
+    sent = 0
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        try:
+            for _ in range(1000):
+                producer.produce(topic, value)
+                sent += 1
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.01)
+    if producer.flush(_FLUSH_TIMEOUT_S) or failed:
+        raise KafkaException(f"{failed} of {sent} records failed")
+    return Throughput(sent, time.perf_counter() - began, size_bytes)
+
+
+def consume(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int, seconds: float) -> Throughput:
+    """Read a topic from its start: all `records`, or as many as some seconds allow. Timed from the first record."""
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        first = consumer.consume(1, _FIRST_RECORD_TIMEOUT_S)
+        if not first:
+            raise TimeoutError("no record came")
+        got = 0
+        last = began = time.perf_counter()
+        while got < records - 1 and last - began < seconds:
+            messages = consumer.consume(min(_RECORDS_AT_ONCE, records - 1 - got), 0.5)
+            for message in messages:
+                if message.error():
+                    raise KafkaException(message.error())
+            got += len(messages)
+            last = time.perf_counter()
+        return Throughput(got, last - began, size_bytes)
+    finally:
+        consumer.close()
+
+
+def _percentiles(latencies_s: list[float], seconds: float) -> Latency:
+    ordered = sorted(latencies_s)
+    at = [ordered[min(len(ordered) - 1, int(len(ordered) * q))] * 1e3 for q in (0.5, 0.9, 0.99, 0.999)]
+    return Latency(len(ordered) / seconds, *at)
+
+
+class _Timed:
+    """Measures from when a record was due to its delivery report."""
+
+    def __init__(self, bootstrap: str, topic: str, size_bytes: int, **config: object) -> None:
+        self.producer = _producer(bootstrap, **{"linger.ms": 0, "batch.num.messages": 1, **config})
+        self.latencies_s: list[float] = []
+        self.outstanding = 0
+        self._topic = topic
+        self._value = bytes(size_bytes)
+        _warm(self.producer, topic)
+
+    def send(self, due: float) -> None:
+        def on_delivery(error: object, _message: Message) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            self.latencies_s.append(time.perf_counter() - due)
+            self.outstanding -= 1
+
+        self.outstanding += 1
+        self.producer.produce(self._topic, self._value, on_delivery=on_delivery)
+
+
+def one_record_requests(bootstrap: str, topic: str, in_flight: int, seconds: float) -> Latency:
+    """linger.ms 0 and one record per request, a fixed number of them outstanding."""
+    timed = _Timed(bootstrap, topic, 100, **{"max.in.flight": in_flight})
+    began = time.perf_counter()
+    while (now := time.perf_counter()) - began < seconds:
+        while timed.outstanding < in_flight:
+            timed.send(now)
+        timed.producer.poll(0.1)
+    elapsed = time.perf_counter() - began
+    timed.producer.flush(_FLUSH_TIMEOUT_S)
+    return _percentiles(timed.latencies_s, elapsed)
+
+
+def paced_requests(bootstrap: str, topic: str, rate: int, seconds: float) -> Latency:
+    """One record per request at a fixed rate, each timed from when it was due, whatever became of those before."""
+    timed = _Timed(bootstrap, topic, 100)
+    began = time.perf_counter()
+    for i in range(int(rate * seconds)):
+        due = began + i / rate
+        while (left := due - time.perf_counter()) > 0:
+            timed.producer.poll(left)
+        timed.send(due)
+    timed.producer.flush(_FLUSH_TIMEOUT_S)
+    return _percentiles(timed.latencies_s, time.perf_counter() - began)

@@ -1,0 +1,80 @@
+"""Apache Kafka's own tools, over what this project wrote.
+
+    python -m benchmarks.kafka_tools dump-log DIR     Kafka's kafka-dump-log over every segment and index below DIR
+
+Ends with 0 when the tool had no complaint, or when it is not to be had here (and says so); with 1 otherwise.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import apache_kafka
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+# DumpLogSegments ends with 0 whatever it finds. Mismatches go to its standard error, these to its standard output.
+_COMPLAINTS = ("isvalid: false", "invalid bytes at the end")
+_FILES_AT_ONCE = 200
+
+
+def data_files(directory: Path) -> list[Path]:
+    """The files of all partitions in a data directory that Kafka's tool can read. `__cluster_metadata` is left out:
+    its log is this project's own format."""
+    return sorted(
+        path
+        for path in directory.rglob("*")
+        if path.suffix in SUFFIXES
+        and path.stat().st_size
+        and not any(part.startswith("__cluster_metadata") for part in path.relative_to(directory).parts)
+    )
+
+
+def complaints(files: list[Path]) -> list[str]:
+    """What Kafka's dump tool finds wrong with these files, in its own words. It is run over some files at a time."""
+    found = []
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        names = ",".join(str(path) for path in files[start : start + _FILES_AT_ONCE])
+        command = apache_kafka.java("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", names)
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as tool,
+        ):
+            assert tool.stdout is not None
+            found += [line.rstrip() for line in tool.stdout if any(words in line for words in _COMPLAINTS)]
+            tool.wait()
+            errors.seek(0)
+            found += [line.rstrip() for line in errors]
+            if tool.returncode:
+                found.append(f"the tool ended with {tool.returncode}")
+    return found
+
+
+def dump_log(directory: Path) -> int:
+    files = data_files(directory)
+    if not files:
+        print(f"no segment below {directory}")
+        return 1
+    try:
+        found = complaints(files)
+    except apache_kafka.Unavailable as why:
+        print(f"skipped: {why}")
+        return 0
+    for line in found[:50]:
+        print(line)
+    print(f"Apache Kafka {apache_kafka.KAFKA_VERSION} read {len(files)} files and complained {len(found)} times")
+    return 1 if found else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka_tools")
+    commands = parser.add_subparsers(required=True)
+    dump = commands.add_parser("dump-log", help="run Apache Kafka's dump tool over a data directory")
+    dump.add_argument("directory", type=Path)
+    return dump_log(parser.parse_args().directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

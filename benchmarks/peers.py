@@ -1,0 +1,130 @@
+"""The servers under test, behind one small interface: start, where to connect, process id, stop."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks import processes
+from benchmarks.protocol import Connection
+
+# What both nodes get, so that a deleted topic frees its pages before they are written back to the disk.
+COMMON_OVERRIDES = {"log.segment.delete.delay.ms": "0", "num.partitions": "1"}
+
+_START_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 30
+
+
+class PeerFailed(Exception):
+    """A server did not start, or ended on its own."""
+
+
+class Peer:
+    """One node in a process of its own, on a fresh data directory that goes with it. A context manager."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self.port = processes.free_port()
+        self.controller_port = processes.free_port()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{type(self).__name__.lower()}-"))
+        self.startup_s = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "output.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the peer has not been started"
+        return self._process.pid
+
+    def prepare(self) -> None:
+        """What has to be done once before the first start, and does not count as starting."""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the node and wait for its first Metadata answer that knows a broker and a controller.
+
+        `startup_s` is the time from before the process to that answer. Raises PeerFailed."""
+        if not self.data.exists():
+            self.prepare()
+        with self.log.open("ab") as output:
+            began = time.perf_counter()
+            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, cwd=self.directory)
+        while time.perf_counter() - began < _START_TIMEOUT_S:
+            with contextlib.suppress(OSError), Connection(self.port) as connection:
+                brokers = connection.brokers()
+                if brokers.count and brokers.controller_id >= 0:
+                    self.startup_s = time.perf_counter() - began
+                    return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.002)
+        tail = self.log.read_text(errors="replace")[-2000:]
+        self.stop()
+        raise PeerFailed(f"{self.name} did not start:\n{tail}")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def pin(self, cores: set[int]) -> None:
+        processes.pin(self.pid, cores)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Kraft(Peer):
+    """This project's node, from the environment that runs the benchmark."""
+
+    name = "kraft"
+
+    def command(self) -> list[str]:
+        overrides = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "log.dirs": str(self.data),
+            **COMMON_OVERRIDES,
+        }
+        flags = [word for key, value in overrides.items() for word in ("--override", f"{key}={value}")]
+        return [str(Path(sys.executable).parent / "kraft"), "start", *flags]
+
+
+def touch_memory(size_bytes: int = 4 << 30) -> None:
+    """Write and remove a large file, once: a virtual machine's memory that was never touched makes the first writes
+    to the page cache ten times slower, which would count against whoever comes first."""
+    with tempfile.NamedTemporaryFile(prefix="bench-touch-") as file:
+        chunk = bytes(8 << 20)
+        for _ in range(size_bytes // len(chunk)):
+            os.write(file.fileno(), chunk)

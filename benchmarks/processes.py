@@ -1,0 +1,50 @@
+"""What the operating system knows of a server process: its cores, CPU time and memory. Linux only."""
+
+import contextlib
+import os
+import random
+import socket
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A free TCP port on the loopback interface, below 32768.
+
+    Above that the kernel hands out ports to clients, and a client that connects to such a port before its server
+    listens may be given the very same port and end up connected to itself.
+    """
+    while True:
+        port = random.randrange(12000, 32000)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """The cores of the server under test and of its load. On a machine with one core they are the same."""
+    available = sorted(os.sched_getaffinity(0))
+    return set(available[:1]), set(available[1:] or available)
+
+
+def pin(pid: int, to: set[int]) -> None:
+    """Bind every thread of a process to some cores; threads it starts later inherit that."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), to)
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that the living threads of a process have used, to the nanosecond."""
+    total_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total_ns += int((task / "schedstat").read_text().split()[0])
+    return total_ns / 1e9
+
+
+def resident_mb(pid: int) -> float:
+    """The resident memory of a process in MB (millions of bytes)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise ProcessLookupError(pid)

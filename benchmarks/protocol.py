@@ -1,0 +1,134 @@
+"""The few Kafka requests that a raw load needs, encoded and decoded here by hand.
+
+Deliberately not the broker's own codec: what is measured should not also be what builds the measurement. All requests
+go by topic name, in versions that Apache Kafka 4.x and this project both serve: Produce 9, Fetch 12, Metadata 1.
+"""
+
+import random
+import socket
+import struct
+from collections.abc import Sequence
+
+import attrs
+from crc32c import crc32c
+
+PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION = 9, 12, 1
+CORRELATION_ID = 7
+BATCH_OVERHEAD = 61
+_CLIENT_ID = b"bench"
+
+
+def _varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def _zigzag(n: int) -> bytes:
+    return _varint(n << 1 if n >= 0 else (-n << 1) - 1)
+
+
+def _compact(data: bytes) -> bytes:
+    return _varint(len(data) + 1) + data
+
+
+def _frame(api_key: int, version: int, flexible: bool, body: bytes) -> bytes:
+    header = struct.pack(">hhih", api_key, version, CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID
+    request = header + (b"\0" if flexible else b"") + body
+    return struct.pack(">i", len(request)) + request
+
+
+def batch(records: int, value_size_bytes: int) -> bytes:
+    """A v2 record batch without compression, keys or producer id: the same incompressible value `records` times."""
+    value = random.Random(value_size_bytes).randbytes(value_size_bytes)
+    body = bytearray(
+        struct.pack(">hiqqqhii", 0, records - 1, 1_700_000_000_000, 1_700_000_000_000, -1, -1, -1, records)
+    )
+    for i in range(records):
+        record = b"\0" + _zigzag(0) + _zigzag(i) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
+        body += _zigzag(len(record)) + record
+    return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c(bytes(body))) + body
+
+
+def produce(topic: str, partition: int, records: bytes, *, acks: int = -1) -> bytes:
+    """A Produce request of one batch to one partition, as a frame."""
+    body = b"\0" + struct.pack(">hi", acks, 30_000) + b"\x02" + _compact(topic.encode())
+    body += b"\x02" + struct.pack(">i", partition) + _compact(records) + b"\0\0\0"
+    return _frame(0, PRODUCE_VERSION, True, body)
+
+
+def fetch(topic: str, partition: int, offset: int, *, max_bytes: int, max_wait_ms: int = 500) -> bytes:
+    """A Fetch request outside any session for one partition, as a frame. `max_bytes` bounds its records."""
+    body = struct.pack(">iiiibii", -1, max_wait_ms, 1, 50 << 20, 0, 0, -1) + b"\x02" + _compact(topic.encode())
+    body += b"\x02" + struct.pack(">iiqiqi", partition, -1, offset, -1, -1, max_bytes)
+    return _frame(1, FETCH_VERSION, True, body + b"\0\0" + b"\x01" + b"\x01" + b"\0")
+
+
+def produce_error_offset(topic: str) -> int:
+    """Where in a Produce reply to `produce`, after the frame's length, the partition's error code stands."""
+    return 4 + 1 + 1 + len(_compact(topic.encode())) + 1 + 4
+
+
+def fetch_error_offset(topic: str) -> int:
+    """Where in a Fetch reply to `fetch`, after the frame's length, the partition's error code stands."""
+    return 4 + 1 + 4 + 2 + 4 + 1 + len(_compact(topic.encode())) + 1 + 4
+
+
+def error_code(reply: bytes, offset: int) -> int:
+    return int(struct.unpack_from(">h", reply, offset)[0])
+
+
+@attrs.frozen
+class Brokers:
+    """What a Metadata answer says about a cluster; the controller is -1 while there is none."""
+
+    count: int
+    controller_id: int
+
+
+class Connection:
+    """A blocking connection: one request, one reply. Raises OSError when the server is away or too slow."""
+
+    def __init__(self, port: int, timeout_s: float = 10) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a frame and return the reply's frame without its length."""
+        self._socket.sendall(request)
+        return self._receive(struct.unpack(">i", self._receive(4))[0])
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            n = self._socket.recv_into(view)
+            if not n:
+                raise ConnectionResetError("closed within a reply")
+            view = view[n:]
+        return bytes(data)
+
+    def brokers(self) -> Brokers:
+        """Ask for Metadata of no topic at all."""
+        reply = self.ask(_frame(3, METADATA_VERSION, False, struct.pack(">i", 0)))
+        count = struct.unpack_from(">i", reply, 4)[0]
+        at = 8
+        for _ in range(count):
+            at += 4
+            at += 2 + max(0, struct.unpack_from(">h", reply, at)[0])
+            at += 4
+            at += 2 + max(0, struct.unpack_from(">h", reply, at)[0])
+        return Brokers(count, struct.unpack_from(">i", reply, at)[0])
+
+
+def join(requests: Sequence[bytes]) -> bytes:
+    """A request file for the load generator."""
+    return b"".join(requests)

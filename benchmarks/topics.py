@@ -1,0 +1,73 @@
+"""Topics for a load: created, filled, checked and removed through what every node serves."""
+
+import contextlib
+import itertools
+import struct
+import time
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks import protocol
+from benchmarks.loadgen import LoadFailed
+from benchmarks.peers import Peer
+
+_READY_TIMEOUT_S = 20
+_numbers = itertools.count(1)
+
+# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER: a new topic is still on its way.
+_NOT_YET = {3, 5, 6}
+
+
+@contextlib.contextmanager
+def topic(peer: Peer, partitions: int) -> Iterator[str]:
+    """A fresh topic for as long as the context lasts; its files go with it, at once."""
+    name = f"bench-{next(_numbers):04}"  # of one length, so that requests are too
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 5})
+    config = {"file.delete.delay.ms": "0"}
+    for created in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+        created.result(30)
+    try:
+        _await_leaders(admin, name, partitions)
+        yield name
+    finally:
+        for deleted in admin.delete_topics([name]).values():
+            deleted.result(30)
+
+
+def _await_leaders(admin: AdminClient, name: str, partitions: int) -> None:
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = admin.list_topics(name, timeout=10).topics[name].partitions
+        if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+            return
+        time.sleep(0.02)
+    raise LoadFailed(f"topic {name} found no leader")
+
+
+def fill(peer: Peer, name: str, batch: bytes, count: int) -> None:
+    """Append a batch `count` times to partition 0."""
+    at = protocol.produce_error_offset(name)
+    request = protocol.produce(name, 0, batch, acks=1)
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    with protocol.Connection(peer.port) as connection:
+        appended = 0
+        while appended < count:
+            code = protocol.error_code(connection.ask(request), at)
+            if code and (code not in _NOT_YET or time.monotonic() > deadline):
+                raise LoadFailed(f"{peer.name} refused a Produce with error code {code}")
+            appended += not code
+            if code:
+                time.sleep(0.02)
+
+
+def ask_until_served(peer: Peer, request: bytes, error_at: int) -> bytes:
+    """Send one request until it is served, and return the reply: no load starts on a server that refuses it."""
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    with protocol.Connection(peer.port) as connection:
+        while code := protocol.error_code(reply := connection.ask(request), error_at):
+            if code not in _NOT_YET or time.monotonic() > deadline:
+                raise LoadFailed(f"{peer.name} answered a request with error code {code}")
+            time.sleep(0.02)
+    return struct.pack(">i", len(reply)) + reply
