@@ -1,0 +1,159 @@
+"""The periodic work on a node's logs: retention, flush.ms, checkpoints, expired producers, delayed removals.
+
+With ten thousand idle partitions this must cost next to nothing: each pass looks at a log for well below a microsecond,
+lets other tasks run every hundred logs, and writes files only if they would change. Blocking work is in threads.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from broker.storage.log_dir import LogDir, turns
+from broker.storage.log_dirs import LogDirs, NoLogDirOnline
+from broker.storage.partition_metadata import sync_topic_id
+from kraft.env import Env
+
+# How soon a log is flushed after its flush.ms at the latest, and how soon a new flush.ms is noticed.
+FLUSH_SCAN_MIN_MS = 50
+FLUSH_SCAN_MAX_MS = 10_000
+
+
+class Housekeeping:
+    """Looks after `log_dirs` while `run` runs. `high_watermark(topic, partition)` is the caller's knowledge.
+
+    Retention removes nothing at or above the high watermark; one that is not known yet is 0.
+    """
+
+    def __init__(self, env: Env, log_dirs: LogDirs, high_watermark: Callable[[str, int], int]) -> None:
+        self._env = env
+        self._log_dirs = log_dirs
+        self._high_watermark = high_watermark
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises, in an exception group, NoLogDirOnline or FsyncFailed: the node has to end."""
+        config = self._log_dirs.config
+        periodic = (
+            (config.retention_check_interval_ms, self.apply_retention),
+            (config.recovery_point_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (config.producer_expiration_check_interval_ms, self.expire_producers),
+        )
+        async with trio.open_nursery() as nursery:
+            for interval_ms, task in periodic:
+                nursery.start_soon(self._repeat, interval_ms, task)
+            nursery.start_soon(self._flush_by_time)
+            nursery.start_soon(self._tidy)
+            await self._log_dirs.failed.wait()
+            raise NoLogDirOnline("Shutdown broker because all log dirs, or the one of the metadata log, have failed")
+
+    async def apply_retention(self) -> None:
+        """Delete the segments that retention.ms, retention.bytes or the log's start have overtaken."""
+        now_ms = self._now_ms()
+        for directory in self._log_dirs.partition_directories():
+            with self._log_dirs.offline_on_error(directory):
+                for turn in turns(directory.logs):
+                    for key, log in turn:
+                        if directory.logs.get(key) is log:
+                            removed = log.delete_old_segments(now_ms, self._high_watermark(*key))
+                            for path in removed:
+                                self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
+                    await trio.lowlevel.checkpoint()
+
+    async def flush_due(self) -> int:
+        """Flush the logs whose flush.ms is over; the ms until the next look."""
+        now_ms = self._now_ms()
+        next_ms = min(self._log_dirs.config.flush_scheduler_interval_ms, FLUSH_SCAN_MAX_MS)
+        for directory in self._log_dirs.partition_directories():
+            with self._log_dirs.offline_on_error(directory):
+                for turn in turns(directory.logs):
+                    for key, log in turn:
+                        next_ms = min(next_ms, log.config.flush_ms)
+                        if log.needs_flush(now_ms) and directory.logs.get(key) is log:
+                            await log.flush()
+                    await trio.lowlevel.checkpoint()
+        return max(next_ms, FLUSH_SCAN_MIN_MS)
+
+    async def checkpoint_recovery_points(self) -> None:
+        await self._in_each_directory(LogDir.write_recovery_points)
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        await self._in_each_directory(LogDir.write_log_start_offsets)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        await self._in_each_directory(lambda directory: directory.write_high_watermarks(self._high_watermark))
+
+    async def expire_producers(self) -> None:
+        """Forget the producers that were idle for producer.id.expiration.ms."""
+        now_ms = self._now_ms()
+        for turn in turns(self._log_dirs.logs):
+            for _, log in turn:
+                log.producers.expire(now_ms)
+            await trio.lowlevel.checkpoint()
+
+    async def tidy(self) -> None:
+        """Make new directories durable, forget deleted partitions' checkpoints, remove what is due."""
+        await self._sync_created()
+        await self._checkpoint_shrunk()
+        await self._remove_due()
+
+    async def _repeat(self, interval_ms: int, task: Callable[[], Awaitable[None]]) -> None:
+        await trio.sleep(self._log_dirs.config.initial_task_delay_ms / 1000)
+        while True:
+            await task()
+            await trio.sleep(interval_ms / 1000)
+
+    async def _flush_by_time(self) -> None:
+        while True:
+            await trio.sleep(await self.flush_due() / 1000)
+
+    async def _tidy(self) -> None:
+        while True:
+            doomed = self._log_dirs.doomed
+            with trio.move_on_at(min((one.due for one in doomed), default=float("inf"))):
+                await self._log_dirs.work.wait()
+            self._log_dirs.work = trio.Event()
+            await self.tidy()
+
+    async def _in_each_directory(self, task: Callable[[LogDir], Awaitable[None]]) -> None:
+        for directory in self._log_dirs.partition_directories():
+            with self._log_dirs.offline_on_error(directory):
+                await task(directory)
+
+    async def _sync_created(self) -> None:
+        created = self._log_dirs.created
+        parents: dict[str, LogDir] = {}
+        while created:
+            directory, path = created.pop()
+            if not directory.is_online:
+                continue
+            with self._log_dirs.offline_on_error(directory):
+                parents[directory.path] = directory
+                try:
+                    await sync_topic_id(self._env.disk, path)
+                except FileNotFoundError:
+                    continue  # deleted in the meantime
+        for directory in parents.values():
+            with self._log_dirs.offline_on_error(directory):
+                await self._env.disk.sync_dir(directory.path)
+
+    async def _checkpoint_shrunk(self) -> None:
+        # A partition made again under the name of a deleted one must not be believed flushed up to the old one's end.
+        shrunk, self._log_dirs.shrunk = self._log_dirs.shrunk, set()
+        for directory in self._log_dirs.partition_directories():
+            if directory.path in shrunk:
+                with self._log_dirs.offline_on_error(directory):
+                    await directory.write_recovery_points()
+                    await directory.write_log_start_offsets()
+
+    async def _remove_due(self) -> None:
+        now = trio.current_time()
+        due = [one for one in self._log_dirs.doomed if one.due <= now]
+        self._log_dirs.doomed = [one for one in self._log_dirs.doomed if one.due > now]
+        for one in due:
+            if one.directory.is_online:
+                with self._log_dirs.offline_on_error(one.directory):
+                    await self._env.disk.remove(one.path)
+
+    def _now_ms(self) -> int:
+        return int(self._env.wall() * 1000)

@@ -1,0 +1,125 @@
+"""One log directory of a node: its claim, its identity, its clean-shutdown marker and its checkpoints."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import trio
+from broker.storage.log import Log
+
+from broker.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CorruptCheckpoint,
+    OffsetCheckpoint,
+)
+from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from broker.storage.whole_file import replace_durably
+from kraft.env import Disk, DiskLock, Tracer
+
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+# Logs handled between two chances for other tasks to run: about a millisecond's worth when little is to be done.
+LOGS_PER_TURN = 100
+
+PartitionKey: TypeAlias = tuple[str, int]
+
+
+class LogDirInUse(Exception):
+    """Another process, or another node of this one, works in the directory."""
+
+
+class LogDir:
+    """One directory. `error` is why it went offline, None while it serves."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._lock: DiskLock | None = None
+        self.path = path
+        self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
+        self.error: OSError | None = None
+        self.logs: dict[PartitionKey, Log] = {}
+        self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
+        self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+        self.high_watermarks = OffsetCheckpoint(disk, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
+
+    def claim(self) -> None:
+        """Make the directory if need be, lock it, and read what it is.
+
+        Raises LogDirInUse, MetaPropertiesError, and OSError where the directory does not work.
+        """
+        self._disk.make_dir(self.path)
+        try:
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except BlockingIOError as error:
+            raise LogDirInUse(
+                f"Failed to acquire lock on file {LOCK} in {self.path}. "
+                "A Kafka instance in another process or thread is using this directory."
+            ) from error
+        self.properties = read_meta_properties(self._disk, self.path)
+
+    @property
+    def is_online(self) -> bool:
+        return self.error is None
+
+    async def format(self, properties: MetaProperties) -> None:
+        """Say whose directory it is, durably. Raises OSError, FsyncFailed."""
+        if properties != self.properties:
+            await write_meta_properties(self._disk, self.path, properties)
+            self.properties = properties
+
+    async def take_clean_marker(self) -> bool:
+        """Whether the last shutdown was clean. The marker is gone for good when it returns: it vouches once."""
+        marker = f"{self.path}/{CLEAN_SHUTDOWN_MARKER}"
+        if not self._disk.exists(marker):
+            return False
+        await self._disk.remove(marker)
+        await self._disk.sync_dir(self.path)
+        return True
+
+    async def leave_clean_marker(self, broker_epoch: int) -> None:
+        """Vouch that every log is flushed and closed (KIP-966 adds the broker's epoch). Raises OSError, FsyncFailed."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", content.encode())
+
+    def read_checkpoint(self, checkpoint: OffsetCheckpoint, trace: Tracer) -> dict[PartitionKey, int]:
+        """A checkpoint's offsets; none where it is corrupt, which costs a longer recovery. Raises OSError."""
+        try:
+            return checkpoint.read()
+        except CorruptCheckpoint as error:
+            trace("storage.checkpoint_corrupt", path=checkpoint.path, error=str(error))
+            return {}
+
+    async def write_recovery_points(self) -> None:
+        """Checkpoint up to where every log is flushed. Raises OSError, FsyncFailed."""
+        await self.recovery_points.write(await self._collect(lambda log: log.recovery_point))
+
+    async def write_log_start_offsets(self) -> None:
+        """Checkpoint where the logs begin that do not begin at 0. Raises OSError, FsyncFailed."""
+        offsets = await self._collect(lambda log: log.log_start_offset)
+        await self.log_start_offsets.write({key: offset for key, offset in offsets.items() if offset > 0})
+
+    async def write_high_watermarks(self, high_watermark: Callable[[str, int], int]) -> None:
+        """Checkpoint the high watermarks. Raises OSError, FsyncFailed."""
+        await self.high_watermarks.write({key: high_watermark(*key) for key in self.logs})
+
+    def release(self) -> None:
+        """Give the directory up to whoever claims it next."""
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _collect(self, offset_of: Callable[[Log], int]) -> dict[PartitionKey, int]:
+        offsets: dict[PartitionKey, int] = {}
+        for turn in turns(self.logs):
+            offsets.update((key, offset_of(log)) for key, log in turn)
+            await trio.lowlevel.checkpoint()
+        return offsets
+
+
+def turns(logs: Mapping[PartitionKey, Log]) -> Iterator[list[tuple[PartitionKey, Log]]]:
+    """The logs as of now, in portions small enough to let other tasks run after each."""
+    items = list(logs.items())
+    for first in range(0, len(items), LOGS_PER_TURN):
+        yield items[first : first + LOGS_PER_TURN]

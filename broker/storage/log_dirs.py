@@ -1,0 +1,431 @@
+"""All log directories of a node: opening them, the logs in them, and what happens when one fails.
+
+`open` claims the directories, `load` opens every partition's log once the topics' configs are known, `Housekeeping`
+looks after them, `close_cleanly` leaves them so that the next start need not recover anything.
+
+A directory that fails with an OSError goes offline for good, as Kafka has it: its logs leave `logs`, `on_offline` hears
+of it, its partitions answer KAFKA_STORAGE_ERROR. When none is left, or the metadata log's own directory fails, the node
+has to end: `Housekeeping` raises then. A failed fsync (FsyncFailed) is nowhere caught: what is durable is unknown then.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+import attrs
+import trio
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+
+from broker.storage.log_dir import LOGS_PER_TURN, LogDir, PartitionKey
+from broker.storage.meta_properties import MetaProperties, verify_meta_properties
+from broker.storage.partition_directory import (
+    METADATA_TOPIC,
+    deleted_directory_name,
+    parse_partition_directory,
+    partition_directory_name,
+)
+from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id, write_topic_id
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.uuids import encode_uuid, new_uuid
+from kraft.env import Env, FsyncFailed
+
+MAX_LONG = 2**63 - 1
+
+
+class NoLogDirOnline(Exception):
+    """Every log directory has failed, or the one with the metadata log: the node cannot go on."""
+
+
+class DuplicateLogDir(Exception):
+    """A partition's directory, or a log directory, is there twice, and nobody can say which one counts."""
+
+
+@attrs.frozen
+class LogDirsConfig:
+    """Where the logs are and how often they are looked after; Kafka's names of the configs beside each."""
+
+    directories: tuple[str, ...]  # log.dirs; absolute
+    node_id: int  # node.id
+    metadata_directory: str | None = None  # metadata.log.dir; claimed too, and partitions go there only if in log.dirs
+    initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms
+    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
+    flush_scheduler_interval_ms: int = MAX_LONG  # log.flush.scheduler.interval.ms
+    recovery_point_checkpoint_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
+    log_start_offset_checkpoint_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
+    high_watermark_checkpoint_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
+    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
+    producer_expiration_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    closing_tasks_per_directory: int = 2  # num.recovery.threads.per.data.dir
+
+
+@attrs.frozen
+class LogDirUsage:
+    """A directory as DescribeLogDirs tells of it; sizes in bytes, -1 where it is offline."""
+
+    path: str
+    error: OSError | None
+    total_bytes: int
+    usable_bytes: int
+    log_sizes: dict[PartitionKey, int]
+
+
+@attrs.frozen
+class Doomed:
+    """A file or directory to be removed at `due` on Trio's clock."""
+
+    due: float
+    path: str
+    directory: LogDir
+
+
+class LogDirs:
+    """The logs of a node by (topic, partition), in all its directories.
+
+    `topic_ids` has the same keys; None where a power cut has left a directory without its id: whoever knows the
+    metadata decides whether that is a stray. `on_offline(path, partitions, error)` is called when a directory fails.
+    """
+
+    def __init__(self, env: Env, config: LogDirsConfig, directories: Sequence[LogDir]) -> None:
+        self._env = env
+        self._disk = env.disk
+        self.config = config
+        self.directories = {directory.path: directory for directory in directories}
+        self.logs: dict[PartitionKey, Log] = {}
+        self.topic_ids: dict[PartitionKey, bytes | None] = {}
+        self.on_offline: Callable[[str, Sequence[PartitionKey], OSError], None] | None = None
+        self.doomed: list[Doomed] = []
+        self.created: list[tuple[LogDir, str]] = []  # partitions' directories that are in the page cache only
+        self.shrunk: set[str] = set()  # directories whose checkpoints name partitions that are deleted
+        self.work = trio.Event()
+        self.failed = trio.Event()
+
+    @classmethod
+    async def open(cls, env: Env, config: LogDirsConfig, *, cluster_id: str) -> "LogDirs":
+        """Claim every directory and format the new ones; a directory that does not work begins offline.
+
+        Raises LogDirInUse, MetaPropertiesError (InconsistentClusterId, InconsistentNodeId), DuplicateLogDir, and
+        NoLogDirOnline.
+        """
+        paths = list(config.directories)
+        if config.metadata_directory is not None and config.metadata_directory not in paths:
+            paths.append(config.metadata_directory)
+        if len(set(paths)) != len(paths):
+            raise DuplicateLogDir(f"Duplicate log directory found: {', '.join(paths)}")
+        log_dirs = cls(env, config, [LogDir(env.disk, path) for path in paths])
+        try:
+            await log_dirs._claim(cluster_id)
+        except BaseException:
+            log_dirs.release()
+            raise
+        return log_dirs
+
+    async def load(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Open the log of every partition there is; `config_of` gives a topic's effective config.
+
+        Raises DuplicateLogDir, NoLogDirOnline.
+        """
+        for directory in self.partition_directories():
+            with self.offline_on_error(directory):
+                await self._load_directory(directory, config_of)
+        self._check_any_online()
+
+    def partition_directories(self) -> list[LogDir]:
+        """The directories that are online and may hold partitions, in the order of the config."""
+        found = (self.directories[path] for path in self.config.directories)
+        return [directory for directory in found if directory.is_online]
+
+    @property
+    def any_offline(self) -> bool:
+        return len(self.partition_directories()) < len(self.config.directories)
+
+    def directory_of(self, topic: str, partition: int) -> LogDir | None:
+        """Where a partition's log is; None if there is none online."""
+        key = (topic, partition)
+        return next((directory for directory in self.partition_directories() if key in directory.logs), None)
+
+    def create(self, topic: str, topic_id: bytes, partition: int, config: LogConfig, *, is_new: bool = True) -> Log:
+        """The partition's log; a new one in the directory with the fewest partitions if there is none.
+
+        `is_new` says that the partition was just assigned here: otherwise it may be in a directory that is offline,
+        and must not begin again empty. The directory is durable soon after, not when this returns.
+
+        Raises KafkaError INCONSISTENT_TOPIC_ID or KAFKA_STORAGE_ERROR.
+        """
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            self._adopt(log, topic, topic_id, partition)
+            return log
+        if not is_new and self.any_offline:
+            offline = self._offline_paths()
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {topic}-{partition} because log directories {offline} are offline",
+            )
+        for directory in sorted(self.partition_directories(), key=lambda directory: len(directory.logs)):
+            with self.offline_on_error(directory):
+                return self._create_in(directory, topic, topic_id, partition, config)
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"No log directories available. Tried {', '.join(self.config.directories)}",
+        )
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Drop a partition: out of `logs` and renamed at once, removed from the disk after file.delete.delay.ms.
+
+        Does nothing if it is not here. Raises KafkaError KAFKA_STORAGE_ERROR if it may be in an offline directory.
+        """
+        key = (topic, partition)
+        directory = self.directory_of(topic, partition)
+        if directory is None:
+            if self.any_offline:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"Failed to delete log for {topic}-{partition} because it may be in one of the offline directories "
+                    f"{self._offline_paths()}",
+                )
+            return
+        log = self._forget(directory, key)
+        old = f"{directory.path}/{partition_directory_name(topic, partition)}"
+        new = f"{directory.path}/{deleted_directory_name(topic, partition, new_uuid(self._env.rng.randbytes))}"
+        with self.offline_on_error(directory):
+            self._disk.rename(old, new)
+            self.doom(directory, new, delay_ms=log.config.file_delete_delay_ms)
+            self.shrunk.add(directory.path)
+        self._env.trace("storage.log_deleted", topic=topic, partition=partition, path=new)
+
+    def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
+        """Have a renamed file or directory removed in the background, `delay_ms` from now."""
+        self.doomed.append(Doomed(trio.current_time() + delay_ms / 1000, path, directory))
+        self.work.set()
+
+    def log_failed(self, topic: str, partition: int, error: OSError) -> None:
+        """A log's `commit` or the like raised `error`: its directory goes offline."""
+        directory = self.directory_of(topic, partition)
+        if directory is not None:
+            self.mark_offline(directory.path, error)
+
+    def mark_offline(self, path: str, error: OSError) -> None:
+        """Stop using a directory, and close its logs. Does nothing if it is offline already."""
+        directory = self.directories[path]
+        if not directory.is_online:
+            return
+        directory.error = error
+        keys = list(directory.logs)
+        self._env.trace("storage.log_dir_offline", path=path, error=str(error), partitions=len(keys))
+        for key in keys:
+            log = self._forget(directory, key)
+            with contextlib.suppress(OSError):
+                log.close()
+        directory.release()
+        if self.on_offline is not None:
+            self.on_offline(path, keys, error)
+        if self._is_lost:
+            self.failed.set()
+
+    def is_online(self, path: str) -> bool:
+        directory = self.directories.get(path)
+        return directory is not None and directory.is_online
+
+    @property
+    def directory_ids(self) -> list[bytes]:
+        """The ids of the directories that are online, for the broker's registration (KIP-858)."""
+        found = (directory.properties for directory in self.partition_directories())
+        return [properties.directory_id for properties in found if properties and properties.directory_id]
+
+    def usage(self) -> list[LogDirUsage]:
+        """What DescribeLogDirs reports, a directory each. A directory that fails to answer goes offline."""
+        usages = []
+        for directory in self.directories.values():
+            total, usable = -1, -1
+            if directory.is_online:
+                with self.offline_on_error(directory):
+                    total, usable = self._disk.usage(directory.path)
+            sizes = {key: log.size_bytes for key, log in directory.logs.items()}
+            usages.append(LogDirUsage(directory.path, directory.error, total, usable, sizes))
+        return usages
+
+    def read_high_watermarks(self) -> dict[PartitionKey, int]:
+        """The checkpointed high watermarks of all partitions."""
+        offsets: dict[PartitionKey, int] = {}
+        for directory in self.partition_directories():
+            with self.offline_on_error(directory):
+                offsets |= directory.read_checkpoint(directory.high_watermarks, self._env.trace)
+        return offsets
+
+    async def close_cleanly(self, *, broker_epoch: int = -1) -> None:
+        """Flush and close every log, checkpoint, and vouch for it. The directories are free for others afterwards.
+
+        A directory that fails on the way goes without its marker, and is recovered at the next start.
+        """
+        try:
+            for directory in self.partition_directories():
+                with self.offline_on_error(directory):
+                    await self._close_directory(directory, broker_epoch)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the directories up without a word, as a crash would; for a node that fails to start."""
+        for directory in self.directories.values():
+            directory.release()
+
+    @contextlib.contextmanager
+    def offline_on_error(self, directory: LogDir) -> Iterator[None]:
+        """An OSError within means that the directory does not work, and ends here."""
+        try:
+            yield
+        except FsyncFailed:
+            raise
+        except OSError as error:
+            self.mark_offline(directory.path, error)
+
+    @property
+    def _is_lost(self) -> bool:
+        metadata = self.config.metadata_directory
+        return not self.partition_directories() or (metadata is not None and not self.is_online(metadata))
+
+    def _check_any_online(self) -> None:
+        if self._is_lost:
+            raise NoLogDirOnline(f"Log directories {self._offline_paths()} are offline")
+
+    def _offline_paths(self) -> str:
+        return ",".join(directory.path for directory in self.directories.values() if not directory.is_online)
+
+    async def _claim(self, cluster_id: str) -> None:
+        for directory in self.directories.values():
+            with self.offline_on_error(directory):
+                directory.claim()
+        stored = {path: directory.properties for path, directory in self.directories.items() if directory.properties}
+        verify_meta_properties(stored, cluster_id=cluster_id, node_id=self.config.node_id)
+        for directory in self.directories.values():
+            if directory.is_online:
+                with self.offline_on_error(directory):
+                    await self._format(directory, cluster_id)
+        self._check_any_online()
+
+    async def _format(self, directory: LogDir, cluster_id: str) -> None:
+        properties = directory.properties or MetaProperties(cluster_id, self.config.node_id, None)
+        if properties.directory_id is None:
+            properties = attrs.evolve(properties, directory_id=new_uuid(self._env.rng.randbytes))
+        await directory.format(properties)
+
+    async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig]) -> None:
+        clean = await directory.take_clean_marker()
+        recovery_points = directory.read_checkpoint(directory.recovery_points, self._env.trace)
+        log_start_offsets = directory.read_checkpoint(directory.log_start_offsets, self._env.trace)
+        opened = 0
+        for name in self._disk.list(directory.path):
+            parsed = parse_partition_directory(name)
+            if parsed is None or parsed.topic == METADATA_TOPIC:
+                continue
+            path = f"{directory.path}/{name}"
+            if parsed.suffix == "delete":
+                self.doom(directory, path, delay_ms=0)
+                continue
+            if parsed.suffix:
+                self._env.trace("storage.directory_skipped", path=path, reason=parsed.suffix)
+                continue
+            key = (parsed.topic, parsed.partition)
+            try:
+                log = self._open_log(
+                    path,
+                    config_of(parsed.topic),
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_start_offsets.get(key, 0),
+                    clean=clean,
+                )
+            except NotADirectoryError as error:
+                self._env.trace("storage.directory_skipped", path=path, reason=str(error))
+                continue
+            if key in self.logs:
+                raise DuplicateLogDir(f"Duplicate log directories found: {path}, and in another log directory")
+            self._remember(directory, key, log, self._read_topic_id(path))
+            opened += 1
+            if opened % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        self._env.trace("storage.log_dir_loaded", path=directory.path, logs=opened, clean=clean)
+
+    async def _close_directory(self, directory: LogDir, broker_epoch: int) -> None:
+        remaining = deque(directory.logs.values())
+
+        async def close_logs() -> None:
+            with self.offline_on_error(directory):
+                for closed in count(1):
+                    if not remaining or not directory.is_online:
+                        return
+                    await remaining.popleft().close_cleanly()
+                    if closed % LOGS_PER_TURN == 0:
+                        await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.config.closing_tasks_per_directory):
+                nursery.start_soon(close_logs)
+        if not directory.is_online:
+            return
+        await directory.write_recovery_points()
+        await directory.write_log_start_offsets()
+        await directory.leave_clean_marker(broker_epoch)
+
+    def _open_log(
+        self, path: str, config: LogConfig, *, recovery_point: int, log_start_offset: int, clean: bool
+    ) -> Log:
+        return Log.open(
+            self._disk,
+            path,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            now_ms=int(self._env.wall() * 1000),
+            producer_expiration_ms=self.config.producer_expiration_ms,
+            trace=self._env.trace,
+        )
+
+    def _read_topic_id(self, path: str) -> bytes | None:
+        try:
+            return read_topic_id(self._disk, path)
+        except CorruptPartitionMetadata as error:
+            self._env.trace("storage.partition_metadata_corrupt", path=path, error=str(error))
+            return None
+
+    def _create_in(self, directory: LogDir, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
+        path = f"{directory.path}/{partition_directory_name(topic, partition)}"
+        self._disk.make_dir(path)
+        write_topic_id(self._disk, path, topic_id)
+        log = self._open_log(path, config, recovery_point=0, log_start_offset=0, clean=True)
+        self._remember(directory, (topic, partition), log, topic_id)
+        self.created.append((directory, path))
+        self.work.set()
+        return log
+
+    def _adopt(self, log: Log, topic: str, topic_id: bytes, partition: int) -> None:
+        key = (topic, partition)
+        stored = self.topic_ids[key]
+        if stored == topic_id:
+            return
+        if stored is not None:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"Tried to assign topic ID {encode_uuid(topic_id)} to log for topic partition {topic}-{partition}, "
+                f"but log already contained topic ID {encode_uuid(stored)}",
+            )
+        directory = self.directory_of(topic, partition)
+        assert directory is not None, f"{key} is in logs"
+        path = f"{directory.path}/{partition_directory_name(topic, partition)}"
+        with self.offline_on_error(directory):
+            write_topic_id(self._disk, path, topic_id)
+            self.topic_ids[key] = topic_id
+            self.created.append((directory, path))
+            self.work.set()
+            return
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing partition metadata file in {path}")
+
+    def _remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
+        self.logs[key] = directory.logs[key] = log
+        self.topic_ids[key] = topic_id
+
+    def _forget(self, directory: LogDir, key: PartitionKey) -> Log:
+        del self.logs[key], self.topic_ids[key]
+        return directory.logs.pop(key)
