@@ -1,7 +1,7 @@
 """The immutable state that the metadata log adds up to, the deltas between two states, and the loader that follows."""
 
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage
-from metadata.image.configs import ConfigResource, ConfigResourceType, ConfigsDelta, ConfigsImage
+from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.loader import Loader, Publisher
 from metadata.image.persistent_map import PersistentMap
@@ -12,7 +12,6 @@ __all__ = [
     "ClusterDelta",
     "ClusterImage",
     "ConfigResource",
-    "ConfigResourceType",
     "ConfigsDelta",
     "ConfigsImage",
     "Loader",

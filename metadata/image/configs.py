@@ -1,28 +1,17 @@
 """Dynamic configs: what was set on topics, on brokers, and for all brokers."""
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 import attrs
 
+from metadata.configuration import ResourceType
 from metadata.image.persistent_map import PersistentMap, place_text
 from metadata.records import ConfigRecord
 
 
-class ConfigResourceType(IntEnum):
-    """Kafka's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class ConfigResource(NamedTuple):
-    """What a config applies to. A BROKER resource with an empty name stands for all brokers."""
+    """What a config applies to; `type` is a ResourceType's number. A BROKER without a name stands for all of them."""
 
     type: int
     name: str
@@ -45,13 +34,13 @@ class ConfigsImage:
         return self.resources.get(resource) or NOTHING_SET
 
     def topic(self, name: str) -> Mapping[str, str]:
-        return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
+        return self.of(ConfigResource(ResourceType.TOPIC, name))
 
     def broker(self, broker_id: int) -> Mapping[str, str]:
-        return self.of(ConfigResource(ConfigResourceType.BROKER, str(broker_id)))
+        return self.of(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def all_brokers(self) -> Mapping[str, str]:
-        return self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+        return self.of(ConfigResource(ResourceType.BROKER, ""))
 
 
 class ConfigsDelta:

@@ -1,0 +1,162 @@
+"""Changing configs while everything runs."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
+from metadata.controller.decision import Decision
+from metadata.controller.topic_names import validate_topic_name
+from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from metadata.image import ConfigResource, MetadataImage
+from metadata.records import ConfigRecord
+
+
+class AlterConfigOp(IntEnum):
+    """Kafka's numbers (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One config of one resource; `op` is an AlterConfigOp's number, `value` is None for DELETE."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+class ConfigOutcome(NamedTuple):
+    """What came of one resource of a request; `error` is None where all went well."""
+
+    resource: ConfigResource
+    error: ApiError | None
+
+
+class ConfigsRoom:
+    """Decides what is set on topics and brokers. Each resource of a request succeeds or fails for itself."""
+
+    def __init__(self, schema: ConfigSchema) -> None:
+        self._schema = schema
+
+    def incremental_alter(
+        self, image: MetadataImage, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]]
+    ) -> Decision[list[ConfigOutcome]]:
+        """Change some configs of each resource, leaving the others as they are."""
+        named = Counter(resource for resource, _ in changes)
+        records: list[ConfigRecord] = []
+        outcomes = []
+        for resource, ops in changes:
+            try:
+                _check_resource(resource, named[resource], [op.name for op in ops])
+                before = image.configs.of(resource)
+                wanted = {op.name: self._after(resource, op, before.get(op.name)) for op in ops}
+                records += self._change(image, resource, wanted)
+                outcomes.append(ConfigOutcome(resource, None))
+            except ApiError as error:
+                outcomes.append(ConfigOutcome(resource, error))
+        return Decision(records, outcomes)
+
+    def alter(
+        self, image: MetadataImage, configs: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]]
+    ) -> Decision[list[ConfigOutcome]]:
+        """Replace everything that is set on each resource: what is not named goes back to its default."""
+        named = Counter(resource for resource, _ in configs)
+        records: list[ConfigRecord] = []
+        outcomes = []
+        for resource, pairs in configs:
+            try:
+                _check_resource(resource, named[resource], [name for name, _ in pairs])
+                _check_no_nulls([name for name, value in pairs if value is None])
+                wanted = {**dict.fromkeys(image.configs.of(resource)), **dict(pairs)}
+                records += self._change(image, resource, wanted)
+                outcomes.append(ConfigOutcome(resource, None))
+            except ApiError as error:
+                outcomes.append(ConfigOutcome(resource, error))
+        return Decision(records, outcomes)
+
+    def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
+        if change.op == AlterConfigOp.DELETE:
+            return None
+        if change.value is None:
+            _check_no_nulls([change.name])
+        value = change.value or ""
+        if change.op == AlterConfigOp.SET:
+            return value
+        if change.op not in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
+            raise InvalidRequest(f"Unknown operations type {change.op}")
+        kind = ResourceType(resource.type)
+        if not self._schema.is_list(kind, change.name):
+            raise InvalidConfig(
+                f"Can't {AlterConfigOp(change.op).name} to key {change.name} because its type is not LIST."
+            )
+        start = self._schema.default(kind, change.name) if current is None else current
+        return (append_to_list if change.op == AlterConfigOp.APPEND else subtract_from_list)(start, value)
+
+    def _change(
+        self, image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str | None]
+    ) -> list[ConfigRecord]:
+        """A record for each config that becomes different; for brokers for each, since setting a file's name again is
+        how one has its new contents read (KAFKA-14136).
+        """
+        before = image.configs.of(resource)
+        after = {name: value for name, value in {**before, **wanted}.items() if value is not None}
+        self._validate(image, resource, before, after)
+        return [
+            ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+            for name, value in wanted.items()
+            if value != before.get(name) or resource.type == ResourceType.BROKER
+        ]
+
+    def _validate(
+        self, image: MetadataImage, resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        if resource.type == ResourceType.TOPIC:
+            self._validate_topic(image, resource.name, before, after)
+        else:
+            self._validate_broker(image, resource.name, after)
+
+    def _validate_topic(
+        self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        if not name:
+            raise InvalidRequest("Default topic resources are not allowed.")
+        validate_topic_name(name)
+        try:
+            self._schema.validate_topic(after, before)
+        except ConfigError as error:
+            raise InvalidConfig(error.message) from error
+        if name not in image.topics.by_name:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+
+    def _validate_broker(self, image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
+        try:
+            broker_id = int(name) if name else None
+        except ValueError as error:
+            raise InvalidRequest("Unable to parse broker name as a base 10 number.") from error
+        if broker_id is not None and broker_id < 0:
+            raise InvalidRequest("Invalid negative broker ID.")
+        try:
+            self._schema.validate_broker(after, per_broker=broker_id is not None)
+        except ConfigError as error:  # Kafka's code here is the wrong one, and clients know it (KAFKA-13609)
+            raise InvalidRequest(error.message) from error
+        if broker_id is not None and broker_id not in image.cluster.brokers:
+            raise BrokerIdNotRegistered(f"No node with id {broker_id} found.")
+
+
+def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) -> None:
+    if times > 1:
+        raise InvalidRequest("Each resource must appear at most once.")
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        raise InvalidRequest(f"Unknown resource type {resource.type}")
+
+
+def _check_no_nulls(names: Sequence[str]) -> None:
+    if names:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(names)}")

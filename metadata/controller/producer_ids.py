@@ -1,0 +1,32 @@
+"""Producer ids: handed to brokers in blocks, none ever twice."""
+
+import attrs
+
+from metadata.controller.brokers import check_broker_epoch
+from metadata.controller.decision import Decision
+from metadata.errors import ApiError
+from metadata.image import MetadataImage
+from metadata.records import ProducerIdsRecord
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+_INT64_MAX = (1 << 63) - 1
+
+
+@attrs.frozen
+class ProducerIdsBlock:
+    """The ids `first_producer_id`, ..., `first_producer_id + size - 1`."""
+
+    first_producer_id: int
+    size: int = PRODUCER_ID_BLOCK_SIZE
+
+
+def allocate_producer_ids(image: MetadataImage, broker_id: int, broker_epoch: int) -> Decision[ProducerIdsBlock]:
+    """The next block, for a broker that is registered. Raises StaleBrokerEpoch, ApiError when all ids are used up."""
+    check_broker_epoch(image, broker_id, broker_epoch)
+    block = ProducerIdsBlock(image.next_producer_id)
+    if block.first_producer_id > _INT64_MAX - block.size:
+        raise ApiError("Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit")
+    record = ProducerIdsRecord(
+        broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.first_producer_id + block.size
+    )
+    return Decision([record], block)

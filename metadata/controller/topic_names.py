@@ -1,0 +1,27 @@
+"""What a topic may be called."""
+
+import re
+
+from metadata.errors import InvalidTopic
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+MAX_NAME_LENGTH = 249  # with "-<partition>" and a suffix for deletion it still is a file name
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+def validate_topic_name(name: str) -> None:
+    """Raises InvalidTopic, in Kafka's words."""
+    if reason := _reason_invalid(name):
+        raise InvalidTopic(f"Topic name is invalid: {reason}")
+
+
+def _reason_invalid(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not _LEGAL.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None

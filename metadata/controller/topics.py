@@ -1,0 +1,232 @@
+"""Creating and deleting topics."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from random import Random
+
+import attrs
+
+from metadata.configuration import ConfigError, ConfigSchema, ResourceType
+from metadata.controller.config import ControllerConfig
+from metadata.controller.decision import Decision
+from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assigned_partition, placed_partitions
+from metadata.controller.topic_names import CLUSTER_METADATA_TOPIC, validate_topic_name
+from metadata.errors import (
+    ApiError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    TopicAlreadyExists,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from metadata.ids import random_uuid
+from metadata.image import MetadataImage, TopicsImage, unified_name
+from metadata.records import (
+    ZERO_UUID,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+DEFAULT = -1
+
+
+@attrs.frozen
+class NewTopic:
+    """A topic to create. -1 stands for the broker's default, and is required where `assignments` says it all.
+
+    `assignments` are pairs of partition and brokers, the preferred leader first.
+    """
+
+    name: str
+    num_partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Sequence[tuple[int, tuple[int, ...]]] = ()
+    configs: Mapping[str, str | None] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class CreatedTopic:
+    """What came of a NewTopic. With an `error`, nothing else has a meaning; `configs` are those set on the topic."""
+
+    name: str
+    error: ApiError | None = None
+    topic_id: bytes = ZERO_UUID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class TopicToDelete:
+    """Named either by `name` or by `topic_id`."""
+
+    name: str | None = None
+    topic_id: bytes = ZERO_UUID
+
+
+@attrs.frozen
+class DeletedTopic:
+    name: str | None
+    topic_id: bytes
+    error: ApiError | None = None
+
+
+class TopicsRoom:
+    """Decides which topics there are."""
+
+    def __init__(self, config: ControllerConfig, schema: ConfigSchema, rng: Random) -> None:
+        self._config = config
+        self._schema = schema
+        self._rng = rng
+
+    def create(self, image: MetadataImage, topics: Sequence[NewTopic]) -> Decision[list[CreatedTopic]]:
+        """Create topics, each for itself: one that cannot be made does not keep others from it.
+
+        Raises PolicyViolation for more partitions than one request may create.
+        """
+        self._check_total(topics)
+        named = Counter(topic.name for topic in topics)
+        records: list[MetadataRecord] = []
+        created: list[CreatedTopic] = []
+        for topic in topics:
+            if named[topic.name] > 1:
+                continue
+            try:
+                created.append(self._create(image, topic, records))
+            except ApiError as error:
+                created.append(CreatedTopic(topic.name, error))
+        for name, times in named.items():
+            if times > 1:
+                created.append(CreatedTopic(name, InvalidRequest("Duplicate topic name.")))
+        return Decision(records, created)
+
+    def delete(self, image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]]:
+        """Delete topics, answering in the order of the request. Raises TopicDeletionDisabled."""
+        if not self._config.delete_topic_enable:
+            raise TopicDeletionDisabled
+        answers: list[DeletedTopic] = []
+        ids: list[bytes] = []
+        named = Counter(topics)
+        given_ids = {topic.topic_id for topic in topics}
+        for topic, times in named.items():
+            try:
+                name, topic_id = _to_delete(image.topics, topic, times, given_ids)
+                ids.append(topic_id)
+                answers.append(DeletedTopic(name, topic_id))
+            except ApiError as error:
+                answers.append(DeletedTopic(topic.name, topic.topic_id, error))
+        return Decision([RemoveTopicRecord(topic_id=topic_id) for topic_id in ids], answers)
+
+    def _check_total(self, topics: Sequence[NewTopic]) -> None:
+        total = 0
+        for topic in topics:
+            if topic.assignments:
+                total += len(topic.assignments)
+            else:
+                total += (
+                    self._config.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
+                )
+        if total > MAX_PARTITIONS_PER_BATCH:
+            raise PolicyViolation("Excessively large number of partitions per request.")
+
+    def _create(self, image: MetadataImage, topic: NewTopic, records: list[MetadataRecord]) -> CreatedTopic:
+        _check_name(image.topics, topic.name)
+        configs = self._checked_configs(topic)
+        topic_id = random_uuid(self._rng)
+        if topic.assignments:
+            partitions = _assigned(image, topic, topic_id)
+        else:
+            partitions = self._placed(image, topic, topic_id)
+        records.append(TopicRecord(name=topic.name, topic_id=topic_id))
+        for name, value in configs.items():
+            records.append(
+                ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+            )
+        records += partitions
+        return CreatedTopic(topic.name, None, topic_id, len(partitions), len(partitions[0].replicas), configs)
+
+    def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
+        without_value = [name for name, value in topic.configs.items() if value is None]
+        if without_value:
+            raise InvalidConfig(f"Null value not supported for topic configs: {','.join(without_value)}")
+        configs = {name: value for name, value in topic.configs.items() if value is not None}
+        try:
+            self._schema.validate_topic(configs)
+        except ConfigError as error:
+            raise InvalidConfig(error.message) from error
+        return configs
+
+    def _placed(self, image: MetadataImage, topic: NewTopic, topic_id: bytes) -> list[PartitionRecord]:
+        if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
+            raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+        if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        count = self._config.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
+        factor = topic.replication_factor
+        if factor == DEFAULT:
+            factor = self._config.default_replication_factor
+        try:
+            return placed_partitions(image, topic_id, range(count), factor, self._rng)
+        except InvalidReplicationFactor as error:
+            prefix = f"Unable to replicate the partition {factor} time(s): "
+            raise InvalidReplicationFactor(prefix + error.message.removeprefix(prefix)) from error
+
+
+def _to_delete(image: TopicsImage, topic: TopicToDelete, times: int, given_ids: Set[bytes]) -> tuple[str, bytes]:
+    """The topic that is meant, which was named `times` times in a request that gives `given_ids`."""
+    by_id = topic.topic_id != ZERO_UUID
+    if topic.name is None and not by_id:
+        raise InvalidRequest("Neither topic name nor id were specified.")
+    if topic.name is not None and by_id:
+        raise InvalidRequest("You may not specify both topic name and topic id.")
+    if times > 1:
+        raise InvalidRequest("Duplicate topic id." if by_id else "Duplicate topic name.")
+    if topic.name is None:
+        found = image.by_id.get(topic.topic_id)
+        if found is None:
+            raise UnknownTopicId
+        return found.name, found.topic_id
+    found = image.by_name.get(topic.name)
+    if found is None:
+        raise UnknownTopicOrPartition
+    if found.topic_id in given_ids:
+        raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+    return found.name, found.topic_id
+
+
+def _check_name(topics: TopicsImage, name: str) -> None:
+    if name == CLUSTER_METADATA_TOPIC:
+        raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
+    if name in topics.by_name:
+        raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+    validate_topic_name(name)
+    colliding = topics.unified_names.get(unified_name(name) or "")
+    if colliding:
+        raise InvalidTopic(f"Topic '{name}' collides with existing topic: {colliding[0]}")
+
+
+def _assigned(image: MetadataImage, topic: NewTopic, topic_id: bytes) -> list[PartitionRecord]:
+    given = "A manual partition assignment was specified, but"
+    if topic.replication_factor != DEFAULT:
+        raise InvalidRequest(f"{given} replication factor was not set to -1.")
+    if topic.num_partitions != DEFAULT:
+        raise InvalidRequest(f"{given} numPartitions was not set to -1.")
+    partitions: dict[int, PartitionRecord] = {}
+    factor = None
+    for partition_id, replicas in topic.assignments:
+        if partition_id in partitions:
+            raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {partition_id}")
+        partitions[partition_id] = assigned_partition(image.cluster, topic_id, partition_id, replicas, factor)
+        factor = len(replicas)
+    if sorted(partitions) != list(range(len(partitions))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return [partitions[partition_id] for partition_id in range(len(partitions))]

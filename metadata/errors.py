@@ -1,0 +1,104 @@
+"""What the controller answers when it will not do what it was asked. Named after Kafka's error codes."""
+
+from typing import ClassVar
+
+
+class ApiError(Exception):
+    """`name` is the name of Kafka's error code, `message` what the client is told."""
+
+    name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    default_message: ClassVar[str] = "The server experienced an unexpected error when processing the request."
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = self.default_message if message is None else message
+        super().__init__(f"{self.name}: {self.message}")
+
+
+class BrokerIdNotRegistered(ApiError):
+    name = "BROKER_ID_NOT_REGISTERED"
+    default_message = "The given broker ID was not registered."
+
+
+class InconsistentClusterId(ApiError):
+    name = "INCONSISTENT_CLUSTER_ID"
+    default_message = "The clusterId in the request does not match that found on the server"
+
+
+class InvalidConfig(ApiError):
+    name = "INVALID_CONFIG"
+    default_message = "Configuration is invalid."
+
+
+class InvalidPartitions(ApiError):
+    name = "INVALID_PARTITIONS"
+    default_message = "Number of partitions is below 1."
+
+
+class InvalidRegistration(ApiError):
+    name = "INVALID_REGISTRATION"
+    default_message = "The controller has considered the broker registration to be invalid."
+
+
+class InvalidReplicaAssignment(ApiError):
+    name = "INVALID_REPLICA_ASSIGNMENT"
+    default_message = "Replica assignment is invalid."
+
+
+class InvalidReplicationFactor(ApiError):
+    name = "INVALID_REPLICATION_FACTOR"
+    default_message = "Replication factor is below 1 or larger than the number of available brokers."
+
+
+class InvalidRequest(ApiError):
+    name = "INVALID_REQUEST"
+    default_message = (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details."
+    )
+
+
+class InvalidTopic(ApiError):
+    name = "INVALID_TOPIC_EXCEPTION"
+    default_message = "The request attempted to perform an operation on an invalid topic."
+
+
+class NotController(ApiError):
+    """This node is not the active controller, or ceased to be one; what was asked for may or may not come about."""
+
+    name = "NOT_CONTROLLER"
+    default_message = "This is not the correct controller for this cluster."
+
+
+class PolicyViolation(ApiError):
+    name = "POLICY_VIOLATION"
+    default_message = "Request parameters do not satisfy the configured policy."
+
+
+class StaleBrokerEpoch(ApiError):
+    name = "STALE_BROKER_EPOCH"
+    default_message = "Broker epoch has changed."
+
+
+class TopicAlreadyExists(ApiError):
+    name = "TOPIC_ALREADY_EXISTS"
+    default_message = "Topic with this name already exists."
+
+
+class TopicDeletionDisabled(ApiError):
+    name = "TOPIC_DELETION_DISABLED"
+    default_message = "Topic deletion is disabled."
+
+
+class UnknownTopicId(ApiError):
+    name = "UNKNOWN_TOPIC_ID"
+    default_message = "This server does not host this topic ID."
+
+
+class UnknownTopicOrPartition(ApiError):
+    name = "UNKNOWN_TOPIC_OR_PARTITION"
+    default_message = "This server does not host this topic-partition."
+
+
+class UnsupportedVersion(ApiError):
+    name = "UNSUPPORTED_VERSION"
+    default_message = "The version of API is not supported."

@@ -1,0 +1,27 @@
+"""UUIDs as Kafka makes and prints them: 16 bytes, shown as 22 characters of URL-safe base64."""
+
+from base64 import urlsafe_b64encode
+from random import Random
+
+# A log directory's id is one of the first three where no real one is meant (KIP-858); 100 are set aside.
+UNASSIGNED_DIRECTORY = bytes(16)
+RESERVED_IDS = 100
+_DASH = 62  # what six bits stand for '-', which command lines would take for an option
+
+
+def random_uuid(rng: Random) -> bytes:
+    """A version 4 UUID that is not reserved and whose text does not begin with a dash."""
+    while True:
+        drawn = bytearray(rng.randbytes(16))
+        drawn[6] = drawn[6] & 0x0F | 0x40
+        drawn[8] = drawn[8] & 0x3F | 0x80
+        if drawn[0] >> 2 != _DASH and not is_reserved(drawn):
+            return bytes(drawn)
+
+
+def is_reserved(uuid: bytes | bytearray) -> bool:
+    return int.from_bytes(uuid, "big") < RESERVED_IDS
+
+
+def uuid_text(uuid: bytes) -> str:
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode()
