@@ -1,10 +1,11 @@
 """This project's node and Apache Kafka, single nodes on the same machine, under the same loads, round about round.
 
-    python -m benchmarks.bench_kafka [--rounds 3] [--seconds 2] [--only WORDS]
+    python -m benchmarks.bench_kafka [--rounds 3] [--seconds 2] [--only WORDS] [--one-core]
 
 Apache Kafka comes from Maven Central; without java or mvn the comparison is skipped, said so, and ends with 0. Both
-nodes stay up for the whole run. Raw loads pin each server to the same single core and the load to the others; client
-loads leave scheduling to the kernel. A ratio says how many times better this project's node is: above 1 is ahead.
+nodes stay up for the whole run and may use every core, as they would for their users; with --one-core each server is
+bound to the first core and the load to the others. A ratio says how many times better this project's node is: above 1
+is ahead.
 """
 
 import argparse
@@ -18,8 +19,8 @@ from benchmarks.apache_kafka import ApacheKafka
 from benchmarks.figures import Part, Series
 from benchmarks.peers import Kraft, Peer, touch_memory
 
-# A JVM compiles what it runs often; this many rounds are run before the measured ones, on both nodes.
-WARM_UP_ROUNDS = 1
+# A JVM compiles what it runs often; this many rounds of each load are run on both nodes before the measured ones.
+WARM_UP_ROUNDS = 2
 KINDS: dict[str, Callable[[], Peer]] = {Kraft.name: Kraft, ApacheKafka.name: ApacheKafka}
 
 
@@ -33,24 +34,19 @@ def alternate(peers: Sequence[Peer], parts: Mapping[str, Part], series: Series, 
                     series.add(peer.name, found)
 
 
-def run_all(series: Series, rounds: int, seconds: float, only: str) -> None:
-    everywhere = os.sched_getaffinity(0)
-    server_cores, load_cores = processes.cores()
+def run_all(series: Series, rounds: int, seconds: float, only: str, one_core: bool) -> None:
     for _ in range(rounds if only in "start-up" else 0):
         for name, make in KINDS.items():
             series.add(name, figures.startup(make))
-    raw = {name: part for name, part in figures.raw_parts().items() if only in name}
-    clients = {name: part for name, part in figures.client_parts().items() if only in name}
+    parts = {name: part for name, part in (figures.raw_parts() | figures.client_parts()).items() if only in name}
     with ExitStack() as stack:
         peers = [stack.enter_context(make()) for make in KINDS.values()]
-        for peer in peers:
-            peer.pin(server_cores)
-        os.sched_setaffinity(0, load_cores)
-        alternate(peers, raw, series, rounds, seconds)
-        os.sched_setaffinity(0, everywhere)
-        for peer in peers:
-            peer.pin(everywhere)
-        alternate(peers, clients, series, rounds, seconds)
+        if one_core:
+            server_cores, load_cores = processes.cores()
+            for peer in peers:
+                peer.pin(server_cores)
+            os.sched_setaffinity(0, load_cores)
+        alternate(peers, parts, series, rounds, seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="length of a measured round")
     parser.add_argument("--only", default="", help="only the parts whose name contains this")
+    parser.add_argument("--one-core", action="store_true", help="bind each server to one core, the load to the others")
     options = parser.parse_args(arguments)
     try:
         apache_kafka.jars()
@@ -66,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     touch_memory()
     series = Series(list(KINDS))
-    run_all(series, options.rounds, options.seconds, options.only)
+    run_all(series, options.rounds, options.seconds, options.only, options.one_core)
     print(report.table(["figure", "unit", *KINDS, "ratio", "aim", ""], series.rows()))
     print(f"\n{report.save('kafka', {'figures': series.as_json()})}")
     return 0

@@ -1,0 +1,53 @@
+# Every target sets up what it needs from a bare clone: Python 3.11 or later, and PyPI.
+#
+#   make run                 a node with development defaults; ARGS="server.properties --override key=value"
+#   make test                the tests; ARGS="-k words"
+#   make check               lint, format, types
+#   make bench               the hot path's floors, then one node under real clients
+#   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
+#   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The load generator is C: PyPI's compiler where the system has none.
+COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
+
+.DELETE_ON_ERROR:
+.PHONY: venv run test check bench bench-kafka kafka-dump-log
+
+venv: $(VENV)/.installed-test $(VENV)/.installed-check
+
+run: $(VENV)/.installed
+	$(BIN)/kraft start $(ARGS)
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed-test $(VENV)/.installed-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.hot_path $(ARGS)
+	$(BIN)/python -m benchmarks.bench_clients $(ARGS)
+
+bench-kafka: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_kafka $(ARGS)
+
+kafka-dump-log: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Dependency groups need pip 25.1.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group $* $(if $(filter bench,$*),$(COMPILER))
+	touch $@
