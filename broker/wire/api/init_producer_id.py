@@ -1,0 +1,27 @@
+"""InitProducerId (key 22): a producer id and epoch, for idempotence and transactions (KIP-98).
+
+Flexible from 2. Notable versions:
+    3  the producer's own id and epoch, so that it may go on after an error (KIP-360)
+    4  PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588)
+    5  may answer TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from broker.wire.schema import field, request, response
+
+
+@request(key=22, versions="0-5", flexible="2+")
+class InitProducerIdRequest:
+    """`transactional_id` is None for a producer that is only idempotent."""
+
+    transactional_id: str | None = field("string", "0+", default="", nullable="0+")
+    transaction_timeout_ms: int = field("int32", "0+", default=0)
+    producer_id: int = field("int64", "3+", default=-1)
+    producer_epoch: int = field("int16", "3+", default=-1)
+
+
+@response(key=22, versions="0-5", flexible="2+")
+class InitProducerIdResponse:
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+", default=0)
+    producer_id: int = field("int64", "0+", default=-1)
+    producer_epoch: int = field("int16", "0+", default=0)

@@ -1,0 +1,58 @@
+"""Every API whose messages can be coded. A node advertises fewer: those it has handlers for."""
+
+from importlib import import_module
+from typing import Any, Final
+
+import attrs
+
+
+@attrs.frozen
+class Api:
+    """One API: its key and name, the versions that can be coded, and the first one that is flexible (KIP-482).
+
+    The module with its messages is imported when they are asked for.
+    """
+
+    key: int
+    name: str
+    module: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+
+    @property
+    def request(self) -> type[Any]:
+        return self._message("Request")
+
+    @property
+    def response(self) -> type[Any]:
+        return self._message("Response")
+
+    def _message(self, kind: str) -> type[Any]:
+        message: type[Any] = getattr(import_module(f"broker.wire.api.{self.module}"), self.name + kind)
+        return message
+
+
+APIS: Final = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", "produce", 3, 13, flexible_from=9),
+        Api(1, "Fetch", "fetch", 4, 18, flexible_from=12),
+        Api(2, "ListOffsets", "list_offsets", 1, 10, flexible_from=6),
+        Api(3, "Metadata", "metadata", 0, 13, flexible_from=9),
+        Api(18, "ApiVersions", "api_versions", 0, 4, flexible_from=3),
+        Api(19, "CreateTopics", "create_topics", 2, 7, flexible_from=5),
+        Api(20, "DeleteTopics", "delete_topics", 1, 6, flexible_from=4),
+        Api(21, "DeleteRecords", "delete_records", 0, 2, flexible_from=2),
+        Api(22, "InitProducerId", "init_producer_id", 0, 5, flexible_from=2),
+        Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, flexible_from=4),
+        Api(32, "DescribeConfigs", "describe_configs", 1, 4, flexible_from=4),
+        Api(33, "AlterConfigs", "alter_configs", 0, 2, flexible_from=2),
+        Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 5, flexible_from=2),
+        Api(37, "CreatePartitions", "create_partitions", 0, 3, flexible_from=2),
+        Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, flexible_from=1),
+        Api(57, "UpdateFeatures", "update_features", 0, 2, flexible_from=0),
+        Api(60, "DescribeCluster", "describe_cluster", 0, 2, flexible_from=0),
+        Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),
+    )
+}

@@ -1,0 +1,240 @@
+"""Compile a message class and one of its versions into a function that decodes it.
+
+The function reads `b` from position `p` up to `end`. The bytes are not to be trusted:
+- It checks once, at the end, that it did not read past `end`. That suffices: reading past the buffer itself raises, a
+  slice takes no more than is there, and every element of an array takes at least one byte, so no count can
+  make it run far ahead.
+- A few bytes of an empty struct become an object of a hundred: `left` bounds the elements of all arrays of a message
+  together, and with them time and memory.
+"""
+
+from struct import calcsize, unpack_from
+from struct import error as struct_error
+from typing import Any, Final, NoReturn
+
+from broker.wire.errors import WireError
+from broker.wire.schema import FIXED_CODES, FieldSpec, FieldType, Struct
+from broker.wire.source import Source
+from broker.wire.varint import read_varint
+
+# What a request may make of a frame of 100 MB, in elements of all its arrays: some 200 MB and a second. The largest
+# request clients have a reason for, a fetch of every partition of a very large cluster, has 200,000.
+REQUEST_ELEMENTS_MAX: Final = 1_000_000
+# Metadata of that cluster: each of its partitions brings its replicas and its in-sync replicas.
+RESPONSE_ELEMENTS_MAX: Final = 4_000_000
+
+# Arrays of these are decoded by one call.
+_NUMBERS: Final = ("int8", "int16", "uint16", "int32", "uint32", "int64", "float64")
+
+
+def compile_decoder(cls: type[Struct], version: int, *, flexible: bool, elements_max: int, file: str) -> Any:
+    """The function `decode(b, p=0, end=None) -> (message, end position)`; it raises WireError and nothing else."""
+    source = _Decoder(version, flexible=flexible)
+    with source.block("def decode(b, p=0, end=None):"):
+        source.line("if end is None: end = len(b)")
+        source.line(f"left = {elements_max}")
+        with source.block("try:"):
+            message = source.struct(cls)
+        with source.block("except (IndexError, struct_error, UnicodeDecodeError) as error:"):
+            source.line("raise WireError(str(error)) from None")
+        source.line("if p > end: runs_past_end()")
+        source.line(f"return {message}, p")
+    return source.function("decode", f"{file} decode")
+
+
+class _Decoder(Source):
+    def __init__(self, version: int, *, flexible: bool) -> None:
+        super().__init__(
+            WireError=WireError,
+            struct_error=struct_error,
+            varint=read_varint,
+            unpack_many=_unpack_many,
+            invalid=_invalid,
+            too_many=_too_many,
+            runs_past_end=_runs_past_end,
+        )
+        self._version = version
+        self._flexible = flexible
+
+    def struct(self, cls: type[Struct]) -> str:
+        """Emit the decoding of a struct; returns the expression that makes the instance of what was decoded."""
+        values = {}
+        tagged = []
+        for spec in cls.__fields__:
+            if self._version not in spec.versions:
+                continue
+            if self._flexible and self._version in spec.tagged:
+                tagged.append(spec)
+            else:
+                values[spec.name] = self._value(spec.type, self._is_nullable(spec), f"{cls.__name__}.{spec.name}")
+        if self._flexible:
+            count = self.name("t")
+            self.run.append(("B", count))
+            self._emit_run()
+            for spec in tagged:
+                values[spec.name] = self.name("g")
+                self.line(f"{values[spec.name]} = {self._default(spec)}")
+            with self.block(f"if {count}:"):
+                self._tagged_fields(cls, count, tagged, values)
+        self._emit_run()
+        return self._construct(cls, values)
+
+    def _is_nullable(self, spec: FieldSpec) -> bool:
+        return self._version in spec.nullable
+
+    def _construct(self, cls: type[Struct], values: dict[str, str]) -> str:
+        arguments = [values.get(spec.name) or self._default(spec) for spec in cls.__fields__]
+        for spec in reversed(cls.__fields__):
+            if spec.name in values or callable(spec.default):
+                break
+            arguments.pop()
+        self.namespace[cls.__name__] = cls
+        return f"{cls.__name__}({', '.join(arguments)})"
+
+    def _default(self, spec: FieldSpec) -> str:
+        if spec.default is list:
+            return "[]"
+        if callable(spec.default):
+            return self.bind(spec.default) + "()"
+        return repr(spec.default)
+
+    def _emit_run(self) -> None:
+        codes = [code for code, _ in self.run]
+        variables = [variable for _, variable in self.run]
+        self.run = []
+        if codes == ["B"]:
+            self.line(f"{variables[0]} = b[p]; p += 1")
+        elif codes:
+            size = calcsize(">" + "".join(codes))
+            self.line(f"{', '.join(variables)}, = {self.struct_method(codes, 'unpack_from')}(b, p); p += {size}")
+
+    def _length(self, code: str) -> str:
+        """Emit the decoding of a length or count; -1 stands for null."""
+        length = self.name("n")
+        self.run.append(("B" if self._flexible else code, length))
+        self._emit_run()
+        if self._flexible:
+            self.line(f"if {length} > 127: {length}, p = varint(b, p - 1)")
+            self.line(f"{length} -= 1")
+        return length
+
+    def _value(self, type_: FieldType, nullable: bool, name: str) -> str:
+        """Emit the decoding of one value; returns the variable or expression that holds it."""
+        value = self.name("x")
+        if isinstance(type_, str) and (code := FIXED_CODES.get(type_)):
+            self.run.append((code, value))
+            return value
+        if isinstance(type_, type):
+            return self._nullable_struct(type_, value) if nullable else self.struct(type_)
+        length = self._length("h" if type_ == "string" else "i")
+        with self.block(f"if {length} >= 0:"):
+            if isinstance(type_, list):
+                self._array(type_[0], value, length, name)
+            elif type_ == "string":
+                self.line(f"e = p + {length}; {value} = str(b[p:e], 'utf-8'); p = e")
+            elif type_ == "records":
+                self.line(f"e = p + {length}; {value} = memoryview(b)[p:e]; p = e")
+            else:
+                assert type_ == "bytes", type_
+                self.line(f"e = p + {length}; {value} = bytes(b[p:e]); p = e")
+        if nullable:
+            self.line(f"elif {length} == -1: {value} = None")
+        self.line(f"else: invalid({name!r}, {length})")
+        return value
+
+    def _nullable_struct(self, cls: type[Struct], value: str) -> str:
+        present = self.name("n")
+        self.run.append(("b", present))
+        self._emit_run()
+        self.line(f"{value} = None")
+        with self.block(f"if {present} >= 0:"):
+            self.line(f"{value} = {self.struct(cls)}")
+        return value
+
+    def _array(self, element: FieldType, array: str, count: str, name: str) -> None:
+        self.line(f"left -= {count}")
+        self.line("if left < 0: too_many()")
+        if isinstance(element, str) and element in _NUMBERS:
+            code = FIXED_CODES[element]
+            self.line(f"{array} = unpack_many(b, p, end, {count}, {code!r}); p += {count} * {calcsize(code)}")
+            return
+        self.line(f"{array} = []")
+        if isinstance(element, type) and (present := self._fixed_fields(element)):
+            self._fixed_structs(element, present, array, count)
+            if not self._flexible:
+                return
+        with self.block(f"for _ in range({count}):"):
+            if isinstance(element, type):
+                made = self.struct(element)
+            else:
+                made = self._value(element, False, name)
+                self._emit_run()
+            self.line(f"{array}.append({made})")
+
+    def _fixed_fields(self, cls: type[Struct]) -> list[FieldSpec] | None:
+        """The untagged fields, if all of them have a fixed width."""
+        present = [
+            spec
+            for spec in cls.__fields__
+            if self._version in spec.versions and not (self._flexible and self._version in spec.tagged)
+        ]
+        assert present or self._flexible, f"{cls.__name__} takes no bytes, so nothing would bound an array of it"
+        return present if all(spec.fixed_code for spec in present) else None
+
+    def _fixed_structs(self, cls: type[Struct], present: list[FieldSpec], array: str, count: str) -> None:
+        """Emit the decoding of an array of structs of fixed width in one iteration.
+
+        It leaves `count` at 0, unless one of the structs has tagged fields: then the general loop does it all again.
+        """
+        values = {spec.name: self.name("x") for spec in present}
+        variables = list(values.values())
+        codes = [spec.fixed_code or "" for spec in present]
+        if self._flexible:
+            variables.append("t")
+            codes.append("B")
+        self.line(f"e = p + {count} * {calcsize('>' + ''.join(codes))}")
+        self.line("if e > end: runs_past_end()")
+        with self.block(f"for {', '.join(variables)}, in {self.struct_method(codes, 'iter_unpack')}(b[p:e]):"):
+            if self._flexible:
+                self.line("if t: break")
+            self.line(f"{array}.append({self._construct(cls, values)})")
+        self.line(f"else: p = e; {count} = 0")
+        if self._flexible:
+            self.line(f"if {count}: {array} = []")
+
+    def _tagged_fields(self, cls: type[Struct], count: str, known: list[FieldSpec], values: dict[str, str]) -> None:
+        tag, stop = self.name("t"), self.name("e")
+        self.line(f"if {count} > 127: {count}, p = varint(b, p - 1)")
+        self.line(f"left -= {count}")
+        self.line("if left < 0: too_many()")
+        with self.block(f"for _ in range({count}):"):
+            self.line(f"{tag}, p = varint(b, p)")
+            self.line(f"{stop}, p = varint(b, p); {stop} += p")
+            for spec in known:
+                with self.block(f"if {tag} == {spec.tag}:"):
+                    name = f"{cls.__name__}.{spec.name}"
+                    made = self._value(spec.type, self._is_nullable(spec), name)
+                    self._emit_run()
+                    self.line(f"{values[spec.name]} = {made}")
+                    self.line(f"if p != {stop}: invalid({name!r}, p - {stop})")
+            self.line(f"p = {stop}")
+            self.line("if p > end: runs_past_end()")
+
+
+def _unpack_many(b: Any, p: int, end: int, count: int, code: str) -> list[Any]:
+    """An array of numbers; the count is checked before memory is taken for it."""
+    if count * calcsize(code) > end - p:
+        _runs_past_end()
+    return list(unpack_from(f">{count}{code}", b, p))
+
+
+def _invalid(name: str, number: int) -> NoReturn:
+    raise WireError(f"{name}: null, or an impossible length ({number})")
+
+
+def _too_many() -> NoReturn:
+    raise WireError("more array elements than any request needs")
+
+
+def _runs_past_end() -> NoReturn:
+    raise WireError("the message runs past its end")

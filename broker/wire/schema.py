@@ -1,0 +1,180 @@
+"""How a message is declared: one attrs class for all its versions, each field with the versions it exists in.
+
+    @request(key=23, versions="2-4", flexible="4+")
+    class OffsetForLeaderEpochRequest:
+        replica_id: int = field("int32", "3+", default=-2)
+        topics: list[OffsetForLeaderTopic] = field([OffsetForLeaderTopic], "0+", factory=list)
+
+Names, types and version ranges are those of Kafka's message definitions. Decoding leaves a field that its version does
+not have at its default; encoding leaves it out. Instances compare by identity and have no hooks: a broker makes one
+class per struct of the protocol at every start, and an instance per struct of every request.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar, dataclass_transform
+
+import attrs
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# Code letters of the struct module; a field of any other type is no fixed number of bytes.
+FIXED_CODES: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+ZERO_UUID: Final = bytes(16)
+
+_SPEC: Final = "wire"
+_FOREVER: Final = 1 << 15
+
+
+class OpaqueRecords(Protocol):
+    """Records that the encoder passes through: a buffer, or anything that knows its size, such as a range of a file."""
+
+    def __len__(self) -> int: ...
+
+
+class VersionRange(NamedTuple):
+    """Versions `first` to `last`, both included; empty when first > last."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+NO_VERSIONS: Final = VersionRange(1, 0)
+
+# The name of a primitive, the class of a struct, or a list of exactly one of these.
+FieldType: TypeAlias = str | type[Any] | list[Any]
+
+
+class FieldSpec(NamedTuple):
+    """What the wire knows of a field. `tag` is None for a field that is never tagged; `default` is a constant, or the
+    function that makes one for each instance."""
+
+    name: str
+    type: FieldType
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    default: object
+
+    @property
+    def fixed_code(self) -> str | None:
+        return FIXED_CODES.get(self.type) if isinstance(self.type, str) else None
+
+
+class MessageSpec(NamedTuple):
+    """Where a message belongs: its API key, the versions that can be coded, the flexible ones among them (KIP-482)."""
+
+    key: int
+    versions: VersionRange
+    flexible: VersionRange
+    is_request: bool
+
+
+class Struct(Protocol):
+    """Any class made by `struct`, `request` or `response`."""
+
+    __fields__: ClassVar[tuple[FieldSpec, ...]]
+
+
+class Message(Struct, Protocol):
+    """Any class made by `request` or `response`."""
+
+    __message__: ClassVar[MessageSpec]
+
+
+T = TypeVar("T")
+
+
+@cache
+def version_range(text: str) -> VersionRange:
+    """Read Kafka's notation: "3", "3-7", or "3+"."""
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), _FOREVER)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
+
+
+def field(
+    type_: FieldType,
+    versions: str,
+    *,
+    default: object = attrs.NOTHING,
+    factory: Callable[[], object] | None = None,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+) -> Any:
+    """Declare a field: its wire type, the versions that have it, may be null in it, and carry it as tagged field `tag`.
+
+    One of `default` and `factory` is required, so that a handler only names what it has to say. A tagged struct is
+    optional: None, the default, leaves it out.
+    """
+    spec = FieldSpec(
+        "",
+        type_,
+        version_range(versions),
+        NO_VERSIONS if nullable is None else version_range(nullable),
+        tag,
+        NO_VERSIONS if tagged is None else version_range(tagged),
+        default if factory is None else factory,
+    )
+    if factory is not None:
+        default = attrs.Factory(factory)
+    assert default is not attrs.NOTHING, "every field of a message has a default"
+    return attrs.field(default=default, metadata={_SPEC: spec})
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def struct(cls: type[T]) -> type[T]:
+    """A part of a message."""
+    made: Any = attrs.define(cls, eq=False, repr=False, match_args=False, getstate_setstate=False, weakref_slot=False)
+    made.__fields__ = tuple(a.metadata[_SPEC]._replace(name=a.name) for a in made.__attrs_attrs__)
+    made.__repr__ = _describe
+    return made  # type: ignore[no-any-return]
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """A request's body. `flexible` are the versions with compact lengths and tagged fields."""
+    return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=True))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """A response's body."""
+    return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=False))
+
+
+def _message(spec: MessageSpec) -> Callable[[type[T]], type[T]]:
+    def decorate(cls: type[T]) -> type[T]:
+        made: Any = struct(cls)
+        made.__message__ = spec
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _describe(message: Any) -> str:
+    """For people: only what differs from its default; records by their size, since they are large and not ours."""
+    shown = []
+    for spec in message.__fields__:
+        value = getattr(message, spec.name)
+        if spec.type == "records" and value is not None:
+            shown.append(f"{spec.name}=<{len(value)} bytes>")
+        elif value != (spec.default() if callable(spec.default) else spec.default):
+            shown.append(f"{spec.name}={value!r}")
+    return f"{type(message).__name__}({', '.join(shown)})"
