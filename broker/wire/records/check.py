@@ -12,15 +12,20 @@ import attrs
 from broker.wire.records.batch import NO_TIMESTAMP, BatchHeader, Buffer, TimestampType
 from broker.wire.records.errors import InvalidRecord, InvalidTimestamp, RecordError
 from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, iter_records, records_data
+from broker.wire.records.run import follow_run
 from broker.wire.records.varint import read_varint, read_zigzag
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
 # How many faulty records a message spells out; `record_errors` holds them all, up to what a response should carry.
 _ERRORS_SHOWN: Final = 3
 _ERRORS_MAX: Final = 1000
+# A run is looked for so far at first, and further as long as it holds: what is looked at in vain stays in proportion.
+_RUN_MOST_AT_FIRST: Final = 32
+_RUN_GROWTH: Final = 8
+_PATIENCE_MAX: Final = 256
 
 
-@attrs.define
+@attrs.frozen
 class _Summary:
     """What one walk over the records finds out."""
 
@@ -120,61 +125,91 @@ def _rejection(errors: list[RecordError], raised: type[InvalidRecord]) -> Invali
 
 
 def _walk(data: Buffer, count: int) -> _Summary:
-    """Go over the records' structure without making objects of them. Raises IndexError where `data` ends too early.
-
-    The one loop per record on the produce path, hence its length: numbers of one byte are read in place, and left in
-    zigzag form (twice the value; odd for negative ones) as far as it goes.
-    """
-    at = 0
-    delta_min, delta_max = _TIMESTAMP_MAX, -_TIMESTAMP_MAX
+    """Go over the records' structure without making objects of them. Raises IndexError where `data` ends too early."""
+    deltas: set[int] = set()
     previous_delta: int | None = None
     has_null_key = False
-    for index in range(count):
-        size = data[at]
-        if size < 0x80:
-            at += 1
-        else:
-            size, at = read_zigzag(data, at)
-        end = at + (size >> 1) if not size & 1 else -1
-        delta = data[at + 1]
-        if delta < 0x80:
-            at += 2
-        else:
-            delta, at = read_zigzag(data, at + 1)
+    at = index = stride = 0
+    run_most = _RUN_MOST_AT_FIRST
+    # Where records of a few sizes take turns, looking for runs costs more than it brings: after each look in vain we
+    # wait for twice as many records before the next.
+    run_wanted_at = patience = 1
+    while index < count:
+        start = at
+        at, delta, key_size = _skip_record(data, at, index)
         if delta != previous_delta:
             previous_delta = delta
-            signed = (delta >> 1) ^ -(delta & 1)
-            delta_min = min(signed, delta_min)
-            delta_max = max(signed, delta_max)
-        offset_delta = data[at]
-        if offset_delta < 0x80:
-            at += 1
-        else:
-            offset_delta, at = read_zigzag(data, at)
-        if offset_delta != index << 1:
-            raise InvalidRecord(f"Record {index} of the batch does not have the offset delta {index}")
-        key_size = data[at]
-        if key_size < 0x80:
-            at += 1
-        else:
-            key_size, at = read_zigzag(data, at)
+            deltas.add(delta)
         if key_size & 1:
             has_null_key = True
-        else:
-            at += key_size >> 1
-        value_size = data[at]
-        if value_size < 0x80:
-            at += 1
-        else:
-            value_size, at = read_zigzag(data, at)
-        if not value_size & 1:
-            at += value_size >> 1
-        at = _skip_headers(data, at) if data[at] else at + 1
-        if at != end:
-            raise InvalidRecord(f"Invalid record size: record {index} of the batch is not as long as it declares")
+        if at - start != stride:
+            stride = at - start
+        elif index >= run_wanted_at:
+            found, deltas_found = follow_run(data, start, stride, index, min(run_most, count - index - 1))
+            deltas |= deltas_found
+            index += found
+            at += found * stride
+            run_most = _RUN_GROWTH * run_most if found == run_most else _RUN_MOST_AT_FIRST
+            patience = 1 if found else min(2 * patience, _PATIENCE_MAX)
+            run_wanted_at = index + patience
+        index += 1
     if at != len(data):
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-    return _Summary(delta_min, delta_max, has_null_key)
+    signed = [(delta >> 1) ^ -(delta & 1) for delta in deltas]
+    return _Summary(min(signed), max(signed), has_null_key)
+
+
+def _skip_record(data: Buffer, at: int, index: int) -> tuple[int, int, int]:
+    """The end of record `index`, which begins at `at`; its timestamp delta and its key's size, in zigzag form.
+
+    The produce path's cost per record, hence the length: numbers of one byte, and of two where these are common, are
+    read in place. In zigzag form they are twice the value; odd ones are negative, that is null.
+    """
+    size = data[at]
+    if size < 0x80:
+        at += 1
+    elif (second := data[at + 1]) < 0x80:
+        size = size & 0x7F | second << 7
+        at += 2
+    else:
+        size, at = read_zigzag(data, at)
+    end = -1 if size & 1 else at + (size >> 1)
+    delta = data[at + 1]
+    if delta < 0x80:
+        at += 2
+    else:
+        delta, at = read_zigzag(data, at + 1)
+    offset_delta = data[at]
+    if offset_delta < 0x80:
+        at += 1
+    elif (second := data[at + 1]) < 0x80:
+        offset_delta = offset_delta & 0x7F | second << 7
+        at += 2
+    else:
+        offset_delta, at = read_zigzag(data, at)
+    if offset_delta != index << 1:
+        raise InvalidRecord(f"Record {index} of the batch does not have the offset delta {index}")
+    key_size = data[at]
+    if key_size < 0x80:
+        at += 1
+    else:
+        key_size, at = read_zigzag(data, at)
+    if not key_size & 1:
+        at += key_size >> 1
+    value_size = data[at]
+    if value_size < 0x80:
+        at += 1
+    elif (second := data[at + 1]) < 0x80:
+        value_size = value_size & 0x7F | second << 7
+        at += 2
+    else:
+        value_size, at = read_zigzag(data, at)
+    if not value_size & 1:
+        at += value_size >> 1
+    at = _skip_headers(data, at) if data[at] else at + 1
+    if at != end:
+        raise InvalidRecord(f"Invalid record size: record {index} of the batch is not as long as it declares")
+    return at, delta, key_size
 
 
 def _skip_headers(data: Buffer, at: int) -> int:
