@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.driver import PASS_TIMEOUT_S, Progress
 from tests.support.records import ClientRecord, Consumed, Shape
@@ -24,6 +25,13 @@ class DeliveryLedger:
         assert partition is not None
         assert offset is not None
         self.offsets.setdefault(partition, []).append(offset)
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, **configs: object) -> None:
+    """Create a topic with one replica; `_` in the name of a config stands for `.`."""
+    named = {key.replace("_", "."): str(value) for key, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(30)
 
 
 def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryLedger) -> None:
@@ -58,6 +66,18 @@ def new_consumer(bootstrap: str, errors: list[KafkaError] | None = None, **setti
             **settings,
         }
     )
+
+
+def watermarks(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int]]:
+    """The first offset and the offset after the last record, for each partition."""
+    consumer = new_consumer(bootstrap)
+    try:
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            for partition in range(partitions)
+        ]
+    finally:
+        consumer.close()
 
 
 class ConfluentDriver:
