@@ -8,7 +8,9 @@ import time
 from typing import Any
 
 import attrs
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from benchmarks.loadgen import LoadFailed
 
 _FLUSH_TIMEOUT_S = 30
 _FIRST_RECORD_TIMEOUT_S = 20
@@ -48,14 +50,14 @@ def _warm(producer: Producer, topic: str) -> None:
     """One record, so that connecting and InitProducerId are not measured."""
     producer.produce(topic, b"first")
     if producer.flush(_FLUSH_TIMEOUT_S):
-        raise TimeoutError("the first record was not acknowledged")
+        raise LoadFailed("the first record was not acknowledged")
 
 
 def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Throughput:
     """Produce for some seconds as fast as the client takes records, and wait until all are acknowledged."""
     failed = 0
 
-    def on_delivery(error: object, _message: Message) -> None:
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
         nonlocal failed
         failed += error is not None
 
@@ -72,8 +74,9 @@ def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Thro
             producer.poll(0)
         except BufferError:
             producer.poll(0.01)
-    if producer.flush(_FLUSH_TIMEOUT_S) or failed:
-        raise KafkaException(f"{failed} of {sent} records failed")
+    left = producer.flush(_FLUSH_TIMEOUT_S)
+    if left or failed:
+        raise LoadFailed(f"{failed} of {sent} records failed, {left} were never acknowledged")
     return Throughput(sent, time.perf_counter() - began, size_bytes)
 
 
@@ -85,7 +88,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int, size_byte
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         first = consumer.consume(1, _FIRST_RECORD_TIMEOUT_S)
         if not first:
-            raise TimeoutError("no record came")
+            raise LoadFailed("no record came")
         got = 0
         last = began = time.perf_counter()
         while got < records - 1 and last - began < seconds:
@@ -118,7 +121,7 @@ class _Timed:
         _warm(self.producer, topic)
 
     def send(self, due: float) -> None:
-        def on_delivery(error: object, _message: Message) -> None:
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
                 raise KafkaException(error)
             self.latencies_s.append(time.perf_counter() - due)
