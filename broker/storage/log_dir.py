@@ -1,11 +1,12 @@
-"""One log directory of a node: its claim, its identity, its clean-shutdown marker and its checkpoints."""
+"""One log directory of a node: its claim and identity, the logs in it, its clean-shutdown marker and checkpoints."""
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import TypeAlias
 
 import trio
-from broker.storage.log import Log
 
 from broker.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -14,9 +15,13 @@ from broker.storage.checkpoints import (
     CorruptCheckpoint,
     OffsetCheckpoint,
 )
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
+from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.whole_file import replace_durably
-from kraft.env import Disk, DiskLock, Tracer
+from kraft.env import DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -34,13 +39,16 @@ class LogDirInUse(Exception):
 class LogDir:
     """One directory. `error` is why it went offline, None while it serves."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
+    def __init__(self, env: Env, path: str, *, producer_expiration_ms: int) -> None:
+        self._env = env
+        self._disk = disk = env.disk
+        self._producer_expiration_ms = producer_expiration_ms
         self._lock: DiskLock | None = None
         self.path = path
         self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
         self.error: OSError | None = None
         self.logs: dict[PartitionKey, Log] = {}
+        self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self.high_watermarks = OffsetCheckpoint(disk, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
@@ -84,12 +92,12 @@ class LogDir:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", content.encode())
 
-    def read_checkpoint(self, checkpoint: OffsetCheckpoint, trace: Tracer) -> dict[PartitionKey, int]:
+    def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[PartitionKey, int]:
         """A checkpoint's offsets; none where it is corrupt, which costs a longer recovery. Raises OSError."""
         try:
             return checkpoint.read()
         except CorruptCheckpoint as error:
-            trace("storage.checkpoint_corrupt", path=checkpoint.path, error=str(error))
+            self._env.trace("storage.checkpoint_corrupt", path=checkpoint.path, error=str(error))
             return {}
 
     async def write_recovery_points(self) -> None:
@@ -105,10 +113,85 @@ class LogDir:
         """Checkpoint the high watermarks. Raises OSError, FsyncFailed."""
         await self.high_watermarks.write({key: high_watermark(*key) for key in self.logs})
 
+    async def load(self, config_of: Callable[[str], LogConfig]) -> list[str]:
+        """Open every partition's log; the paths of directories that a crash left half removed. Raises OSError."""
+        clean = await self.take_clean_marker()
+        recovery_points = self.read_checkpoint(self.recovery_points)
+        log_start_offsets = self.read_checkpoint(self.log_start_offsets)
+        leftovers = []
+        for index, name in enumerate(self._disk.list(self.path)):
+            if index % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            parsed = parse_partition_directory(name)
+            if parsed is None or parsed.topic == METADATA_TOPIC:
+                continue
+            path = f"{self.path}/{name}"
+            if parsed.suffix == "delete":
+                leftovers.append(path)
+                continue
+            if parsed.suffix:
+                self._env.trace("storage.directory_skipped", path=path, reason=parsed.suffix)
+                continue
+            key = (parsed.topic, parsed.partition)
+            config, start = config_of(parsed.topic), log_start_offsets.get(key, 0)
+            recovery_point = recovery_points.get(key, 0)
+            try:
+                log = self.open_log(path, config, recovery_point=recovery_point, log_start_offset=start, clean=clean)
+            except NotADirectoryError as error:
+                self._env.trace("storage.directory_skipped", path=path, reason=str(error))
+                continue
+            self.logs[key] = log
+            self.topic_ids[key] = self._read_topic_id(path)
+        self._env.trace("storage.log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
+        return leftovers
+
+    def open_log(self, path: str, config: LogConfig, *, recovery_point: int, log_start_offset: int, clean: bool) -> Log:
+        """Open the log in a partition's directory. Raises OSError."""
+        return Log.open(
+            self._disk,
+            path,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            now_ms=int(self._env.wall() * 1000),
+            producer_expiration_ms=self._producer_expiration_ms,
+            trace=self._env.trace,
+        )
+
+    async def close_cleanly(self, broker_epoch: int, *, tasks: int) -> None:
+        """Flush and close every log, `tasks` at a time, then checkpoint and leave the marker.
+
+        Raises OSError and FsyncFailed, in an exception group where it is a log that fails.
+        """
+        remaining = deque(self.logs.values())
+
+        async def close_logs() -> None:
+            for closed in count(1):
+                if not remaining:
+                    return
+                await remaining.popleft().close_cleanly()
+                if closed % LOGS_PER_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(tasks):
+                nursery.start_soon(close_logs)
+        await self.write_recovery_points()
+        await self.write_log_start_offsets()
+        await self.leave_clean_marker(broker_epoch)
+
     def release(self) -> None:
         """Give the directory up to whoever claims it next."""
         if self._lock is not None:
             self._lock.release()
+
+    def _read_topic_id(self, path: str) -> bytes | None:
+        try:
+            return read_topic_id(self._disk, path)
+        except CorruptPartitionMetadata as error:
+            self._env.trace("storage.partition_metadata_corrupt", path=path, error=str(error))
+            return None
 
     async def _collect(self, offset_of: Callable[[Log], int]) -> dict[PartitionKey, int]:
         offsets: dict[PartitionKey, int] = {}

@@ -9,24 +9,17 @@ has to end: `Housekeeping` raises then. A failed fsync (FsyncFailed) is nowhere 
 """
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 
 import attrs
 import trio
+
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-
-from broker.storage.log_dir import LOGS_PER_TURN, LogDir, PartitionKey
+from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
-from broker.storage.partition_directory import (
-    METADATA_TOPIC,
-    deleted_directory_name,
-    parse_partition_directory,
-    partition_directory_name,
-)
-from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id, write_topic_id
+from broker.storage.partition_directory import deleted_directory_name, partition_directory_name
+from broker.storage.partition_metadata import write_topic_id
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.env import Env, FsyncFailed
@@ -113,7 +106,9 @@ class LogDirs:
             paths.append(config.metadata_directory)
         if len(set(paths)) != len(paths):
             raise DuplicateLogDir(f"Duplicate log directory found: {', '.join(paths)}")
-        log_dirs = cls(env, config, [LogDir(env.disk, path) for path in paths])
+        log_dirs = cls(
+            env, config, [LogDir(env, path, producer_expiration_ms=config.producer_expiration_ms) for path in paths]
+        )
         try:
             await log_dirs._claim(cluster_id)
         except BaseException:
@@ -124,12 +119,16 @@ class LogDirs:
     async def load(self, config_of: Callable[[str], LogConfig]) -> None:
         """Open the log of every partition there is; `config_of` gives a topic's effective config.
 
-        Raises DuplicateLogDir, NoLogDirOnline.
+        Raises DuplicateLogDir, NoLogDirOnline; the directories are released then.
         """
-        for directory in self.partition_directories():
-            with self.offline_on_error(directory):
-                await self._load_directory(directory, config_of)
-        self._check_any_online()
+        try:
+            for directory in self.partition_directories():
+                with self.offline_on_error(directory):
+                    await self._load_directory(directory, config_of)
+            self._check_any_online()
+        except BaseException:
+            self.release()
+            raise
 
     def partition_directories(self) -> list[LogDir]:
         """The directories that are online and may hold partitions, in the order of the config."""
@@ -251,7 +250,7 @@ class LogDirs:
         offsets: dict[PartitionKey, int] = {}
         for directory in self.partition_directories():
             with self.offline_on_error(directory):
-                offsets |= directory.read_checkpoint(directory.high_watermarks, self._env.trace)
+                offsets |= directory.read_checkpoint(directory.high_watermarks)
         return offsets
 
     async def close_cleanly(self, *, broker_epoch: int = -1) -> None:
@@ -262,7 +261,7 @@ class LogDirs:
         try:
             for directory in self.partition_directories():
                 with self.offline_on_error(directory):
-                    await self._close_directory(directory, broker_epoch)
+                    await directory.close_cleanly(broker_epoch, tasks=self.config.closing_tasks_per_directory)
         finally:
             self.release()
 
@@ -276,10 +275,15 @@ class LogDirs:
         """An OSError within means that the directory does not work, and ends here."""
         try:
             yield
-        except FsyncFailed:
-            raise
         except OSError as error:
+            if isinstance(error, FsyncFailed):
+                raise
             self.mark_offline(directory.path, error)
+        except BaseExceptionGroup as group:
+            failures, others = group.split(OSError)
+            if failures is None or others is not None or failures.subgroup(FsyncFailed) is not None:
+                raise
+            self.mark_offline(directory.path, _first(failures))
 
     @property
     def _is_lost(self) -> bool:
@@ -312,89 +316,19 @@ class LogDirs:
         await directory.format(properties)
 
     async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig]) -> None:
-        clean = await directory.take_clean_marker()
-        recovery_points = directory.read_checkpoint(directory.recovery_points, self._env.trace)
-        log_start_offsets = directory.read_checkpoint(directory.log_start_offsets, self._env.trace)
-        opened = 0
-        for name in self._disk.list(directory.path):
-            parsed = parse_partition_directory(name)
-            if parsed is None or parsed.topic == METADATA_TOPIC:
-                continue
-            path = f"{directory.path}/{name}"
-            if parsed.suffix == "delete":
-                self.doom(directory, path, delay_ms=0)
-                continue
-            if parsed.suffix:
-                self._env.trace("storage.directory_skipped", path=path, reason=parsed.suffix)
-                continue
-            key = (parsed.topic, parsed.partition)
-            try:
-                log = self._open_log(
-                    path,
-                    config_of(parsed.topic),
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=log_start_offsets.get(key, 0),
-                    clean=clean,
-                )
-            except NotADirectoryError as error:
-                self._env.trace("storage.directory_skipped", path=path, reason=str(error))
-                continue
+        for path in await directory.load(config_of):
+            self.doom(directory, path, delay_ms=0)
+        for key, log in directory.logs.items():
             if key in self.logs:
+                path = f"{directory.path}/{partition_directory_name(*key)}"
                 raise DuplicateLogDir(f"Duplicate log directories found: {path}, and in another log directory")
-            self._remember(directory, key, log, self._read_topic_id(path))
-            opened += 1
-            if opened % LOGS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
-        self._env.trace("storage.log_dir_loaded", path=directory.path, logs=opened, clean=clean)
-
-    async def _close_directory(self, directory: LogDir, broker_epoch: int) -> None:
-        remaining = deque(directory.logs.values())
-
-        async def close_logs() -> None:
-            with self.offline_on_error(directory):
-                for closed in count(1):
-                    if not remaining or not directory.is_online:
-                        return
-                    await remaining.popleft().close_cleanly()
-                    if closed % LOGS_PER_TURN == 0:
-                        await trio.lowlevel.checkpoint()
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(self.config.closing_tasks_per_directory):
-                nursery.start_soon(close_logs)
-        if not directory.is_online:
-            return
-        await directory.write_recovery_points()
-        await directory.write_log_start_offsets()
-        await directory.leave_clean_marker(broker_epoch)
-
-    def _open_log(
-        self, path: str, config: LogConfig, *, recovery_point: int, log_start_offset: int, clean: bool
-    ) -> Log:
-        return Log.open(
-            self._disk,
-            path,
-            config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean=clean,
-            now_ms=int(self._env.wall() * 1000),
-            producer_expiration_ms=self.config.producer_expiration_ms,
-            trace=self._env.trace,
-        )
-
-    def _read_topic_id(self, path: str) -> bytes | None:
-        try:
-            return read_topic_id(self._disk, path)
-        except CorruptPartitionMetadata as error:
-            self._env.trace("storage.partition_metadata_corrupt", path=path, error=str(error))
-            return None
+            self._remember(directory, key, log, directory.topic_ids[key])
 
     def _create_in(self, directory: LogDir, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
         path = f"{directory.path}/{partition_directory_name(topic, partition)}"
         self._disk.make_dir(path)
         write_topic_id(self._disk, path, topic_id)
-        log = self._open_log(path, config, recovery_point=0, log_start_offset=0, clean=True)
+        log = directory.open_log(path, config, recovery_point=0, log_start_offset=0, clean=True)
         self._remember(directory, (topic, partition), log, topic_id)
         self.created.append((directory, path))
         self.work.set()
@@ -416,7 +350,7 @@ class LogDirs:
         path = f"{directory.path}/{partition_directory_name(topic, partition)}"
         with self.offline_on_error(directory):
             write_topic_id(self._disk, path, topic_id)
-            self.topic_ids[key] = topic_id
+            self._remember(directory, key, log, topic_id)
             self.created.append((directory, path))
             self.work.set()
             return
@@ -424,8 +358,15 @@ class LogDirs:
 
     def _remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
         self.logs[key] = directory.logs[key] = log
-        self.topic_ids[key] = topic_id
+        self.topic_ids[key] = directory.topic_ids[key] = topic_id
 
     def _forget(self, directory: LogDir, key: PartitionKey) -> Log:
-        del self.logs[key], self.topic_ids[key]
+        if self.logs.get(key) is directory.logs[key]:
+            del self.logs[key], self.topic_ids[key]
+        del directory.topic_ids[key]
         return directory.logs.pop(key)
+
+
+def _first(group: BaseExceptionGroup[OSError]) -> OSError:
+    error = group.exceptions[0]
+    return error if isinstance(error, OSError) else _first(error)
