@@ -88,7 +88,7 @@ class KafkaConfig:
             raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
         self.process_roles: Final = _process_roles(self.get_list("process.roles"))
         self.endpoints: Final[Endpoints] = read_endpoints(self.values, merged)
-        self.log_dirs: Final = _log_dirs(self.find_str("log.dirs") or self.get_str("log.dir"))
+        self.log_dirs: Final = _log_dirs(self.find_str("log.dirs"), self.get_str("log.dir"))
         check_values(self.values, self.node_id, self.process_roles, self.endpoints)
 
     node_id = _Integer("node.id")
@@ -292,7 +292,8 @@ def _process_roles(roles: tuple[str, ...]) -> frozenset[str]:
     return frozenset(roles)
 
 
-def _log_dirs(text: str) -> tuple[str, ...]:
+def _log_dirs(log_dirs: str | None, log_dir: str) -> tuple[str, ...]:
+    text = log_dir if log_dirs is None else log_dirs
     directories = tuple(filter(None, map(str.strip, text.split(","))))
     if not directories:
         raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")

@@ -8,7 +8,6 @@ from metadata.configuration import ConfigError, Values
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 
 _MIB = 1024 * 1024
-_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 
 def check_values(values: Values, node_id: int, roles: AbstractSet[str], endpoints: Endpoints) -> None:
@@ -45,6 +44,12 @@ def _check_group_timeouts(values: Values, prefix: str) -> None:
 
 
 def _check_groups(values: Values) -> None:
+    for low, high in (
+        ("group.share.min.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
+        ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+        ("group.share.max.size", "group.share.max.share.sessions"),
+    ):
+        _require(_number(values, high) >= _number(values, low), f"{high} must be greater than or equal to {low}")
     assignors = values["group.share.assignors"]
     assert isinstance(assignors, tuple), "a list"
     _require(
@@ -54,6 +59,9 @@ def _check_groups(values: Values) -> None:
         _number(values, "group.streams.num.standby.replicas") <= _number(values, "group.streams.max.standby.replicas"),
         "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
     )
+    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        codec = _number(values, name)
+        _require(0 <= codec <= 4, f"Unknown compression type id: {codec}")
     protocols = values["group.coordinator.rebalance.protocols"]
     assert isinstance(protocols, tuple), "a list"
     _require("classic" in protocols, "Disabling the 'classic' protocol is not supported.")
@@ -222,9 +230,7 @@ def _check_connections(values: Values) -> None:
         values["max.connections.per.ip"] != 0 or bool(overrides),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
     )
-    hosts = [entry.rpartition(":")[0].strip() for entry in overrides.split(",") if entry]
-    invalid = [host for host in hosts if not _HOST.fullmatch(host)]
-    _require(not invalid, f"max.connections.per.ip.overrides contains invalid addresses : {','.join(invalid)}")
+    _check_overrides(overrides)
     idle_ms = _number(values, "connections.max.idle.ms")
     delay_ms = _number(values, "connection.failed.authentication.delay.ms")
     _require(
@@ -232,3 +238,17 @@ def _check_connections(values: Values) -> None:
         f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
         f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out",
     )
+
+
+def _check_overrides(text: str) -> None:
+    name = "max.connections.per.ip.overrides"
+    invalid = []
+    for entry in filter(None, map(str.strip, text.split(","))):
+        host, colon, count = map(str.strip, entry.rpartition(":"))
+        _require(
+            bool(colon) and count.isdecimal() and len(count) < 10,
+            f"Error parsing configuration property '{name}': {entry} is not of the form host:count",
+        )
+        if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
+            invalid.append(host)
+    _require(not invalid, f"{name} contains invalid addresses : {','.join(invalid)}")

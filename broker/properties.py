@@ -27,20 +27,20 @@ def parse_properties(data: bytes) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines that say something, with their continuations joined and their leading blanks gone."""
     joined = ""
-    is_continuation = False
+    is_continued = False
     # Only these three end a line in Java; `str.splitlines` knows more.
-    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n"):
         line = natural.lstrip(_BLANKS)
-        if not is_continuation and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
+            is_continued = False
             continue
         trailing_backslashes = len(line) - len(line.rstrip("\\"))
-        is_continuation = trailing_backslashes % 2 == 1
-        joined += line[:-1] if is_continuation else line
-        if not is_continuation:
-            if joined:
-                yield joined
+        is_continued = trailing_backslashes % 2 == 1
+        joined += line[:-1] if is_continued else line
+        if not is_continued:
+            yield joined
             joined = ""
-    if joined:
+    if is_continued:  # a backslash at the file's end continues into nothing
         yield joined
 
 

@@ -203,7 +203,7 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LON
 def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) -> int:
     digits = trimmed[1:] if trimmed.startswith(("+", "-")) else trimmed
     # The length is bounded before `int` sees it: Python refuses, with an error of its own, to read 4,300 digits.
-    if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) < 20:
+    if digits.isdecimal() and len(digits.lstrip("0")) < 20:
         value = int(trimmed)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)
         if -limit <= value < limit:

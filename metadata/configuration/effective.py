@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
 from metadata.configuration.definition import ConfigType, ConfigValue, value_text
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS
@@ -93,10 +93,9 @@ def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
 def topic_values(broker: Values, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:
     """Every topic key's value on a topic that sets `overrides`. Raises ConfigError about a value that is malformed."""
     values = topic_defaults(broker)
-    for name, text in overrides.items():
-        key = TOPIC_CONFIGS.keys.get(name)
-        if key is not None:
-            values[name] = key.parse(text)
+    for name, key in TOPIC_CONFIGS.keys.items():
+        if name in overrides:
+            values[name] = key.parse(overrides[name])
     return values
 
 
@@ -153,11 +152,12 @@ def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | No
 
 def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> ConfigEntry:
     names = broker_synonyms_with_base(name)
-    config_type = next(filter(None, map(BROKER_CONFIGS.type_of, names)), ConfigType.UNKNOWN)
+    key = broker_key(name)
+    base = key or next(filter(None, map(broker_key, names)), None)
+    config_type = ConfigType.UNKNOWN if base is None else base.type
     # What is not known may well be a secret of somebody's plugin.
     is_sensitive = config_type in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
     synonyms = tuple(_synonyms(layers, name, names, is_sensitive))
-    key = BROKER_CONFIGS.keys.get(name)
     return ConfigEntry(
         name=name,
         value=None if is_sensitive else text,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
 from metadata.configuration.definition import ConfigDef, ConfigError, ConfigType, ConfigValue, UpdateMode, invalid_value
 from metadata.configuration.effective import Values, topic_values
 from metadata.configuration.synonyms import listener_base
@@ -53,6 +53,11 @@ class ConfigSchema:
             if name not in TOPIC_CONFIGS.keys:
                 raise ConfigError(f"Unknown topic config name: {name}")
         values = topic_values(self._broker, configs)
+        for name, key in TOPIC_CONFIGS.keys.items():
+            if (
+                key.validator is not None
+            ):  # the broker's values are checked too: their own rules are not always as strict
+                key.validator(name, values[name])
         _check_compaction_lags(values)
         if values["remote.storage.enable"]:
             self._check_remote_storage(values)
@@ -77,10 +82,11 @@ class ConfigSchema:
         _refuse(
             [name for name in configs if name in _PER_LISTENER],
             "These security configs can be dynamically updated only per-listener using the listener prefix",
+            kind="HashSet",  # the name of the Scala class that Kafka happens to print
         )
         for name, text in configs.items():
-            key = BROKER_CONFIGS.keys.get(listener_base(name) or name)
-            if key is not None and key.name in DYNAMIC_CONFIGS:
+            key = broker_key(listener_base(name) or name)
+            if key is not None and key.update_mode is not UpdateMode.READ_ONLY:
                 key.parse(text)
         if not per_broker:
             _refuse(
@@ -148,9 +154,9 @@ def _definition(resource_type: ResourceType) -> ConfigDef | None:
             return None
 
 
-def _refuse(names: Sequence[str], reason: str) -> None:
+def _refuse(names: Sequence[str], reason: str, kind: str = "Set") -> None:
     if names:
-        raise ConfigError(f"{reason}: Set({', '.join(names)})")
+        raise ConfigError(f"{reason}: {kind}({', '.join(names)})")
 
 
 def _is_per_broker(name: str) -> bool:

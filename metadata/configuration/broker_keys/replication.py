@@ -9,7 +9,6 @@ from metadata.configuration.vocabulary import (
     INT,
     KIB,
     LONG,
-    LONG_MAX,
     MEDIUM,
     MIB,
     MINUTE_MS,
@@ -57,11 +56,5 @@ KEYS: tuple[ConfigKey, ...] = (
         "Whether a replica outside of the ISR may lead when nobody else can, which may lose records.", CLUSTER_WIDE),
     ConfigKey("replica.selector.class", STRING, None, None, MEDIUM,
         "The class that chooses which replica a consumer reads (KIP-392); not set is the leader."),
-    ConfigKey("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "Bytes per second that this broker sends to throttled replicas.", CLUSTER_WIDE),
-    ConfigKey("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "Bytes per second that this broker takes in for throttled replicas.", CLUSTER_WIDE),
-    ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "Bytes per second for moving replicas between log directories.", CLUSTER_WIDE),
 )
 # fmt: on
