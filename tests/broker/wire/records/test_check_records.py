@@ -114,6 +114,32 @@ def test_a_mutated_batch_passes_just_when_a_reader_finds_it_sound(
                 assert [error.batch_index for error in caught.value.record_errors] == keyless
 
 
+@pytest.mark.parametrize(
+    ("headers", "step_ms", "count"), [((), 0, 90), ((), 70, 90), ((("h", b"x"), ("n", None)), -3, 80)]
+)
+def test_each_byte_of_a_run_is_checked_as_a_reader_does(
+    headers: tuple[tuple[str, bytes | None], ...], step_ms: int, count: int
+) -> None:
+    records = [Record(index, TIME + index * step_ms, b"k", b"v", headers) for index in range(count)]
+    sound = encode_batch(records)
+    header = read_header(sound)
+    for at in range(61, len(sound)):
+        for flip in (0x01, 0x02, 0x80):
+            batch = bytearray(sound)
+            batch[at] ^= flip
+            try:
+                expected = [(r.offset, r.timestamp) for r in iter_records(batch, 0, header)]
+            except InvalidRecord:
+                expected = []
+            try:
+                latest = check_records(batch, 0, header)
+            except InvalidRecord:
+                assert [offset for offset, _ in expected] != list(range(count)), at
+            else:
+                assert [offset for offset, _ in expected] == list(range(count)), at
+                assert latest == max(timestamp for _, timestamp in expected)
+
+
 @given(st.binary(max_size=200), st.integers(1, 5))
 def test_garbage_for_records_is_invalid(body: bytes, count: int) -> None:
     batch = bytearray(encode_batch([], last_offset=count - 1))

@@ -14,6 +14,7 @@ from broker.wire.records import (
     Record,
     TimestampType,
     check_crc,
+    check_records,
     encode_batch,
     iter_records,
     read_header,
@@ -154,6 +155,8 @@ def test_malformed_records_are_invalid(body: str, count: int) -> None:
     batch = with_body(bytes.fromhex(body), count)
     with pytest.raises(InvalidRecord):
         list(iter_records(batch, 0, read_header(batch)))
+    with pytest.raises(InvalidRecord):
+        check_records(batch, 0, read_header(batch))
 
 
 def test_the_rest_of_a_batch_must_be_there() -> None:
