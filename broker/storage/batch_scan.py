@@ -1,0 +1,79 @@
+"""Going through the batches of a segment's file: by their headers alone, or whole with their checksums."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
+from kraft.env import File
+
+# A header scan reads this much at a time: about what lies between two index entries by default, in one page's read.
+HEADER_CHUNK: Final = 4096
+HEADER_CHUNK_LONG: Final = 64 * 1024
+BATCH_CHUNK: Final = 1024 * 1024
+
+# Base offset, length and last offset delta, and what lies between them.
+_EXTENT: Final = Struct(">qi11xi")
+
+
+class BatchPosition(NamedTuple):
+    """Where a batch lies in its segment's file, in bytes."""
+
+    position: int
+    size: int
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> BatchPosition | None:
+    """The first batch at or behind `position` and before `end` whose last offset is at least `offset`.
+
+    `position` has to be a batch's. Raises CorruptBatch, OSError.
+    """
+    chunk, first = b"", position
+    while position + HEADER_SIZE <= end:
+        at = position - first
+        if at + HEADER_SIZE > len(chunk):
+            chunk, first, at = file.read(position, min(HEADER_CHUNK, end - position)), position, 0
+            if len(chunk) < HEADER_SIZE:
+                raise CorruptBatch(f"{file.path} ends before {end}")
+        base_offset, length, last_offset_delta = _EXTENT.unpack_from(chunk, at)
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptBatch(f"Found record size {length} smaller than minimum record overhead at {position}")
+        if base_offset + last_offset_delta >= offset:
+            return BatchPosition(position, length + LOG_OVERHEAD)
+        position += length + LOG_OVERHEAD
+    return None
+
+
+def scan_headers(
+    file: File, position: int, end: int, *, chunk_size: int = HEADER_CHUNK_LONG
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch from `position` to `end`. Raises CorruptBatch, OSError."""
+    chunk, first = b"", position
+    while position < end:
+        at = position - first
+        if at + HEADER_SIZE > len(chunk):
+            chunk, first, at = file.read(position, min(chunk_size, end - position)), position, 0
+        header = read_header(chunk, at)
+        following = position + header.size
+        if following > end:
+            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {following}, behind the end at {end}")
+        yield position, header
+        position = following
+
+
+def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Like `scan_headers`, with every batch's CRC checked, so all bytes are read. Raises CorruptBatch, OSError."""
+    chunk, first = b"", position
+    while position < end:
+        at = position - first
+        if at + HEADER_SIZE > len(chunk):
+            chunk, first, at = file.read(position, min(BATCH_CHUNK, end - position)), position, 0
+        header = read_header(chunk, at)
+        size = header.size
+        if position + size > end:
+            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, behind {end}")
+        if at + size > len(chunk):
+            chunk, first, at = file.read(position, min(max(BATCH_CHUNK, size), end - position)), position, 0
+        check_crc(chunk, at, header)
+        yield position, header
+        position += size

@@ -1,0 +1,669 @@
+"""One partition's log: a directory of segments, the last of which grows.
+
+All of it is synchronous and reaches the page cache, apart from `flush` and `close_cleanly`, which reach the disk.
+Appending has two steps. `append` validates a batch, gives it its offsets and stages the producer's own buffer; `commit`
+writes everything staged with one system call. So whatever one wake-up of the node receives for a partition costs one
+write. Readers see what is committed.
+
+When the disk fails the log is done for: `failure` says why, appends are refused with KAFKA_STORAGE_ERROR, and its
+directory is to be taken offline. What is in memory then may be ahead of the file, which the next start sorts out.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+import attrs
+
+from broker.storage.batch_scan import scan_headers
+from broker.storage.checkpoints import CorruptCheckpoint
+from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.producer_snapshots import ProducerSnapshots
+from broker.storage.producer_state import Duplicate, ProducerStates
+from broker.storage.recovery import Recovery
+from broker.storage.retention import deletable_segments
+from broker.storage.segment import Segment
+from broker.storage.validation import check_batch, conform, needs_conforming
+from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.records import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    TimestampType,
+    iter_records,
+    patch,
+    read_end_transaction_marker,
+    read_header,
+)
+from kraft.env import Disk, File, Tracer
+
+# How many recent ends of commits have their position remembered: a consumer that keeps up, and the high watermark,
+# are at one of these, and then need no search.
+KNOWN_POSITIONS_MAX: Final = 16
+
+
+@attrs.define
+class AppendInfo:
+    """Where an appended batch is. `log_append_time_ms` is -1 where producers set the timestamps.
+
+    A `duplicate` was appended before, and this says where; nothing is staged for it.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+@attrs.define
+class LogSlice:
+    """Bytes of a segment's file: whole batches, but the last one may be cut off, as clients expect of a Fetch."""
+
+    segment: Segment
+    position: int
+    size: int
+
+    @property
+    def file(self) -> File:
+        return self.segment.file
+
+
+@attrs.frozen
+class TimestampAndOffset:
+    """A record found by time. `leader_epoch` is its batch's, or -1."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Log:
+    """See the module's docstring.
+
+    `log_start_offset` is the first offset anyone may read, `log_end_offset` the next one to be given out,
+    `readable_end_offset` the end of what is committed to the file, `recovery_point` the end of what is durable.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_config",
+        "_directory",
+        "_discarded",
+        "_disk",
+        "_known_positions",
+        "_last_epoch",
+        "_now_ms",
+        "_segments",
+        "_staged",
+        "_trace",
+        "_unflushed_since_ms",
+        "active",
+        "epochs",
+        "failure",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "readable_end_offset",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        producers: ProducerStates,
+        trace: Tracer,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._trace = trace
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._staged: list[memoryview] = []
+        self._discarded: list[str] = []
+        self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
+        self._last_epoch = -1
+        self._now_ms = 0
+        self._unflushed_since_ms = -1
+        self.partition = directory.rpartition("/")[2]
+        self.active = segments[-1]
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: OSError | None = None
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.readable_end_offset = 0
+        self.recovery_point = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        clean: bool,
+        now_ms: int,
+        producer_expiration_ms: int,
+        trace: Tracer,
+    ) -> "Log":
+        """The log in `directory`, which has to exist; an empty directory becomes an empty log.
+
+        `clean` says that the log was closed cleanly: it is taken as it is. Otherwise what lies behind the checkpointed
+        `recovery_point` is validated, and the log is cut at the first batch that is not intact.
+
+        Raises OSError, NotADirectoryError among them.
+        """
+        names = disk.list(directory)
+        discarded: list[str] = []
+        try:
+            epochs = LeaderEpochCache.load(disk, directory)
+        except CorruptCheckpoint as error:
+            trace("storage.leader_epochs_corrupt", path=directory, error=str(error))
+            epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
+        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms)
+        segments, end_offset = recovery.load(
+            names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
+        )
+        snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
+        partition = directory.rpartition("/")[2]
+        producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
+        log = cls(disk, directory, config, segments, epochs, producers, trace)
+        log._discarded = discarded
+        log._now_ms = now_ms
+        log.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        log.log_end_offset = log.readable_end_offset = end_offset
+        log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
+        epochs.truncate_from_end(end_offset)
+        epochs.truncate_from_start(log.log_start_offset)
+        epochs.write()
+        snapshots.retain_for_segments(log._bases)
+        log._rebuild_producers(now_ms)
+        for segment in segments:
+            segment.release()
+        return log
+
+    # Properties
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        for segment in self._segments:
+            segment.configure(config)
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """From the oldest to the active one."""
+        return tuple(self._segments)
+
+    @property
+    def staged(self) -> bool:
+        """Whether `commit` has something to do."""
+        return bool(self._staged)
+
+    # Appending
+
+    def append(self, batches: memoryview, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append a producer's batch, as the partition's leader of `leader_epoch`.
+
+        Base offset and epoch are written into the buffer, which has to be writable and to stay as it is until `commit`.
+        Raises KafkaError, and leaves the log as it was: the codes of `validation` and of `ProducerStates.check`, and
+        KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise self._storage_error()
+        config = self._config
+        header = check_batch(batches, config, self.partition)
+        if needs_conforming(header, config, now_ms):
+            batches, header = conform(batches, header, config, now_ms=now_ms, partition=self.partition)
+        first_offset = header.base_offset = self.log_end_offset
+        if header.producer_id >= 0:
+            duplicate = self.producers.check(header)
+            if duplicate is not None:
+                return self._duplicate_info(duplicate)
+        last_offset = first_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        size = len(batches)
+        segment = self.active
+        if (
+            size > segment.room
+            or max_timestamp > segment.rolls_after_timestamp
+            or last_offset > segment.offset_max
+            or now_ms > segment.rolls_after_ms
+        ):
+            segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+        patch(batches, 0, first_offset, leader_epoch)
+        segment.append(last_offset, max_timestamp, size)
+        if header.producer_id >= 0:
+            self.producers.update(header)
+        if leader_epoch != self._last_epoch:
+            self._assign_epoch(leader_epoch, first_offset)
+        if self._unflushed_since_ms < 0:
+            self._unflushed_since_ms = now_ms
+        self._now_ms = now_ms
+        self._staged.append(batches)
+        self.log_end_offset = last_offset + 1
+        log_append_time_ms = max_timestamp if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
+
+    def commit(self) -> None:
+        """Write what is staged, in one gathered write; then it may be read. Raises OSError, and the log has failed."""
+        staged = self._staged
+        if not staged:
+            return
+        segment = self.active
+        try:
+            segment.write(staged)
+            if self.epochs.dirty:
+                self.epochs.write()
+        except OSError as error:
+            self._fail(error)
+            raise
+        staged.clear()
+        known = self._known_positions
+        if len(known) >= KNOWN_POSITIONS_MAX:
+            del known[next(iter(known))]
+        end_offset = self.readable_end_offset = self.log_end_offset
+        known[end_offset] = segment.written
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty. Raises OSError, and the log has failed."""
+        self.commit()
+        if self.active.size_bytes == 0:
+            return
+        try:
+            self._roll()
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The segment a batch goes into that the active one may have no place for."""
+        try:
+            has_room = self.active.has_room_for(
+                size, last_offset=last_offset, max_timestamp=max_timestamp, now_ms=now_ms
+            )
+            self._now_ms = now_ms
+            if not has_room:
+                self.roll()
+        except OSError as error:
+            self._fail(error)
+            raise self._storage_error() from error
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition} is corrupt: {error}") from error
+        return self.active
+
+    def _roll(self) -> None:
+        base_offset = self.log_end_offset
+        self.active.seal()
+        self.active.release()
+        segment = Segment.create(self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms)
+        self._add_segment(segment)
+        self.producers.take_snapshot(base_offset)
+        self._trace("storage.segment_rolled", path=segment.path)
+
+    def _add_segment(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._known_positions.clear()
+
+    def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        if leader_epoch >= 0:
+            self.epochs.assign(leader_epoch, first_offset)
+        self._last_epoch = leader_epoch
+
+    def _duplicate_info(self, duplicate: Duplicate) -> AppendInfo:
+        is_append_time = self._config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return AppendInfo(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp if is_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            duplicate=True,
+        )
+
+    def _fail(self, error: OSError) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._trace("storage.log_failed", path=self._directory, error=str(error))
+
+    def _storage_error(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Error while appending records to {self.partition}: {self.failure}"
+        )
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> LogSlice:
+        """The committed batches from the one with `offset` on, below `upper_bound`, from one segment.
+
+        At most `max_bytes`, but at least a first batch with `min_one_batch`; size 0 where there is nothing to read.
+        Raises KafkaError OFFSET_OUT_OF_RANGE outside of the log, KAFKA_STORAGE_ERROR where the file cannot be read.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.partition}, "
+                f"but we only have log segments in the range {self.log_start_offset} to {self.log_end_offset}.",
+            )
+        end_offset = min(upper_bound, self.readable_end_offset)
+        if offset >= end_offset:
+            return LogSlice(self.active, self.active.written, 0)
+        try:
+            return self._slice(offset, end_offset, max_bytes, min_one_batch)
+        except (OSError, CorruptBatch) as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {self.partition}: {error}"
+            ) from error
+
+    def _slice(self, offset: int, end_offset: int, max_bytes: int, min_one_batch: bool) -> LogSlice:
+        segment, position, batch_size = self._locate(offset)
+        end = segment.written
+        if end_offset < self.readable_end_offset:
+            end_segment, end_position, _ = self._locate(end_offset)
+            if end_segment is segment:
+                end = end_position
+        size = max(end - position, 0)
+        if size > max_bytes:
+            if batch_size < 0:
+                batch_size = read_header(segment.file.read(position, HEADER_SIZE)).size
+            size = max_bytes if batch_size <= max_bytes else batch_size if min_one_batch else 0
+        return LogSlice(segment, position, size)
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int]:
+        """Segment and position of the batch that holds `offset` or follows it, and its size, -1 if that is not known.
+
+        The end of the log for an offset behind all batches.
+        """
+        segment = self.active
+        if offset >= segment.base_offset:
+            position = self._known_positions.get(offset)
+            if position is not None:
+                return segment, position, -1
+            at = len(self._segments) - 1
+        else:
+            at = max(bisect_right(self._bases, offset) - 1, 0)
+        for segment in self._segments[at:]:
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found.position, found.size
+        return segment, segment.written, -1
+
+    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampAndOffset | None:
+        """The first record below `upper_bound` with a timestamp of at least `timestamp` (ms); None without one.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
+        """
+        try:
+            for segment in self._segments:
+                if segment.largest_timestamp() >= timestamp:
+                    found = self._search_timestamp(segment, timestamp)
+                    if found is not None:
+                        return found if found.offset < upper_bound else None
+        except (OSError, CorruptBatch) as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while fetching offset by timestamp for {self.partition}: {error}",
+            ) from error
+        return None
+
+    def _search_timestamp(self, segment: Segment, timestamp: int) -> TimestampAndOffset | None:
+        position = segment.position_for_timestamp(timestamp)
+        for at, header in scan_headers(segment.file, position, segment.written):
+            if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
+                continue
+            for record_timestamp, offset in _timestamps(segment, at, header):
+                if record_timestamp >= timestamp and offset >= self.log_start_offset:
+                    return TimestampAndOffset(record_timestamp, offset, header.partition_leader_epoch)
+        return None
+
+    def max_timestamp_offset(self) -> TimestampAndOffset | None:
+        """The first record with the largest timestamp of all; None in a log without timestamps (KIP-734).
+
+        Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
+        """
+        try:
+            # max() takes the first of equals.
+            segment = max(self._segments, key=Segment.largest_timestamp)
+            largest = segment.max_timestamp
+            if largest < 0:
+                return None
+            position = segment.position_for_timestamp(largest)
+            for at, header in scan_headers(segment.file, position, segment.written):
+                if header.max_timestamp == largest:
+                    return self._max_of_batch(segment, at, header)
+        except (OSError, CorruptBatch) as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while fetching offset by timestamp for {self.partition}: {error}",
+            ) from error
+        return None
+
+    def _max_of_batch(self, segment: Segment, position: int, header: BatchHeader) -> TimestampAndOffset:
+        offset = header.last_offset
+        if header.timestamp_type is TimestampType.CREATE_TIME:
+            records = _timestamps(segment, position, header)
+            offset = next((offset for timestamp, offset in records if timestamp == header.max_timestamp), offset)
+        return TimestampAndOffset(header.max_timestamp, offset, header.partition_leader_epoch)
+
+    # Durability
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for a flush, or a rolled segment waits for it."""
+        unflushed = self.readable_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        config = self._config
+        return (
+            unflushed >= config.flush_messages
+            or (config.flush_ms != MAX_LONG and 0 <= self._unflushed_since_ms <= now_ms - config.flush_ms)
+            or self.recovery_point < self.active.base_offset
+        )
+
+    async def flush(self) -> None:
+        """Make durable what is committed, and move the recovery point. Raises FsyncFailed, OSError."""
+        end_offset = self.readable_end_offset
+        if end_offset <= self.recovery_point:
+            return
+        self._unflushed_since_ms = -1 if end_offset == self.log_end_offset else self._now_ms
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        unflushed = self._segments[first:]
+        await self._sync(unflushed)
+        self.recovery_point = max(self.recovery_point, min(end_offset, self.readable_end_offset))
+
+    async def _sync(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            await segment.sync()
+        await self.epochs.flush()
+        await self.producers.snapshots.sync()
+        new = [segment for segment in segments if segment.is_new]
+        if new:
+            await self._disk.sync_dir(self._directory)
+            for segment in new:
+                segment.is_new = False
+
+    # Shrinking
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Hide what lies before `offset`, which must not exceed the high watermark; whether that changed anything.
+
+        Retention removes the segments later. Raises KafkaError OFFSET_OUT_OF_RANGE, OSError.
+        """
+        if offset > self.readable_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.partition} "
+                f"since it is larger than the log's end {self.readable_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.epochs.write()
+        self.producers.advance_log_start_offset(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
+        """Delete the segments that retention or the log start offset have overtaken.
+
+        Returns the files, already renamed to `.deleted`, that are to be removed from the disk after
+        file.delete.delay.ms; whatever else the log has discarded since the last call is among them. Raises OSError.
+        """
+        if len(self._segments) > 1 or self.active.size_bytes:
+            self._delete_due_segments(now_ms, high_watermark)
+        return self.take_discarded()
+
+    def take_discarded(self) -> list[str]:
+        """Files that are no part of the log any more, and are to be removed from the disk."""
+        discarded, self._discarded = self._discarded, []
+        return discarded
+
+    def _delete_due_segments(self, now_ms: int, high_watermark: int) -> None:
+        count = deletable_segments(
+            self._segments,
+            self._config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return
+        if count == len(self._segments):
+            self._now_ms = now_ms
+            self.roll()
+        self.advance_log_start_offset(self._bases[count])
+        self._delete_segments(0, count)
+        self.producers.snapshots.delete_before(self._bases[0])
+
+    def _delete_segments(self, first: int, end: int) -> None:
+        doomed = self._segments[first:end]
+        del self._segments[first:end], self._bases[first:end]
+        for segment in doomed:
+            self._discarded += segment.delete()
+            self._trace("storage.segment_deleted", path=segment.path)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batch that holds `offset` and everything behind it; whether anything was dropped.
+
+        The log then ends where that batch began. Raises OSError, CorruptBatch.
+        """
+        self.commit()
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.epochs.write()
+            return False
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._delete_segments(bisect_right(self._bases, offset), len(self._segments))
+        self.active = self._segments[-1]
+        self.active.truncate_to(offset)
+        end_offset = min(offset, self.active.load_end())
+        self._set_end(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self.epochs.write()
+        self._rebuild_producers(self._now_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything, and begin again with `offset` as the next one. Raises OSError."""
+        self._staged.clear()
+        self._delete_segments(0, len(self._segments))
+        self._add_segment(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
+        self._set_end(offset)
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self.epochs.write()
+        self.producers.truncate_fully()
+        self._rebuild_producers(self._now_ms)
+
+    def _set_end(self, end_offset: int) -> None:
+        self.log_end_offset = self.readable_end_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._known_positions.clear()
+        self._last_epoch = -1
+
+    def _rebuild_producers(self, now_ms: int) -> None:
+        """Replay the log behind the newest producer snapshot."""
+        offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)
+        if offset >= self.log_end_offset:
+            return
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        for segment in self._segments[first:]:
+            found = segment.find(offset)
+            if found is not None:
+                for position, header in scan_headers(segment.file, found.position, segment.written):
+                    if header.producer_id >= 0:
+                        self._replay(segment, position, header)
+
+    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        if not header.is_control:
+            self.producers.update(header)
+            return
+        for record in iter_records(segment.file.read(position, header.size), 0, header):
+            marker = read_end_transaction_marker(record)
+            if marker is not None:
+                completed = self.producers.end_transaction(
+                    header,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    aborted=not marker.is_commit,
+                    timestamp=record.timestamp,
+                )
+                if completed is not None:
+                    self.producers.complete(completed)
+
+    # Closing
+
+    def close(self) -> None:
+        """Let go of the files without writing anything: for a log whose disk has failed."""
+        self._staged.clear()
+        if self.failure is None:
+            self.failure = OSError(f"{self._directory} is closed")
+        for segment in self._segments:
+            segment.release()
+
+    async def close_cleanly(self) -> None:
+        """Commit, complete the indexes and make everything durable, so that the next start can trust it all.
+
+        Raises FsyncFailed, OSError.
+        """
+        self.commit()
+        self.active.seal()
+        self.producers.take_snapshot(self.log_end_offset)
+        if self.recovery_point < self.log_end_offset:
+            await self.flush()
+        await self._sync([segment for segment in self._segments[-1:] if segment.size_bytes])
+        self.close()
+
+
+def _timestamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[int, int]]:
+    """Timestamp and offset of every record in a batch; of one that cannot be read, what its header says."""
+    batch = segment.file.read(position, header.size)
+    try:
+        return [(record.timestamp, record.offset) for record in iter_records(batch, 0, header)]
+    except WireError:
+        return [(header.max_timestamp, header.base_offset)]

@@ -1,0 +1,199 @@
+"""Bringing a log's directory back to a state that a log can go on from.
+
+First what a crash interrupted is finished: files of deleted segments and of unfinished cleaning are put aside, a
+finished cleaning (`.swap`) takes its place. Then, unless the log was closed cleanly, every segment from the recovery
+point on is read whole: its indexes and leader epochs are built anew, and the log is cut at the first batch that is not
+intact or does not follow the one before it. Bytes that never were a batch end a log too: zeros, or half a write.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+
+from broker.storage.batch_scan import scan_batches
+from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.log_config import LogConfig
+from broker.storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    segment_file_name,
+)
+from broker.wire.records import BatchHeader, CorruptBatch
+from kraft.env import Disk, Tracer
+
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+_OFFSET_DIGITS: Final = 20
+
+
+@attrs.define
+class Recovery:
+    """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`."""
+
+    disk: Disk
+    directory: str
+    config: LogConfig
+    epochs: LeaderEpochCache
+    discard: Callable[[str], None]
+    trace: Tracer
+    now_ms: int
+
+    def load(
+        self, names: Iterable[str], *, recovery_point: int, log_start_offset: int, clean: bool
+    ) -> tuple[list[Segment], int]:
+        """The log's segments, at least one, and the offset behind the last batch. Raises OSError."""
+        bases = self.finish_interrupted(names)
+        segments = [Segment.open(self.disk, self.directory, base, self.config, now_ms=self.now_ms) for base in bases]
+        end_offset = self._end_of_clean(segments) if clean else None
+        if end_offset is None:
+            end_offset = self._recover_from(segments, 0 if clean else recovery_point)
+        if segments and end_offset < log_start_offset:
+            self.trace(
+                "storage.log_ends_before_start", path=self.directory, end=end_offset, log_start_offset=log_start_offset
+            )
+            self._drop(segments, 0)
+            self.epochs.clear()
+        if not segments:
+            end_offset = log_start_offset
+            segments.append(Segment.create(self.disk, self.directory, end_offset, self.config, now_ms=self.now_ms))
+        return segments, end_offset
+
+    def finish_interrupted(self, names: Iterable[str]) -> list[int]:
+        """Finish what a crash interrupted; the base offsets of the segments there are, ascending. Raises OSError."""
+        present = set(names)
+        for name in sorted(present):
+            if name.endswith(DELETED_SUFFIX):
+                self.discard(f"{self.directory}/{name}")
+                present.discard(name)
+        cleaned = sorted(name for name in present if name.endswith(CLEANED_SUFFIX))
+        swaps = sorted(name for name in present if name.endswith(SWAP_SUFFIX))
+        # A cleaning that was still writing from some offset on has not finished what it swaps in from there on.
+        unfinished_from = min((base for name in cleaned if (base := _base_offset(name)) is not None), default=None)
+        for name in (*cleaned, *swaps):
+            base = _base_offset(name)
+            if name in cleaned or base is None or (unfinished_from is not None and base >= unfinished_from):
+                self._put_aside(name)
+                present.discard(name)
+        self._swap_in([name for name in swaps if name in present], present)
+        for name in sorted(present):
+            base = _base_offset(name)
+            is_index = name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX))
+            if base is not None and is_index and segment_file_name(base, LOG_SUFFIX) not in present:
+                self.trace("storage.index_orphaned", path=f"{self.directory}/{name}")
+                self._put_aside(name)
+        logs = (name for name in present if name.endswith(LOG_SUFFIX))
+        return sorted(base for name in logs if (base := _base_offset(name)) is not None)
+
+    def _swap_in(self, swaps: list[str], present: set[str]) -> None:
+        """Let cleaned segments take the place of those they were made from."""
+        for name in swaps:
+            if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+                continue
+            first = _base_offset(name)
+            assert first is not None, "others were put aside"
+            end = self._end_of_swapped(name, first)
+            for old in sorted(present):
+                base = _base_offset(old)
+                if base is not None and first <= base < end and old.endswith(SEGMENT_SUFFIXES):
+                    self._put_aside(old)
+                    present.discard(old)
+        for name in swaps:
+            final = name.removesuffix(SWAP_SUFFIX)
+            self.disk.rename(f"{self.directory}/{name}", f"{self.directory}/{final}")
+            present.discard(name)
+            present.add(final)
+            self.trace("storage.swap_finished", path=f"{self.directory}/{final}")
+
+    def _end_of_swapped(self, name: str, first: int) -> int:
+        file = self.disk.open(f"{self.directory}/{name}")
+        end = first
+        try:
+            for _, header in scan_batches(file, 0, file.size()):
+                end = header.next_offset
+        except CorruptBatch as error:
+            self.trace("storage.swap_corrupt", path=f"{self.directory}/{name}", error=str(error))
+        finally:
+            file.close()
+        return end
+
+    def _end_of_clean(self, segments: list[Segment]) -> int | None:
+        """Where a cleanly closed log ends; None if it turns out not to be one."""
+        if not segments:
+            return 0
+        try:
+            return segments[-1].load_end()
+        except CorruptBatch as error:
+            self.trace("storage.clean_log_corrupt", path=segments[-1].path, error=str(error))
+            return None
+
+    def _recover_from(self, segments: list[Segment], recovery_point: int) -> int:
+        """Recover what may not have been flushed; where the log ends then."""
+        first = next((at for at in reversed(range(len(segments))) if segments[at].base_offset <= recovery_point), 0)
+        end_offset = segments[first].base_offset if segments else 0
+        for at in range(first, len(segments)):
+            segment = segments[at]
+            if segment.base_offset < end_offset:
+                self._drop(segments, at)
+                break
+            end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
+            if cut:
+                self.trace("storage.segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
+                self._drop(segments, at + 1)
+                break
+            if at + 1 < len(segments):
+                segment.seal()
+                segment.release()
+        return end_offset
+
+    def recover_segment(self, segment: Segment, *, is_last: bool) -> tuple[int, int]:
+        """Read a segment whole, and cut it at the first bad batch; where it ends, and the bytes cut. Raises OSError."""
+        segment.begin_recovery()
+        end_offset = segment.base_offset
+        # Compaction leaves gaps between offsets, but never in the last segment. Elsewhere a gap is damage to a base
+        # offset, which is the part of a batch that its checksum does not cover.
+        allows_gaps = self.config.compact_enabled or not is_last
+        try:
+            for _, header in scan_batches(segment.file, 0, segment.written):
+                _check_follows(header, end_offset, segment, allows_gaps=allows_gaps)
+                segment.append(header.last_offset, header.max_timestamp, header.size)
+                end_offset = header.next_offset
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except CorruptBatch as error:
+            self.trace("storage.batch_corrupt", path=segment.path, position=segment.size_bytes, error=str(error))
+        return end_offset, segment.finish_recovery()
+
+    def _drop(self, segments: list[Segment], first: int) -> None:
+        for segment in segments[first:]:
+            self.trace("storage.segment_dropped", path=segment.path)
+            for path in segment.delete():
+                self.discard(path)
+        del segments[first:]
+
+    def _put_aside(self, name: str) -> None:
+        path = f"{self.directory}/{name}"
+        self.disk.rename(path, path + DELETED_SUFFIX)
+        self.discard(path + DELETED_SUFFIX)
+
+
+def _check_follows(header: BatchHeader, end_offset: int, segment: Segment, *, allows_gaps: bool) -> None:
+    if header.base_offset < end_offset or (header.base_offset > end_offset and not allows_gaps):
+        raise CorruptBatch(f"A batch with base offset {header.base_offset} cannot follow at {end_offset}")
+    if header.last_offset_delta < 0 or header.count < 0 or header.count > header.last_offset_delta + 1:
+        raise CorruptBatch(f"A batch claims {header.count} records and a last offset delta {header.last_offset_delta}")
+    if header.last_offset > segment.offset_max:
+        raise CorruptBatch(f"Offset {header.last_offset} is out of the range of the segment {segment.base_offset}")
+
+
+def _base_offset(name: str) -> int | None:
+    """The offset a file's name begins with; None if it is no segment's."""
+    digits = name[:_OFFSET_DIGITS]
+    is_offset = len(digits) == _OFFSET_DIGITS and digits.isdecimal() and digits.isascii()
+    return int(digits) if is_offset and name[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] == "." else None

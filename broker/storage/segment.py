@@ -1,0 +1,375 @@
+"""One segment of a log: a file of batches, its two indexes, and when it is full.
+
+The last segment of a log is the active one, the only one that grows. `size_bytes` counts what was appended, `written`
+what has reached the file: between the two lies what the log has staged. A segment that was opened is cold: only its
+size is known, and what else is needed of it is read when it is needed, so that ten thousand idle partitions start fast
+and stay small. The file closes itself with its last reader.
+"""
+
+import contextlib
+from typing import Final
+
+from broker.storage.batch_scan import BatchPosition, find_batch, scan_headers
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from broker.storage.sparse_index import CorruptIndex, SparseIndex
+from broker.storage.time_index import TimeIndex
+from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
+from broker.wire.records.batch import NO_TIMESTAMP
+from kraft.env import Disk, File
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+# Space is reserved ahead of the writing in steps that double the file, between these bounds. Smaller files get none:
+# ten thousand partitions with a few records each must not claim ten thousand times the least step.
+RESERVE_MIN: Final = 1024 * 1024
+RESERVE_MAX: Final = 64 * 1024 * 1024
+
+# What `room` is of a segment that must not be appended to before a closer look: it is cold, or an index is full.
+NO_ROOM: Final = -1
+
+
+def segment_file_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """See the module's docstring. Times are ms since 1970.
+
+    `room` is how many bytes may still be appended. A batch with a timestamp beyond `rolls_after_timestamp`, or that
+    comes after `rolls_after_ms`, or with an offset beyond `offset_max` belongs into the next segment.
+    """
+
+    __slots__ = (
+        "_config",
+        "_created_ms",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_is_dated",
+        "_is_warm",
+        "_jitter_ms",
+        "_reserved",
+        "_unindexed_bytes",
+        "base_offset",
+        "directory",
+        "is_new",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "offset_max",
+        "rolls_after_ms",
+        "rolls_after_timestamp",
+        "room",
+        "size_bytes",
+        "time_index",
+        "written",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.offset_max = base_offset + RELATIVE_OFFSET_MAX
+        self.offset_index = OffsetIndex(disk, self._path(OFFSET_INDEX_SUFFIX), base_offset)
+        self.time_index = TimeIndex(disk, self._path(TIME_INDEX_SUFFIX), base_offset)
+        self._file: File | None = None
+        self._created_ms = now_ms
+        self._reserved = 0
+        self._unindexed_bytes = 0
+        self._first_timestamp: int | None = None
+        self._is_warm = False
+        self._is_dated = False  # whether max_timestamp is known
+        self.is_new = False  # whether its directory entries are not durable yet
+        self.size_bytes = 0
+        self.written = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset  # the last offset of the first batch that has it
+        self.room = NO_ROOM
+        self.configure(config)
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> "Segment":
+        """A new and empty segment. Raises OSError."""
+        segment = cls(disk, directory, base_offset, config, now_ms=now_ms)
+        file = disk.open(segment.path, create=True)
+        if file.size():
+            file.truncate(0)
+        if config.preallocate:
+            file.preallocate(config.segment_bytes)
+            segment._reserved = config.segment_bytes
+        file.close()
+        segment.is_new = True
+        segment._begin()
+        return segment
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> "Segment":
+        """A segment that is there. Raises OSError."""
+        segment = cls(disk, directory, base_offset, config, now_ms=now_ms)
+        file = disk.open(segment.path)
+        segment.size_bytes = segment.written = segment._reserved = file.size()
+        file.close()
+        if segment.size_bytes == 0:
+            segment._begin()
+        return segment
+
+    @property
+    def path(self) -> str:
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The file with the batches. Raises OSError where it cannot be opened."""
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def configure(self, config: LogConfig) -> None:
+        """Obey another config from now on."""
+        self._config = config
+        # Kafka draws lots; what matters is that partitions and segments differ.
+        spread = sum(self.directory.encode()) * 7919 + self.base_offset
+        self._jitter_ms = spread * 104_729 % (min(config.segment_jitter_ms, config.segment_ms) + 1)
+        self._set_limits()
+
+    # Appending
+
+    def append(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Account for a batch of `size` bytes that stands at the end from now on; its bytes follow with `write`."""
+        position = self.size_bytes
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        self.size_bytes = position + size
+        self.room -= size
+        unindexed = self._unindexed_bytes
+        self._unindexed_bytes = unindexed + size
+        if unindexed > self._config.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self._unindexed_bytes = size
+            if self._indexes_full:
+                self.room = NO_ROOM
+        if position == 0:
+            self._first_timestamp = max_timestamp
+            self._set_limits()
+
+    def write(self, buffers: list[memoryview]) -> None:
+        """Write what was appended since the last time. Raises OSError."""
+        end = self.size_bytes
+        file = self._file or self.file
+        if end > self._reserved and end > RESERVE_MIN:
+            self._reserved = max(end, min(end + min(end, RESERVE_MAX), self._config.segment_bytes))
+            file.preallocate(self._reserved)
+        file.write(self.written, buffers)
+        self.written = end
+
+    def has_room_for(self, size: int, *, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch belongs into this segment (the rules of `segment.*` configs). Raises OSError."""
+        self._warm()
+        return (
+            size <= self.room
+            and last_offset <= self.offset_max
+            and max_timestamp <= self.rolls_after_timestamp
+            and now_ms <= self.rolls_after_ms
+        )
+
+    @property
+    def _indexes_full(self) -> bool:
+        limit = self._config.segment_index_bytes
+        # The time index keeps a place for the entry it gets when the segment is rolled.
+        return (
+            len(self.offset_index) >= limit // OffsetIndex.ENTRY.size
+            or len(self.time_index) >= limit // TimeIndex.ENTRY.size - 1
+        )
+
+    def _set_limits(self) -> None:
+        config, first_timestamp = self._config, self._first_timestamp
+        age_max_ms = config.segment_ms - self._jitter_ms
+        self.rolls_after_timestamp = self.rolls_after_ms = MAX_LONG
+        if first_timestamp is not None and first_timestamp >= 0:
+            self.rolls_after_timestamp = first_timestamp + age_max_ms
+        elif first_timestamp is not None:
+            self.rolls_after_ms = self._created_ms + age_max_ms
+        is_full = not self._is_warm or (self.size_bytes > 0 and self._indexes_full)
+        self.room = NO_ROOM if is_full else config.segment_bytes - self.size_bytes
+
+    # Reading
+
+    def find(self, offset: int) -> BatchPosition | None:
+        """The written batch that holds `offset`, or the next one; None behind the last.
+
+        Raises CorruptBatch, OSError.
+        """
+        self._load(self.offset_index)
+        return find_batch(self.file, self.offset_index.lookup(offset), self.written, offset)
+
+    def position_for_timestamp(self, timestamp: int) -> int:
+        """A position at or before the first batch with a timestamp of at least `timestamp`. Raises OSError."""
+        self._load(self.offset_index)
+        self._load(self.time_index)
+        return self.offset_index.lookup(self.time_index.lookup(timestamp - 1))
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of its records, or -1; now in `max_timestamp`. Raises OSError."""
+        if not self._is_dated:
+            self._load_max_timestamp()
+        return self.max_timestamp
+
+    @property
+    def retention_timestamp(self) -> int:
+        """From when on retention.ms counts: its largest timestamp, or without one, when it was opened."""
+        timestamp = self.largest_timestamp()
+        return timestamp if timestamp >= 0 else self._created_ms
+
+    # The life of a segment
+
+    def load_end(self) -> int:
+        """The offset behind the last batch, of a segment that was left by a clean shutdown.
+
+        Raises CorruptBatch where the file does not end as such a shutdown leaves it, OSError.
+        """
+        end_offset = self.base_offset
+        if self.size_bytes:
+            try:
+                position = self.offset_index.last()[1]
+            except (CorruptIndex, FileNotFoundError):
+                self._rebuild()
+                position = self.offset_index.last()[1]
+            if position >= self.size_bytes:
+                raise CorruptBatch(f"{self.offset_index.path} points behind the end of the log")
+            self._load_max_timestamp()
+            for _, header in scan_headers(self.file, position, self.written):
+                end_offset = header.next_offset
+                self._note_timestamp(header.max_timestamp, header.last_offset)
+            self._unindexed_bytes = self.written - position
+        return end_offset
+
+    def begin_recovery(self) -> None:
+        """Forget what is known of the batches. Every good one is to be given to `append`, then `finish_recovery`."""
+        self.size_bytes = 0
+        self._first_timestamp = None
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._begin()
+
+    def finish_recovery(self) -> int:
+        """Cut the file behind the last good batch; how many bytes that took. Raises OSError."""
+        cut = self.written - self.size_bytes
+        self.file.truncate(self.size_bytes)
+        self.written = self._reserved = self.size_bytes
+        return cut
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and all behind it; everything must be written.
+
+        Raises CorruptBatch, OSError.
+        """
+        found = self.find(offset)
+        if found is None:
+            return
+        self._load(self.time_index)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.file.truncate(found.position)
+        self.size_bytes = self.written = self._reserved = found.position
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        if found.position == 0:
+            self._first_timestamp = None
+            self._begin()
+        else:
+            self._is_dated = False
+            self.load_end()
+            self._set_limits()
+
+    def seal(self) -> None:
+        """Complete the indexes and give back reserved space: no batch follows for now. Raises OSError."""
+        if self._is_warm and self.size_bytes:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.offset_index.save()
+            self.time_index.save()
+        if self._reserved > self.size_bytes:
+            self.file.truncate(self.size_bytes)
+            self._reserved = self.size_bytes
+
+    def release(self) -> None:
+        """Free the memory and the descriptor that a segment needs only while it is worked with."""
+        self.offset_index.release()
+        self.time_index.release()
+        self._file = None
+        self._is_warm = self.offset_index.is_loaded and self.time_index.is_loaded
+        self._set_limits()
+
+    async def sync(self) -> None:
+        """Make batches and indexes durable. Raises FsyncFailed, OSError."""
+        await self.file.sync()
+        if self.size_bytes:
+            await self.offset_index.sync()
+            await self.time_index.sync()
+
+    def delete(self) -> list[str]:
+        """Take the files out of the log by renaming them; what is then to be removed from the disk. Raises OSError."""
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._path(suffix)
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    def _begin(self) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._unindexed_bytes = 0
+        self._is_warm = self._is_dated = True
+        self._set_limits()
+
+    def _warm(self) -> None:
+        """Get ready for appends."""
+        if not self._is_warm:
+            self._load(self.offset_index)
+            self._load(self.time_index)
+            self._load_max_timestamp()
+            self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            self._is_warm = True
+            self._set_limits()
+
+    def _load(self, index: SparseIndex) -> None:
+        if not index.is_loaded:
+            try:
+                index.load()
+                if self.offset_index.is_loaded and self.offset_index.last()[1] >= self.written:
+                    raise CorruptIndex(f"{self.offset_index.path} points behind the end of the log")
+            except (CorruptIndex, FileNotFoundError):
+                self._rebuild()
+
+    def _load_max_timestamp(self) -> None:
+        if not self._is_dated:
+            try:
+                self._note_timestamp(*self.time_index.last())
+            except (CorruptIndex, FileNotFoundError):
+                self._rebuild()
+            self._is_dated = True
+
+    def _note_timestamp(self, timestamp: int, last_offset: int) -> None:
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+
+    def _rebuild(self) -> None:
+        """Build both indexes anew from the batches' headers, as far as these are sound. Raises OSError."""
+        self.begin_recovery()
+        with contextlib.suppress(CorruptBatch):
+            for _, header in scan_headers(self.file, 0, self.written):
+                self.append(header.last_offset, header.max_timestamp, header.size)
+        if self.size_bytes:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.size_bytes = self.written
+        self._set_limits()
+
+    def _path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_file_name(self.base_offset, suffix)}"

@@ -1,0 +1,160 @@
+"""What a segment's two indexes have in common: a file of fixed-size entries, in memory once they are needed.
+
+Entries are appended in memory and reach the file together, when the log is flushed, its segment is rolled, or it is
+closed. That is soon enough: a log that was not closed is read again from its recovery point, which only a flush moves,
+and its indexes are built anew.
+"""
+
+from array import array
+from operator import lt
+from struct import Struct
+from typing import ClassVar
+
+from kraft.env import Disk
+
+
+class CorruptIndex(ValueError):
+    """An index file that cannot be what was written; the index is to be rebuilt from the log."""
+
+
+class SparseIndex:
+    """Two columns of integers, each strictly ascending."""
+
+    ENTRY: ClassVar[Struct]
+    KEY_TYPE: ClassVar[str]
+
+    __slots__ = ("_disk", "_keys", "_saved", "_synced", "_values", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self._keys: array[int] | None = None
+        self._values: array[int] = array("i")
+        self._saved = 0  # entries in the file
+        self._synced = True
+
+    @property
+    def keys(self) -> "array[int]":
+        """The first column. Raises CorruptIndex, FileNotFoundError, OSError when it has to be loaded."""
+        if self._keys is None:
+            self.load()
+            assert self._keys is not None, "loaded"
+        return self._keys
+
+    @property
+    def values(self) -> "array[int]":
+        """The second column; only after `keys`."""
+        return self._values
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._keys is not None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def reset(self) -> None:
+        """Begin again without entries; the file follows with the next `save`."""
+        self._keys = array(self.KEY_TYPE)
+        self._values = array("i")
+        self._saved = -1
+        self._synced = False
+
+    def release(self) -> None:
+        """Free the memory, if nothing is lost by it."""
+        if self._keys is not None and self._saved == len(self._keys):
+            self._keys = None
+            self._values = array("i")
+
+    def save(self) -> None:
+        """Bring the file in line with memory, in the page cache. Raises OSError."""
+        keys = self._keys
+        if keys is None or self._saved == len(keys):
+            return
+        first = max(self._saved, 0)
+        pack = self.ENTRY.pack
+        content = b"".join([pack(keys[at], self._values[at]) for at in range(first, len(keys))])
+        file = self._disk.open(self.path, create=True)
+        try:
+            if self._saved < 0:
+                file.truncate(0)
+            if content:
+                file.write(first * self.ENTRY.size, (content,))
+        finally:
+            file.close()
+        self._saved = len(keys)
+        self._synced = False
+
+    async def sync(self) -> None:
+        """Save, and make the file durable. Raises FsyncFailed, OSError."""
+        self.save()
+        if not self._synced:
+            saved = self._saved
+            file = self._disk.open(self.path, create=True)
+            try:
+                await file.sync()
+            finally:
+                file.close()
+            self._synced = self._saved == saved
+
+    def _append(self, key: int, value: int) -> None:
+        self.keys.append(key)
+        self._values.append(value)
+
+    def _keep(self, count: int) -> None:
+        """Drop all but the first `count` entries, in the file too. Raises OSError."""
+        keys = self.keys
+        del keys[count:]
+        del self._values[count:]
+        if self._saved > count:
+            file = self._disk.open(self.path)
+            try:
+                file.truncate(count * self.ENTRY.size)
+            finally:
+                file.close()
+            self._saved = count
+            self._synced = False
+
+    def _last(self) -> tuple[int, int] | None:
+        """The last entry; of a file that is not loaded, no more is read than that."""
+        if self._keys is None:
+            content = self._read(last_only=True)
+            if not content:
+                return None
+            key, value = self.ENTRY.unpack(content)
+            if key < 0 or value < 0:
+                raise CorruptIndex(f"Index file {self.path} is corrupt, it ends with the entry {key}, {value}")
+            return key, value
+        return (self._keys[-1], self._values[-1]) if self._keys else None
+
+    def _read(self, *, last_only: bool = False) -> bytes:
+        file = self._disk.open(self.path)
+        try:
+            size = file.size()
+            content = file.read(max(size - self.ENTRY.size, 0) if last_only else 0, size)
+        finally:
+            file.close()
+        if size % self.ENTRY.size:
+            raise CorruptIndex(
+                f"Index file {self.path} is corrupt, found {size} bytes which is neither positive nor a "
+                f"multiple of {self.ENTRY.size}"
+            )
+        return content
+
+    def load(self) -> None:
+        """Have the entries in memory. Raises CorruptIndex, FileNotFoundError, OSError."""
+        keys, values = self._decode(self._read())
+        if not _ascends(keys):
+            raise CorruptIndex(f"Index file {self.path} is corrupt, its entries do not ascend")
+        if not _ascends(values) or (values and values[0] < 0):
+            raise CorruptIndex(f"Index file {self.path} is corrupt, its entries' second halves do not ascend")
+        self._keys, self._values = keys, values
+        self._saved = len(keys)
+
+    def _decode(self, content: bytes) -> "tuple[array[int], array[int]]":
+        raise NotImplementedError
+
+
+def _ascends(column: "array[int]") -> bool:
+    return all(map(lt, column, memoryview(column)[1:]))

@@ -1,0 +1,54 @@
+"""The time index of a segment, `<base offset>.timeindex`: how the largest timestamp grew.
+
+An entry is int64 timestamp, int32 relative offset: the largest timestamp so far, and the last offset of the batch that
+has it. An entry is made with every entry of the offset index at which that timestamp has grown, and a last one when the
+segment is rolled or closed, so that the last entry is the segment's largest timestamp.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import ClassVar
+
+from broker.storage.sparse_index import SparseIndex
+from broker.wire.records.batch import NO_TIMESTAMP
+
+
+class TimeIndex(SparseIndex):
+    """Kafka's TimeIndex; offsets are absolute here."""
+
+    ENTRY: ClassVar[Struct] = Struct(">qi")
+    KEY_TYPE: ClassVar[str] = "q"
+
+    __slots__ = ()
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, if the timestamp is larger than the last entry's."""
+        keys = self.keys
+        if timestamp > (keys[-1] if keys else NO_TIMESTAMP):
+            self._append(timestamp, offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset at or before the first batch with a larger timestamp than `timestamp`."""
+        slot = bisect_right(self.keys, timestamp) - 1
+        return self.base_offset + self.values[slot] if slot >= 0 else self.base_offset
+
+    def last(self) -> tuple[int, int]:
+        """The largest timestamp and its batch's last offset; (-1, base offset) without an entry.
+
+        Raises CorruptIndex, FileNotFoundError, OSError.
+        """
+        last = self._last()
+        return (NO_TIMESTAMP, self.base_offset) if last is None else (last[0], self.base_offset + last[1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or beyond `offset`. Raises OSError."""
+        keys = self.keys
+        self._keep(bisect_left(self.values, offset - self.base_offset) if keys else 0)
+
+    def _decode(self, content: bytes) -> "tuple[array[int], array[int]]":
+        timestamps, offsets = array("q"), array("i")
+        for timestamp, relative_offset in self.ENTRY.iter_unpack(content):
+            timestamps.append(timestamp)
+            offsets.append(relative_offset)
+        return timestamps, offsets

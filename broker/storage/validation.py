@@ -1,0 +1,206 @@
+"""What a leader demands of a producer's batch, and how it rewrites one where the topic's configs ask for it.
+
+`check_batch` looks at the header and the checksum and is all that most batches need. `conform` looks at the records:
+for compacted topics, for timestamps that may be out of range, and for topics that set timestamps or compression. The
+rules, codes and the sense of the messages are those of Kafka's UnifiedLog.append and LogValidator.
+"""
+
+from crc32c import crc32c
+
+from broker.storage.log_config import LogConfig
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.records import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Compression,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordError,
+    TimestampType,
+    UnsupportedMagic,
+    check_records,
+    encode_batch,
+    iter_records,
+    read_header,
+    restamp,
+)
+from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC
+
+
+class RecordsRejected(KafkaError):
+    """INVALID_RECORD or INVALID_TIMESTAMP with the records at fault, as Produce 8+ reports them (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def check_batch(batch: memoryview, config: LogConfig, partition: str) -> BatchHeader:
+    """The header of the one batch that `batch` has to be, if a client may write it.
+
+    Raises KafkaError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch in {partition}")
+    header = BatchHeader(*HEADER.unpack_from(batch))
+    if (
+        header.magic != MAGIC
+        or header.length + LOG_OVERHEAD != size
+        or size > config.max_message_bytes
+        or size > config.segment_bytes
+        or header.base_offset != 0
+        or header.last_offset_delta < 0
+        or header.count != header.last_offset_delta + 1
+        or header.attributes & CONTROL_FLAG
+        or (header.producer_id >= 0 and header.base_sequence < 0)
+    ):
+        _check_header(batch, header, config, partition)
+    if crc32c(batch[ATTRIBUTES_POSITION:]) != header.crc:
+        raise _corrupt(header, partition)
+    return header
+
+
+def _check_header(batch: memoryview, header: BatchHeader, config: LogConfig, partition: str) -> None:
+    """Say what is wrong with a header, in Kafka's order of checks."""
+    try:
+        read_header(batch)
+    except UnsupportedMagic as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{error} in topic partition {partition}") from error
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {partition}") from error
+    size = len(batch)
+    if header.size > size:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record batch of {header.size} bytes ends after {size} in {partition}"
+        )
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {partition} should be 0, "
+            f"but it is {header.base_offset}",
+        )
+    if header.size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {partition} is {header.size} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}.",
+        )
+    if crc32c(batch[ATTRIBUTES_POSITION : header.size]) != header.crc:
+        raise _corrupt(header, partition)
+    if header.size < size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The append to {partition} has more than one record batch")
+    _check_counts(header, partition)
+    if header.attributes & CONTROL_FLAG:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"Clients are not allowed to write control records in topic partition {partition}"
+        )
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
+            f"in topic partition {partition}",
+        )
+    check_segment_size(size, config, partition)
+
+
+def _check_counts(header: BatchHeader, partition: str) -> None:
+    if header.last_offset_delta < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Batch has an invalid offset range: [0, {header.last_offset_delta}] in topic partition {partition}",
+        )
+    if header.count <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid reported count for record batch: {header.count} in topic partition {partition}",
+        )
+    if header.count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {header.count} "
+            f"in topic partition {partition}",
+        )
+
+
+def _corrupt(header: BatchHeader, partition: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}."
+    )
+
+
+def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
+    """Raises KafkaError RECORD_LIST_TOO_LARGE for a batch that no segment can hold."""
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {partition}, "
+            f"which exceeds the maximum configured segment size of {config.segment_bytes}.",
+        )
+
+
+def needs_conforming(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether a checked batch may have to be refused or rewritten for its records' sake."""
+    return (
+        not config.stores_as_is
+        or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+        or header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    )
+
+
+def conform(
+    batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, partition: str
+) -> tuple[memoryview, BatchHeader]:
+    """Make a checked batch what the topic wants: restamped in place, or compressed anew in another buffer.
+
+    Raises RecordsRejected, and KafkaError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+    """
+    timestamp_range = None
+    if config.timestamp_type is TimestampType.CREATE_TIME:
+        timestamp_range = (
+            now_ms - config.message_timestamp_before_max_ms,
+            now_ms + config.message_timestamp_after_max_ms,
+        )
+    try:
+        latest = check_records(batch, 0, header, require_keys=config.compact_enabled, timestamp_range=timestamp_range)
+    except InvalidTimestamp as error:
+        raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, str(error), error.record_errors) from error
+    except InvalidRecord as error:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error), error.record_errors) from error
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {partition}") from error
+    max_timestamp = now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else latest
+    target = config.target_compression
+    if target is not None and target is not header.compression:
+        batch = _recompress(batch, header, target, config, max_timestamp)
+        header = read_header(batch)
+        if len(batch) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"Message batch size is {len(batch)} bytes in append to partition {partition} "
+                f"which exceeds the maximum configured size of {config.max_message_bytes}.",
+            )
+        check_segment_size(len(batch), config, partition)
+    elif header.timestamp_type is not config.timestamp_type or header.max_timestamp != max_timestamp:
+        restamp(batch, 0, header, config.timestamp_type, max_timestamp)
+    return batch, header
+
+
+def _recompress(
+    batch: memoryview, header: BatchHeader, target: Compression, config: LogConfig, max_timestamp: int
+) -> memoryview:
+    encoded = encode_batch(
+        iter_records(batch, 0, header),
+        compression=target,
+        compression_level=config.compression_level(target),
+        timestamp_type=config.timestamp_type,
+        max_timestamp=max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
+    return memoryview(bytearray(encoded))
