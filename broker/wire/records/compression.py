@@ -167,9 +167,8 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     """The raw snappy blocks of one or more of snappy-java's streams."""
     position = 0
-    while position < len(view):
-        if len(view) - position < _XERIAL_LENGTH.size:
-            raise _truncated(Compression.SNAPPY)
+    # Fewer bytes than a length has are ignored at the end, as snappy-java does.
+    while len(view) - position >= _XERIAL_LENGTH.size:
         length: int = _XERIAL_LENGTH.unpack_from(view, position)[0]
         if length == _XERIAL_MAGIC_HEAD:
             position = _skip_xerial_header(view, position)

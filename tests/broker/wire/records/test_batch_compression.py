@@ -159,6 +159,10 @@ def test_snappy_java_streams_may_follow_one_another() -> None:
     )
 
 
+def test_bytes_too_few_for_a_snappy_block_are_ignored_as_snappy_java_does() -> None:
+    assert decompress(Compression.SNAPPY, compress(Compression.SNAPPY, b"data") + b"xyz", 4) == b"data"
+
+
 def test_the_version_in_snappy_javas_header_may_be_little_endian() -> None:
     swapped = b"\x82SNAPPY\x00\x01\x00\x00\x00\x01\x00\x00\x00" + compress(Compression.SNAPPY, b"data")[16:]
     assert decompress(Compression.SNAPPY, swapped, 4) == b"data"
