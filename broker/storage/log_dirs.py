@@ -233,6 +233,12 @@ class LogDirs:
         found = (directory.properties for directory in self.partition_directories())
         return [properties.directory_id for properties in found if properties and properties.directory_id]
 
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch that all directories were cleanly closed under, -1 unless they agree (KIP-966)."""
+        epochs = {directory.clean_broker_epoch for directory in self.partition_directories()}
+        return epochs.pop() if len(epochs) == 1 and not self.any_offline else NO_BROKER_EPOCH
+
     def usage(self) -> list[LogDirUsage]:
         """What DescribeLogDirs reports, a directory each. A directory that fails to answer goes offline."""
         usages = []

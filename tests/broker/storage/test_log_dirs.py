@@ -1,0 +1,470 @@
+"""A node's log directories: claiming, loading, creating, deleting, failing and closing them."""
+
+import errno
+import json
+import random
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from broker.storage.housekeeping import Housekeeping
+from broker.storage.log_config import LogConfig
+from broker.storage.log_dir import LogDirInUse
+from broker.storage.log_dirs import DuplicateLogDir, LogDirs, LogDirsConfig, NoLogDirOnline
+from broker.storage.meta_properties import InconsistentClusterId, InconsistentNodeId
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.records.record import Record, encode_batch
+from kraft.env import Env, FsyncFailed, RealDisk, RealFile
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
+CONFIG = LogConfig()
+NOW_MS = 1_700_000_000_000
+
+
+class FragileDisk(RealDisk):
+    """Directories named in `broken` answer with EIO; fsync of files within `unsyncable` fails."""
+
+    def __init__(self) -> None:
+        self.broken: set[str] = set()
+        self.unsyncable: set[str] = set()
+
+    def _check(self, path: str) -> None:
+        if any(path.startswith(broken) for broken in self.broken):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        self._check(path)
+        return super().open(path, create=create)
+
+    def list(self, path: str) -> list[str]:
+        self._check(path)
+        return super().list(path)
+
+    def make_dir(self, path: str) -> None:
+        self._check(path)
+        super().make_dir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._check(old)
+        super().rename(old, new)
+
+    async def sync_dir(self, path: str) -> None:
+        if any(path.startswith(unsyncable) for unsyncable in self.unsyncable):
+            raise FsyncFailed(errno.EIO, "fsync failed", path)
+        await super().sync_dir(path)
+
+
+class Node:
+    """The storage of one node over directories a and b, to be started and stopped."""
+
+    def __init__(self, path: Path) -> None:
+        self.a, self.b = path / "a", path / "b"
+        self.disk = FragileDisk()
+        self.config = LogDirsConfig(directories=(str(self.a), str(self.b)), node_id=1)
+        self.events: list[dict[str, object]] = []
+        self.now_ms = NOW_MS
+        self.env = Env(self.disk, random.Random(7), lambda: self.now_ms / 1000, self._trace)
+        self.log_dirs: LogDirs | None = None
+
+    def _trace(self, kind: str, /, **fields: object) -> None:
+        self.events.append({"kind": kind, **fields})
+
+    async def start(self, cluster_id: str = CLUSTER_ID, config: LogConfig = CONFIG) -> LogDirs:
+        self.events.clear()
+        self.log_dirs = await LogDirs.open(self.env, self.config, cluster_id=cluster_id)
+        await self.log_dirs.load(lambda topic: config)
+        return self.log_dirs
+
+    async def stop(self) -> None:
+        assert self.log_dirs is not None
+        await self.log_dirs.close_cleanly(broker_epoch=5)
+
+    def crash(self) -> None:
+        assert self.log_dirs is not None
+        self.log_dirs.release()
+
+    def housekeeping(self) -> Housekeeping:
+        assert self.log_dirs is not None
+        log_dirs = self.log_dirs
+        return Housekeeping(self.env, log_dirs, lambda *key: log_dirs.logs[key].log_end_offset)
+
+    def traced(self, kind: str) -> list[dict[str, object]]:
+        return [event for event in self.events if event["kind"] == kind]
+
+    def partitions(self) -> list[str]:
+        found = [entry for directory in (self.a, self.b) if directory.exists() for entry in directory.iterdir()]
+        return sorted(f"{entry.parent.name}/{entry.name}" for entry in found if entry.is_dir())
+
+
+@pytest.fixture
+def node(tmp_path) -> Node:
+    return Node(tmp_path)
+
+
+def produce(log, count: int = 1) -> None:
+    records = [Record(offset, NOW_MS, b"key", b"value", ()) for offset in range(count)]
+    log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=0, now_ms=NOW_MS)
+    log.commit()
+
+
+class TestClaiming:
+    async def test_new_directories_are_made_and_formatted(self, node):
+        log_dirs = await node.start()
+        for directory in (node.a, node.b):
+            lines = (directory / "meta.properties").read_text().splitlines()
+            assert f"cluster.id={CLUSTER_ID}" in lines
+            assert "node.id=1" in lines
+        assert len(set(log_dirs.directory_ids)) == 2
+
+    async def test_directory_ids_stay(self, node):
+        before = (await node.start()).directory_ids
+        await node.stop()
+        assert (await node.start()).directory_ids == before
+
+    async def test_kip_858_a_directory_without_an_id_gets_one(self, node):
+        node.a.mkdir()
+        (node.a / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
+        await node.start()
+        assert "directory.id=" in (node.a / "meta.properties").read_text()
+
+    async def test_a_directory_in_use_is_refused_and_the_others_are_let_go(self, node):
+        await node.start()
+        second = Node(node.a.parent)
+        second.config = attrs.evolve(second.config, directories=(str(node.a.parent / "c"), str(node.a)))
+        with pytest.raises(LogDirInUse, match=f"Failed to acquire lock on file .lock in {node.a}"):
+            await second.start()
+        await node.stop()
+        await second.start()
+
+    async def test_another_clusters_directory_is_refused(self, node):
+        await node.start()
+        await node.stop()
+        with pytest.raises(InconsistentClusterId, match="Expected other, but read MkU3OEVBNTcwNTJENDM2Qg"):
+            await node.start(cluster_id="other")
+
+    async def test_another_nodes_directory_is_refused(self, node):
+        await node.start()
+        await node.stop()
+        node.config = attrs.evolve(node.config, node_id=2)
+        with pytest.raises(InconsistentNodeId, match="Stored node id 1 doesn't match"):
+            await node.start()
+
+    async def test_a_directory_named_twice_is_refused(self, node):
+        node.config = attrs.evolve(node.config, directories=(str(node.a), str(node.a)))
+        with pytest.raises(DuplicateLogDir, match="Duplicate log directory found"):
+            await node.start()
+
+    async def test_a_metadata_directory_of_its_own_is_claimed_and_gets_no_partitions(self, node):
+        metadata = node.a.parent / "metadata"
+        node.config = attrs.evolve(node.config, metadata_directory=str(metadata))
+        log_dirs = await node.start()
+        for partition in range(4):
+            log_dirs.create("orders", ORDERS, partition, CONFIG)
+        assert (metadata / "meta.properties").exists()
+        assert not [entry for entry in metadata.iterdir() if entry.is_dir()]
+
+
+class TestPartitions:
+    async def test_a_partition_is_made_where_the_fewest_are(self, node):
+        log_dirs = await node.start()
+        for partition in range(4):
+            log_dirs.create("orders", ORDERS, partition, CONFIG)
+        assert node.partitions() == ["a/orders-0", "a/orders-2", "b/orders-1", "b/orders-3"]
+
+    async def test_making_it_again_gives_the_same_log(self, node):
+        log_dirs = await node.start()
+        assert log_dirs.create("orders", ORDERS, 0, CONFIG) is log_dirs.create("orders", ORDERS, 0, CONFIG)
+
+    async def test_kip_516_another_topics_id_is_refused(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        with pytest.raises(KafkaError) as caught:
+            log_dirs.create("orders", PAYMENTS, 0, CONFIG)
+        assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+    async def test_partitions_and_their_topic_ids_are_found_again(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_dirs.create("my-payments.v1", PAYMENTS, 7, CONFIG)
+        await node.stop()
+        again = await node.start()
+        assert again.topic_ids == {("orders", 0): ORDERS, ("my-payments.v1", 7): PAYMENTS}
+        assert set(again.logs) == set(again.topic_ids)
+
+    async def test_a_partition_that_lost_its_topic_id_has_none_until_it_is_made_again(self, node):
+        (await node.start()).create("orders", ORDERS, 0, CONFIG)
+        node.crash()
+        (node.a / "orders-0" / "partition.metadata").write_bytes(b"")
+        again = await node.start()
+        assert again.topic_ids == {("orders", 0): None}
+        again.create("orders", ORDERS, 0, CONFIG)
+        node.crash()
+        assert (await node.start()).topic_ids == {("orders", 0): ORDERS}
+
+    async def test_what_is_no_partition_is_passed_over(self, node):
+        for name in ("lost+found", "__cluster_metadata-0", "orders-0.0123456789abcdef-stray", "x-1.0123-future"):
+            (node.a / name).mkdir(parents=True)
+        (node.a / "notes-1").write_text("a file")
+        assert (await node.start()).logs == {}
+        skipped = {Path(str(event["path"])).name for event in node.traced("storage.directory_skipped")}
+        assert skipped == {"notes-1", "orders-0.0123456789abcdef-stray", "x-1.0123-future"}
+
+    async def test_the_same_partition_in_two_directories_is_refused(self, node):
+        for directory in (node.a, node.b):
+            (directory / "orders-0").mkdir(parents=True)
+        with pytest.raises(DuplicateLogDir, match=r"Duplicate log directories found: .*/b/orders-0"):
+            await node.start()
+
+    async def test_new_partitions_are_made_durable_in_the_background(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_dirs.create("orders", ORDERS, 1, CONFIG)
+        log_dirs.delete("orders", 1)
+        await node.housekeeping().tidy()
+        assert log_dirs.created == []
+
+
+class TestDeleting:
+    async def test_it_is_gone_at_once_and_removed_after_file_delete_delay_ms(self, node, mock_clock):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=60_000))
+        log_dirs.delete("orders", 0)
+        assert log_dirs.logs == {}
+        (renamed,) = node.partitions()
+        assert renamed.startswith("a/orders-0.")
+        assert renamed.endswith("-delete")
+        housekeeping = node.housekeeping()
+        mock_clock.jump(59)
+        await housekeeping.tidy()
+        assert node.partitions() == [renamed]
+        mock_clock.jump(2)
+        await housekeeping.tidy()
+        assert node.partitions() == []
+
+    async def test_running_housekeeping_removes_without_being_asked(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=20))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.housekeeping().run)
+            log_dirs.delete("orders", 0)
+            with trio.fail_after(10):
+                while node.partitions():
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+
+    async def test_the_name_is_free_at_once(self, node):
+        log_dirs = await node.start()
+        produce(log_dirs.create("orders", ORDERS, 0, CONFIG))
+        log_dirs.delete("orders", 0)
+        log = log_dirs.create("orders", PAYMENTS, 0, CONFIG)
+        assert log.log_end_offset == 0
+        assert log_dirs.topic_ids == {("orders", 0): PAYMENTS}
+
+    async def test_a_checkpoint_does_not_outlive_its_partition(self, node):
+        log_dirs = await node.start()
+        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        produce(log, 3)
+        await log.flush()
+        housekeeping = node.housekeeping()
+        await housekeeping.checkpoint_recovery_points()
+        checkpoint = node.a / "recovery-point-offset-checkpoint"
+        assert checkpoint.read_text() == "0\n1\norders 0 3\n"
+        log_dirs.delete("orders", 0)
+        await housekeeping.tidy()
+        assert checkpoint.read_text() == "0\n0\n"
+
+    async def test_what_a_crash_left_half_removed_is_removed(self, node):
+        (node.a / "orders-0.0123456789abcdef0123456789abcdef-delete").mkdir(parents=True)
+        await node.start()
+        await node.housekeeping().tidy()
+        assert node.partitions() == []
+
+    async def test_deleting_what_is_not_there_does_nothing(self, node):
+        (await node.start()).delete("orders", 0)
+
+
+class TestShutdown:
+    async def test_a_clean_shutdown_is_vouched_for_once(self, node):
+        produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
+        await node.stop()
+        assert json.loads((node.a / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 5}
+        assert (node.a / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+
+        again = await node.start()
+        assert again.logs["orders", 0].log_end_offset == 3
+        assert [event["clean"] for event in node.traced("storage.log_dir_loaded")] == [True, True]
+        assert not (node.a / ".kafka_cleanshutdown").exists()
+
+    async def test_after_a_crash_the_logs_are_recovered(self, node):
+        produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
+        node.crash()
+        again = await node.start()
+        assert [event["clean"] for event in node.traced("storage.log_dir_loaded")] == [False, False]
+        assert again.logs["orders", 0].log_end_offset == 3
+
+    async def test_a_corrupt_checkpoint_costs_a_longer_recovery_and_no_more(self, node):
+        produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
+        await node.stop()
+        (node.a / "recovery-point-offset-checkpoint").write_text("junk")
+        again = await node.start()
+        assert again.logs["orders", 0].log_end_offset == 3
+        assert len(node.traced("storage.checkpoint_corrupt")) == 1
+
+    async def test_a_directory_that_fails_while_closing_is_not_vouched_for(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        node.disk.broken.add(str(node.a))
+        await node.stop()
+        assert not (node.a / ".kafka_cleanshutdown").exists()
+        assert (node.b / ".kafka_cleanshutdown").exists()
+
+
+class TestFailure:
+    async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(self, node):
+        log_dirs = await node.start()
+        for partition in range(3):
+            log_dirs.create("orders", ORDERS, partition, CONFIG)
+        heard = []
+        log_dirs.on_offline = lambda path, partitions, error: heard.append((path, partitions, error.errno))
+        log_dirs.log_failed("orders", 2, OSError(errno.ENOSPC, "No space left on device"))
+        assert heard == [(str(node.a), [("orders", 0), ("orders", 2)], errno.ENOSPC)]
+        assert list(log_dirs.logs) == [("orders", 1)]
+        assert not log_dirs.is_online(str(node.a))
+        assert log_dirs.is_online(str(node.b))
+
+    async def test_a_directory_fails_once(self, node):
+        log_dirs = await node.start()
+        heard = []
+        log_dirs.on_offline = lambda path, partitions, error: heard.append(path)
+        for _ in range(2):
+            log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+        assert heard == [str(node.a)]
+
+    async def test_a_partition_that_may_be_in_a_failed_directory_does_not_begin_again_empty(self, node):
+        log_dirs = await node.start()
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+        with pytest.raises(KafkaError) as caught:
+            log_dirs.create("orders", ORDERS, 0, CONFIG, is_new=False)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError) as caught:
+            log_dirs.delete("orders", 0)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    async def test_a_new_partition_goes_to_a_directory_that_works(self, node):
+        log_dirs = await node.start()
+        node.disk.broken.add(str(node.a))
+        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        assert node.partitions() == ["b/orders-0"]
+        assert not log_dirs.is_online(str(node.a))
+
+    async def test_without_a_directory_that_works_a_new_partition_is_a_storage_error(self, node):
+        log_dirs = await node.start()
+        node.disk.broken |= {str(node.a), str(node.b)}
+        with pytest.raises(KafkaError) as caught:
+            log_dirs.create("orders", ORDERS, 0, CONFIG)
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    async def test_a_directory_that_does_not_work_at_the_start_begins_offline(self, node):
+        node.disk.broken.add(str(node.a))
+        log_dirs = await node.start()
+        assert not log_dirs.is_online(str(node.a))
+        assert [usage.error is None for usage in log_dirs.usage()] == [False, True]
+        assert len(log_dirs.directory_ids) == 1
+
+    async def test_a_node_without_any_directory_does_not_start(self, node):
+        node.disk.broken |= {str(node.a), str(node.b)}
+        with pytest.raises(NoLogDirOnline):
+            await node.start()
+
+    async def test_a_node_that_loses_its_last_directory_ends(self, node):
+        log_dirs = await node.start()
+        with pytest.RaisesGroup(NoLogDirOnline):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: unwrapped(node.housekeeping().run))
+                for directory in (node.a, node.b):
+                    log_dirs.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
+
+    async def test_a_node_that_loses_its_metadata_directory_ends(self, node):
+        node.config = attrs.evolve(node.config, metadata_directory=str(node.a))
+        log_dirs = await node.start()
+        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+        with pytest.RaisesGroup(NoLogDirOnline):
+            await node.housekeeping().run()
+
+    async def test_a_failed_fsync_is_not_survived(self, node):
+        await node.start()
+        node.disk.unsyncable.add(str(node.a))
+        with pytest.raises(FsyncFailed):
+            await node.housekeeping().checkpoint_recovery_points()
+
+
+async def unwrapped(run) -> None:
+    """Run, and raise the one error of an exception group as itself."""
+    try:
+        await run()
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+class TestHousekeeping:
+    async def test_flush_ms_moves_the_recovery_point(self, node):
+        log_dirs = await node.start()
+        log = log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, flush_ms=1000))
+        produce(log, 3)
+        housekeeping = node.housekeeping()
+        assert await housekeeping.flush_due() == 1000
+        assert log.recovery_point == 0
+        node.now_ms += 1000
+        await housekeeping.flush_due()
+        assert log.recovery_point == 3
+
+    async def test_without_flush_ms_nothing_is_flushed(self, node):
+        log_dirs = await node.start()
+        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        produce(log, 3)
+        node.now_ms += 10**9
+        assert await node.housekeeping().flush_due() == 10_000
+        assert log.recovery_point == 0
+
+    async def test_retention_ms_removes_segments_below_the_high_watermark(self, node):
+        log_dirs = await node.start()
+        config = attrs.evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=0)
+        log = log_dirs.create("orders", ORDERS, 0, config)
+        produce(log, 3)
+        log.roll()
+        node.now_ms += 10_000
+        housekeeping = node.housekeeping()
+        await housekeeping.apply_retention()
+        assert log.log_start_offset == 3
+        await housekeeping.tidy()
+        assert not [entry.name for entry in (node.a / "orders-0").iterdir() if entry.name.endswith(".deleted")]
+
+    async def test_a_log_start_moved_by_delete_records_survives_a_crash(self, node):
+        log_dirs = await node.start()
+        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        produce(log, 1)
+        produce(log, 1)
+        log.advance_log_start_offset(1)
+        await node.housekeeping().checkpoint_log_start_offsets()
+        node.crash()
+        assert (await node.start()).logs["orders", 0].log_start_offset == 1
+
+    async def test_high_watermarks_are_checkpointed(self, node):
+        log_dirs = await node.start()
+        produce(log_dirs.create("orders", ORDERS, 0, CONFIG), 2)
+        await node.housekeeping().checkpoint_high_watermarks()
+        node.crash()
+        assert (await node.start()).read_high_watermarks() == {("orders", 0): 2}
+
+    async def test_usage_counts_bytes_by_partition(self, node):
+        log_dirs = await node.start()
+        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        produce(log)
+        first, second = log_dirs.usage()
+        assert first.log_sizes == {("orders", 0): log.size_bytes}
+        assert second.log_sizes == {}
+        assert 0 < first.usable_bytes <= first.total_bytes
