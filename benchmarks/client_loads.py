@@ -42,7 +42,7 @@ class Latency:
 
 
 def _producer(bootstrap: str, **config: object) -> Producer:
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, **config}
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 3, **config}
     return Producer(settings)
 
 
@@ -82,7 +82,12 @@ def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Thro
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int, seconds: float) -> Throughput:
     """Read a topic from its start: all `records`, or as many as some seconds allow. Timed from the first record."""
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "log_level": 3,
+    }
     consumer = Consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

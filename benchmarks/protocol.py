@@ -7,6 +7,7 @@ go by topic name, in versions that Apache Kafka 4.x and this project both serve:
 import random
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 import attrs
@@ -42,11 +43,12 @@ def _frame(api_key: int, version: int, flexible: bool, body: bytes) -> bytes:
 
 
 def batch(records: int, value_size_bytes: int) -> bytes:
-    """A v2 record batch without compression, keys or producer id: the same incompressible value `records` times."""
+    """A v2 record batch without compression, keys or producer id: the same incompressible value `records` times.
+
+    It is as old as this call: anything older than retention.ms could be deleted in the middle of a load."""
     value = random.Random(value_size_bytes).randbytes(value_size_bytes)
-    body = bytearray(
-        struct.pack(">hiqqqhii", 0, records - 1, 1_700_000_000_000, 1_700_000_000_000, -1, -1, -1, records)
-    )
+    now_ms = time.time_ns() // 1_000_000
+    body = bytearray(struct.pack(">hiqqqhii", 0, records - 1, now_ms, now_ms, -1, -1, -1, records))
     for i in range(records):
         record = b"\0" + _zigzag(0) + _zigzag(i) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
         body += _zigzag(len(record)) + record

@@ -24,7 +24,7 @@ _NOT_YET = {3, 5, 6}
 def topic(peer: Peer, partitions: int) -> Iterator[str]:
     """A fresh topic for as long as the context lasts; its files go with it, at once."""
     name = f"bench-{next(_numbers):04}"  # of one length, so that requests are too
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 5})
+    admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 3})
     config = {"file.delete.delay.ms": "0"}
     for created in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
         created.result(30)
