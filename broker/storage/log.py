@@ -14,26 +14,24 @@ from typing import Final
 
 import attrs
 
-from broker.storage.batch_scan import scan_headers
 from broker.storage.checkpoints import CorruptCheckpoint
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.producer_replay import replay
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import Duplicate, ProducerStates
 from broker.storage.recovery import Recovery
 from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
+from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
 from broker.storage.validation import check_batch, conform, needs_conforming
-from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import (
     HEADER_SIZE,
     NO_TIMESTAMP,
-    BatchHeader,
     CorruptBatch,
     TimestampType,
-    iter_records,
     patch,
-    read_end_transaction_marker,
     read_header,
 )
 from kraft.env import Disk, File, Tracer
@@ -68,15 +66,6 @@ class LogSlice:
     @property
     def file(self) -> File:
         return self.segment.file
-
-
-@attrs.frozen
-class TimestampAndOffset:
-    """A record found by time. `leader_epoch` is its batch's, or -1."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Log:
@@ -219,8 +208,8 @@ class Log:
 
     @property
     def staged(self) -> bool:
-        """Whether `commit` has something to do."""
-        return bool(self._staged)
+        """Whether `commit` has something to do, or to say: that what was staged is lost."""
+        return bool(self._staged) or self.failure is not None
 
     # Appending
 
@@ -271,6 +260,8 @@ class Log:
         """Write what is staged, in one gathered write; then it may be read. Raises OSError, and the log has failed."""
         staged = self._staged
         if not staged:
+            if self.failure is not None:
+                raise self.failure
             return
         segment = self.active
         try:
@@ -345,6 +336,7 @@ class Log:
         )
 
     def _fail(self, error: OSError) -> None:
+        self._staged.clear()
         if self.failure is None:
             self.failure = error
             self._trace("storage.log_failed", path=self._directory, error=str(error))
@@ -374,9 +366,10 @@ class Log:
         try:
             return self._slice(offset, end_offset, max_bytes, min_one_batch)
         except (OSError, CorruptBatch) as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {self.partition}: {error}"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {self.partition}: {error}")
 
     def _slice(self, offset: int, end_offset: int, max_bytes: int, min_one_batch: bool) -> LogSlice:
         segment, position, batch_size = self._locate(offset)
@@ -417,27 +410,10 @@ class Log:
         Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
         """
         try:
-            for segment in self._segments:
-                if segment.largest_timestamp() >= timestamp:
-                    found = self._search_timestamp(segment, timestamp)
-                    if found is not None:
-                        return found if found.offset < upper_bound else None
+            found = find_timestamp(self._segments, timestamp, log_start_offset=self.log_start_offset)
         except (OSError, CorruptBatch) as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Error while fetching offset by timestamp for {self.partition}: {error}",
-            ) from error
-        return None
-
-    def _search_timestamp(self, segment: Segment, timestamp: int) -> TimestampAndOffset | None:
-        position = segment.position_for_timestamp(timestamp)
-        for at, header in scan_headers(segment.file, position, segment.written):
-            if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
-                continue
-            for record_timestamp, offset in _timestamps(segment, at, header):
-                if record_timestamp >= timestamp and offset >= self.log_start_offset:
-                    return TimestampAndOffset(record_timestamp, offset, header.partition_leader_epoch)
-        return None
+            raise self._unreadable(error) from error
+        return found if found is not None and found.offset < upper_bound else None
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """The first record with the largest timestamp of all; None in a log without timestamps (KIP-734).
@@ -445,28 +421,9 @@ class Log:
         Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
         """
         try:
-            # max() takes the first of equals.
-            segment = max(self._segments, key=Segment.largest_timestamp)
-            largest = segment.max_timestamp
-            if largest < 0:
-                return None
-            position = segment.position_for_timestamp(largest)
-            for at, header in scan_headers(segment.file, position, segment.written):
-                if header.max_timestamp == largest:
-                    return self._max_of_batch(segment, at, header)
+            return find_max_timestamp(self._segments)
         except (OSError, CorruptBatch) as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Error while fetching offset by timestamp for {self.partition}: {error}",
-            ) from error
-        return None
-
-    def _max_of_batch(self, segment: Segment, position: int, header: BatchHeader) -> TimestampAndOffset:
-        offset = header.last_offset
-        if header.timestamp_type is TimestampType.CREATE_TIME:
-            records = _timestamps(segment, position, header)
-            offset = next((offset for timestamp, offset in records if timestamp == header.max_timestamp), offset)
-        return TimestampAndOffset(header.max_timestamp, offset, header.partition_leader_epoch)
+            raise self._unreadable(error) from error
 
     # Durability
 
@@ -495,7 +452,13 @@ class Log:
 
     async def _sync(self, segments: list[Segment]) -> None:
         for segment in segments:
-            await segment.sync()
+            try:
+                await segment.sync()
+            except FileNotFoundError:
+                if self.failure is None and segment in self._segments:
+                    raise
+        if self.failure is not None:
+            return  # closed in the meantime
         await self.epochs.flush()
         await self.producers.snapshots.sync()
         new = [segment for segment in segments if segment.is_new]
@@ -608,33 +571,10 @@ class Log:
         self._last_epoch = -1
 
     def _rebuild_producers(self, now_ms: int) -> None:
-        """Replay the log behind the newest producer snapshot."""
         offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)
-        if offset >= self.log_end_offset:
-            return
-        first = max(bisect_right(self._bases, offset) - 1, 0)
-        for segment in self._segments[first:]:
-            found = segment.find(offset)
-            if found is not None:
-                for position, header in scan_headers(segment.file, found.position, segment.written):
-                    if header.producer_id >= 0:
-                        self._replay(segment, position, header)
-
-    def _replay(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        if not header.is_control:
-            self.producers.update(header)
-            return
-        for record in iter_records(segment.file.read(position, header.size), 0, header):
-            marker = read_end_transaction_marker(record)
-            if marker is not None:
-                completed = self.producers.end_transaction(
-                    header,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    aborted=not marker.is_commit,
-                    timestamp=record.timestamp,
-                )
-                if completed is not None:
-                    self.producers.complete(completed)
+        if offset < self.log_end_offset:
+            first = max(bisect_right(self._bases, offset) - 1, 0)
+            replay(self.producers, self._segments[first:], offset)
 
     # Closing
 
@@ -658,12 +598,3 @@ class Log:
             await self.flush()
         await self._sync([segment for segment in self._segments[-1:] if segment.size_bytes])
         self.close()
-
-
-def _timestamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[int, int]]:
-    """Timestamp and offset of every record in a batch; of one that cannot be read, what its header says."""
-    batch = segment.file.read(position, header.size)
-    try:
-        return [(record.timestamp, record.offset) for record in iter_records(batch, 0, header)]
-    except WireError:
-        return [(header.max_timestamp, header.base_offset)]

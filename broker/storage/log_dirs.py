@@ -16,7 +16,7 @@ import trio
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dir import LogDir, PartitionKey
+from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, PartitionKey
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import deleted_directory_name, partition_directory_name
 from broker.storage.partition_metadata import write_topic_id
@@ -186,6 +186,7 @@ class LogDirs:
                 )
             return
         log = self._forget(directory, key)
+        log.close()
         old = f"{directory.path}/{partition_directory_name(topic, partition)}"
         new = f"{directory.path}/{deleted_directory_name(topic, partition, new_uuid(self._env.rng.randbytes))}"
         with self.offline_on_error(directory):
