@@ -48,6 +48,8 @@ NO_PARTITION_LEADER_EPOCH: Final = -1
 
 SEQUENCE_MAX: Final = 2**31 - 1
 
+_COMPRESSIONS: Final = tuple(Compression)
+
 _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
 _LEADER_EPOCH_POSITION: Final = 12
@@ -113,9 +115,9 @@ class BatchHeader:
     def compression(self) -> Compression:
         """Raises CorruptBatch for one of the three codes without a codec."""
         code = self.attributes & COMPRESSION_MASK
-        if code > Compression.ZSTD:
+        if code >= len(_COMPRESSIONS):
             raise CorruptBatch(f"Unknown compression type id: {code}")
-        return Compression(code)
+        return _COMPRESSIONS[code]
 
     @property
     def timestamp_type(self) -> TimestampType:

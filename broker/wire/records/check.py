@@ -7,8 +7,6 @@ the batch anew, which we never do: there we reject too. Such are offset deltas t
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
 from broker.wire.records.batch import NO_TIMESTAMP, BatchHeader, Buffer, TimestampType
 from broker.wire.records.errors import InvalidRecord, InvalidTimestamp, RecordError
 from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, iter_records, records_data
@@ -23,15 +21,6 @@ _ERRORS_MAX: Final = 1000
 _RUN_MOST_AT_FIRST: Final = 32
 _RUN_GROWTH: Final = 8
 _PATIENCE_MAX: Final = 256
-
-
-@attrs.frozen
-class _Summary:
-    """What one walk over the records finds out."""
-
-    timestamp_delta_min: int
-    timestamp_delta_max: int
-    has_null_key: bool
 
 
 def check_records(
@@ -54,36 +43,36 @@ def check_records(
     their offset deltas are not 0, 1, 2, ..., or a key is missing; InvalidTimestamp for timestamps; CorruptBatch as
     `decompress` does. The CRC is the caller's affair.
     """
-    _check_counts(header)
+    if not header.count == header.last_offset_delta + 1 > 0:
+        raise _wrong_counts(header)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         message = "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
         raise _rejection([RecordError(0, message)], InvalidTimestamp)
     data = records_data(buf, position, header, max_size)
     try:
-        summary = _walk(data, header.count)
+        delta_min, delta_max, has_null_key = _walk(data, header.count)
     except IndexError:
         raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
-    earliest = header.base_timestamp + summary.timestamp_delta_min
-    latest = header.base_timestamp + summary.timestamp_delta_max
+    earliest = header.base_timestamp + delta_min
+    latest = header.base_timestamp + delta_max
     if latest > _TIMESTAMP_MAX:
         raise InvalidTimestamp(f"Timestamp {latest} does not fit 64 bits")
     is_out_of_range = timestamp_range is not None and (earliest < timestamp_range[0] or latest > timestamp_range[1])
-    if is_out_of_range or (require_keys and summary.has_null_key):
+    if is_out_of_range or (require_keys and has_null_key):
         records = iter_records(buf, position, header, max_size=max_size)
         _check_each(records, require_keys, timestamp_range)
     return max(latest, NO_TIMESTAMP)
 
 
-def _check_counts(header: BatchHeader) -> None:
+def _wrong_counts(header: BatchHeader) -> InvalidRecord:
     if header.last_offset_delta < 0:
-        raise InvalidRecord(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
+        return InvalidRecord(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
     if header.count <= 0:
-        raise InvalidRecord(f"Invalid reported count for record batch: {header.count}")
-    if header.count != header.last_offset_delta + 1:
-        raise InvalidRecord(
-            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
-            f"and count of records {header.count}"
-        )
+        return InvalidRecord(f"Invalid reported count for record batch: {header.count}")
+    return InvalidRecord(
+        f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
+        f"and count of records {header.count}"
+    )
 
 
 def _check_each(records: Iterator[Record], require_keys: bool, timestamp_range: tuple[int, int] | None) -> None:
@@ -124,12 +113,21 @@ def _rejection(errors: list[RecordError], raised: type[InvalidRecord]) -> Invali
     )
 
 
-def _walk(data: Buffer, count: int) -> _Summary:
-    """Go over the records' structure without making objects of them. Raises IndexError where `data` ends too early."""
-    deltas: set[int] = set()
-    previous_delta: int | None = None
-    has_null_key = False
-    at = index = stride = 0
+def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
+    """Go over the records' structure without making objects of them.
+
+    Returns the least and the greatest timestamp delta, and whether a key is null. Raises IndexError where `data` ends
+    too early.
+    """
+    at, delta, key_size = _skip_record(data, 0, 0)
+    has_null_key = key_size & 1 == 1
+    if count == 1 and at == len(data):
+        only_delta = (delta >> 1) ^ -(delta & 1)
+        return only_delta, only_delta, has_null_key
+    deltas = {delta}
+    previous_delta = delta
+    index = 1
+    stride = at
     run_most = _RUN_MOST_AT_FIRST
     # Where records of a few sizes take turns, looking for runs costs more than it brings: after each look in vain we
     # wait for twice as many records before the next.
@@ -156,7 +154,7 @@ def _walk(data: Buffer, count: int) -> _Summary:
     if at != len(data):
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
     signed = [(delta >> 1) ^ -(delta & 1) for delta in deltas]
-    return _Summary(min(signed), max(signed), has_null_key)
+    return min(signed), max(signed), has_null_key
 
 
 def _skip_record(data: Buffer, at: int, index: int) -> tuple[int, int, int]:
