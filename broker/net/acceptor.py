@@ -33,13 +33,11 @@ class Acceptor:
 
     def __init__(
         self,
-        service: Service,
         commit: Callable[[], bool],
         limits: ConnectionLimits,
         kernel_socket: Callable[[trio.abc.Stream], socket.socket | None],
         on_close: Callable[[Connection], None],
     ) -> None:
-        self._service = service
         self._limits = limits
         self._kernel_socket = kernel_socket
         self._on_close = on_close
@@ -58,16 +56,16 @@ class Acceptor:
             nursery.start_soon(self._reactor.run)
             nursery.start_soon(self._close_idle)
 
-    async def serve(self, name: str, listeners: Sequence[trio.SocketListener]) -> None:
-        """Accept on the sockets of the listener called `name` until cancelled."""
+    async def serve(self, name: str, listeners: Sequence[trio.SocketListener], service: Service) -> None:
+        """Accept on the sockets of the listener called `name`, for `service`, until cancelled."""
 
         async def handle(stream: trio.SocketStream) -> None:
-            await self._accepted(stream, name)
+            await self._accepted(stream, name, service)
 
         # Survives running out of descriptors or memory: it logs, pauses and tries again.
         await trio.serve_listeners(handle, list[trio.abc.Listener[Any]](listeners))
 
-    async def _accepted(self, stream: trio.SocketStream, listener: str) -> None:
+    async def _accepted(self, stream: trio.SocketStream, listener: str, service: Service) -> None:
         try:
             host = stream.socket.getpeername()[0]
         except OSError:
@@ -76,7 +74,7 @@ class Acceptor:
         if len(self._activity) >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
             return  # as Kafka does: closed without a word, before a byte is read
         connection = Connection(
-            self._service,
+            service,
             self._turns.run,
             self._closed,
             request_size_max=limits.request_size_max,

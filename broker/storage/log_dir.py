@@ -20,11 +20,12 @@ from broker.storage.log_config import LogConfig
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
-from broker.storage.whole_file import replace_durably
+from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
+NO_BROKER_EPOCH = -1
 
 # Logs handled between two chances for other tasks to run: about a millisecond's worth when little is to be done.
 LOGS_PER_TURN = 100
@@ -47,6 +48,7 @@ class LogDir:
         self.path = path
         self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
         self.error: OSError | None = None
+        self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
@@ -81,8 +83,11 @@ class LogDir:
     async def take_clean_marker(self) -> bool:
         """Whether the last shutdown was clean. The marker is gone for good when it returns: it vouches once."""
         marker = f"{self.path}/{CLEAN_SHUTDOWN_MARKER}"
-        if not self._disk.exists(marker):
+        try:
+            content = read_whole(self._disk, marker)
+        except FileNotFoundError:
             return False
+        self.clean_broker_epoch = _broker_epoch(content)
         await self._disk.remove(marker)
         await self._disk.sync_dir(self.path)
         return True
@@ -199,6 +204,15 @@ class LogDir:
             offsets.update((key, offset_of(log)) for key, log in turn)
             await trio.lowlevel.checkpoint()
         return offsets
+
+
+def _broker_epoch(marker: bytes) -> int:
+    """The broker epoch in a clean-shutdown marker; -1 for one that was left empty, as before KIP-966."""
+    try:
+        epoch = json.loads(marker)["brokerEpoch"]
+    except (ValueError, TypeError, KeyError):
+        return NO_BROKER_EPOCH
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
 def turns(logs: Mapping[PartitionKey, Log]) -> Iterator[list[tuple[PartitionKey, Log]]]:

@@ -82,10 +82,10 @@ async def server(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Async
     commands = Commands()
     take_socket = kernel_socket if request.param == "epoll" else lambda stream: None
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=6, idle_ms_max=600_000)
-    acceptor = Acceptor(commands, commands.commit, limits, take_socket, commands.on_close)
+    acceptor = Acceptor(commands.commit, limits, take_socket, commands.on_close)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(acceptor.run)
-    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners)
+    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
     yield Server(commands, acceptor, listeners[0].socket.getsockname()[1])
     nursery.cancel_scope.cancel()
 
@@ -323,10 +323,10 @@ async def test_connections_beyond_the_limit_per_host_are_closed_at_once(server: 
 async def test_idle_connections_are_closed(nursery: trio.Nursery) -> None:
     commands = Commands()
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=8, idle_ms_max=50)
-    acceptor = Acceptor(commands, commands.commit, limits, kernel_socket, commands.on_close)
+    acceptor = Acceptor(commands.commit, limits, kernel_socket, commands.on_close)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(acceptor.run)
-    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners)
+    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
     port = listeners[0].socket.getsockname()[1]
     waiting = await trio.open_tcp_stream("127.0.0.1", port)
     await waiting.send_all(frame(b"park"))

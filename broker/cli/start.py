@@ -1,0 +1,128 @@
+"""`kraft start [server.properties] [--override key=value ...]`: run a node until it is told to stop.
+
+Without a file it starts one combined controller and broker for development, on ports 9092 and 9093 of this machine,
+with its data in ./data. A data directory that is empty is formatted. SIGTERM and Ctrl-C stop it cleanly, a second one
+at once.
+"""
+
+import argparse
+import gc
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from broker.config import KafkaConfig, read_config
+from broker.node import Node
+from broker.storage.log_dir import LogDirInUse
+from broker.storage.log_dirs import DuplicateLogDir, NoLogDirOnline
+from broker.storage.meta_properties import MetaPropertiesError
+from kraft.env import real_env
+from kraft.log import CorruptLog
+from metadata.configuration import ConfigError
+
+# What a person can do something about; anything else is a bug, and shows its traceback.
+_REFUSALS: Final = (ConfigError, LogDirInUse, MetaPropertiesError, DuplicateLogDir, NoLogDirOnline, CorruptLog, OSError)
+# Traced events that are worth a line on the terminal.
+_SHOWN: Final = frozenset(
+    {
+        "connection-closed",
+        "dynamic-config-refused",
+        "handler-failed",
+        "node-stopped",
+        "partition-offline",
+        "storage.log_dir_offline",
+        "stray-log-deleted",
+    }
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    options = _parser().parse_args(argv)
+    exit_code = 0
+    try:
+        config = _read(options.properties, options.override)
+        _warn(config)
+        trio.run(_serve, config, restrict_keyboard_interrupt_to_checkpoints=True)
+    except* _REFUSALS as group:
+        for error in _leaves(group):
+            print(f"kraft: {error}", file=sys.stderr)
+        exit_code = 1
+    return exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kraft start", description="Run a node until SIGTERM or Ctrl-C.")
+    parser.add_argument("properties", nargs="?", help="a Kafka server.properties file")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="key=value", help="a config that wins over the file"
+    )
+    return parser
+
+
+def _read(path: str | None, overrides: list[str]) -> KafkaConfig:
+    properties = None
+    if path is not None:
+        with open(path, "rb") as file:
+            properties = file.read()
+    config = read_config(properties, overrides)
+    # Where the directories are must not depend on where the process is, later on and for those it tells of them.
+    absolute = ",".join(map(os.path.abspath, config.log_dirs))
+    overrides = [*overrides, f"log.dirs={absolute}"]
+    if (metadata_log_dir := config.find_str("metadata.log.dir")) is not None:
+        overrides.append(f"metadata.log.dir={os.path.abspath(metadata_log_dir)}")
+    return read_config(properties, overrides)
+
+
+def _warn(config: KafkaConfig) -> None:
+    for name in config.unknown():
+        print(f"kraft: warning: {name} is not a config that Kafka knows", file=sys.stderr)
+    for name in config.ignored():
+        print(f"kraft: warning: {name} has no effect yet", file=sys.stderr)
+
+
+async def _serve(config: KafkaConfig) -> None:
+    node = Node(real_env(_trace), config)
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            nursery.start_soon(_stop_on_signal, signals, node, nursery.cancel_scope)
+            async with trio.open_nursery() as running:
+                await running.start(node.run)
+                for bound in node.bound:
+                    print(f"kraft: listening on {bound}", flush=True)
+                print(
+                    f"kraft: node {config.node_id} of cluster {node.cluster_id}, data in {', '.join(config.log_dirs)}"
+                )
+                sys.stdout.flush()
+                _tune_garbage_collection()
+            nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(signals: object, node: Node, scope: trio.CancelScope) -> None:
+    stopping = False
+    async for _ in signals:  # type: ignore[attr-defined]
+        if stopping:
+            scope.cancel()
+        stopping = True
+        node.stop()
+
+
+def _tune_garbage_collection() -> None:
+    """What is there now stays; look at the rest less often. Worth a few percent, and shorter pauses."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)
+
+
+def _trace(kind: str, /, **fields: object) -> None:
+    if kind in _SHOWN:
+        print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]

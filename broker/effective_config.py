@@ -1,0 +1,49 @@
+"""The configuration in force: the node's file, the dynamic configs over it, and each topic's own over both."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from broker.config import KafkaConfig
+from broker.storage.log_config import LogConfig
+from kraft.env import Tracer
+from metadata.configuration import ConfigError
+from metadata.image import MetadataImage
+
+
+@attrs.frozen
+class TopicConfig:
+    """What a partition's log and its leader need to know."""
+
+    log: LogConfig
+    min_insync_replicas: int
+
+
+class EffectiveConfig:
+    """`config` is what is in force on this node now. Topics that set the same things share one TopicConfig."""
+
+    def __init__(self, config: KafkaConfig, trace: Tracer) -> None:
+        self.config = config
+        self._trace = trace
+        self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+
+    def update(self, image: MetadataImage) -> None:
+        """Take over the dynamic configs of all brokers and of this one; to be called when they have changed."""
+        configs = image.configs
+        try:
+            self.config = self.config.with_dynamic(configs.all_brokers(), configs.broker(self.config.node_id))
+        except ConfigError as error:
+            # The controller checks each change, but not its conflicts with what only this node's file says.
+            self._trace("dynamic-config-refused", error=str(error))
+        self._topics.clear()
+
+    def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
+        """The config of a topic that sets `overrides`."""
+        key = tuple(sorted(overrides.items()))
+        config = self._topics.get(key)
+        if config is None:
+            values = self.config.topic_values(overrides)
+            min_insync_replicas = values["min.insync.replicas"]
+            assert isinstance(min_insync_replicas, int), "a number, as its definition says"
+            config = self._topics[key] = TopicConfig(LogConfig.from_values(values), min_insync_replicas)
+        return config

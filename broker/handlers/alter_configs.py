@@ -1,0 +1,33 @@
+"""AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
+
+from broker.handlers.controller_errors import code_of, message_of, refusal
+from broker.handlers.handler import Handler, RequestContext
+from broker.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from metadata.errors import ApiError
+from metadata.image import ConfigResource
+
+
+async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    wanted = [
+        (
+            ConfigResource(resource.resource_type, resource.resource_name),
+            [(config.name, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    try:
+        outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
+        answers = [(resource, code_of(error), message_of(error)) for resource, error in outcomes]
+    except ApiError as error:
+        answers = [(resource, *refusal(error)) for resource, _ in wanted]
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
+            )
+            for resource, code, message in answers
+        ]
+    )
+
+
+HANDLER = Handler(api_key=33, min_version=0, max_version=2, deferred=alter_configs)

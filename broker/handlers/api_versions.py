@@ -1,0 +1,50 @@
+"""ApiVersions (key 18): which APIs and versions this node really serves, and the cluster's features (KIP-35, KIP-584).
+
+The first request of every client, and the one that is answered whatever its version: one we do not know gets
+UNSUPPORTED_VERSION in the oldest body, which lists the versions of ApiVersions itself, so that the client can ask
+again in one of them (KIP-511); see `Dispatcher`. In versions up to 3 a feature whose lowest version is 0 is left out,
+as clients of these take it for an error (KAFKA-17011).
+"""
+
+import re
+from typing import Final
+
+from broker.features import SUPPORTED_FEATURES
+from broker.handlers.handler import Handler, RequestContext
+from broker.wire.api.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from broker.wire.errors import ErrorCode
+
+_SOFTWARE_FROM: Final = 3
+_ZERO_FEATURES_FROM: Final = 4
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.api_version >= _SOFTWARE_FROM:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(map(_SOFTWARE.fullmatch, software)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software = software
+    image = context.services.loader.image
+    return ApiVersionsResponse(
+        api_keys=context.route.advertised,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            if lowest > 0 or context.api_version >= _ZERO_FEATURES_FROM
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+            if name in SUPPORTED_FEATURES
+        ],
+    )
+
+
+HANDLER = Handler(api_key=18, min_version=0, max_version=4, immediate=api_versions)

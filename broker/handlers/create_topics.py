@@ -1,0 +1,65 @@
+"""CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
+
+from broker.handlers.controller_errors import code_of, refusal
+from broker.handlers.handler import Handler, RequestContext
+from broker.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from metadata.controller import CreatedTopic, NewTopic
+from metadata.errors import ApiError
+
+
+async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    wanted = [_new_topic(topic) for topic in request.topics]
+    try:
+        created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
+    except ApiError as error:
+        code, message = refusal(error)
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(name=name, error_code=code, error_message=message)
+                for name in dict.fromkeys(topic.name for topic in request.topics)
+            ]
+        )
+    return CreateTopicsResponse(topics=[_result(context, topic) for topic in created])
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, tuple(each.broker_ids)) for each in topic.assignments],
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
+    if topic.error is not None:
+        return CreatableTopicResult(
+            name=topic.name, error_code=code_of(topic.error), error_message=topic.error.message, configs=None
+        )
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in context.services.config.describe_topic(topic.configs)
+        ],
+    )
+
+
+HANDLER = Handler(api_key=19, min_version=2, max_version=7, deferred=create_topics)

@@ -1,0 +1,80 @@
+"""DescribeConfigs (key 32): configs, and where each value comes from (KIP-133, KIP-226, KIP-569)."""
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_names import why_unknown
+from broker.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.configuration import ConfigEntry, ResourceType
+
+
+def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+    )
+    try:
+        entries = _entries(context, resource)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    result.configs = [_config(request, entry) for entry in entries if wanted is None or entry.name in wanted]
+    return result
+
+
+def _entries(context: RequestContext, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    services = context.services
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            image = services.loader.image
+            if name not in image.topics.by_name:
+                code = why_unknown(name)
+                raise KafkaError(code, f"Topic {name!r} is invalid." if code is not _UNKNOWN else _UNKNOWN_TEXT)
+            return services.config.describe_topic(image.configs.topic(name))
+        case ResourceType.BROKER:
+            if not name:
+                return services.config.describe_cluster_default()
+            if name != str(services.config.node_id):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Unexpected broker id, expected {services.config.node_id} or empty string, but received {name}",
+                )
+            return services.config.describe_broker()
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_TEXT = "This server does not host this topic-partition."
+
+HANDLER = Handler(api_key=32, min_version=1, max_version=4, immediate=describe_configs)

@@ -1,0 +1,81 @@
+"""DescribeTopicPartitions (key 75): topics by name, in pages, with eligible leader replicas (KIP-966)."""
+
+from collections.abc import Iterator
+
+from broker.handlers.availability import availability
+from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_names import is_internal, why_unknown
+from broker.wire.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from metadata.image import MetadataImage, PartitionImage, TopicImage
+
+
+def describe_topic_partitions(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    services = context.services
+    image = services.loader.image
+    left = min(request.response_partition_limit, services.config.max_request_partition_size_limit)
+    response = DescribeTopicPartitionsResponse()
+    for name, first in _pages(request, image):
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        if left <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        end = min(len(topic.partitions), first + left)
+        left -= max(0, end - first)
+        response.topics.append(_describe(image, topic, range(first, end)))
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _pages(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Iterator[tuple[str, int]]:
+    """The topics to describe, each with the partition to begin at, from the cursor on."""
+    cursor = request.cursor
+    names = sorted({topic.name for topic in request.topics} if request.topics else image.topics.by_name)
+    for name in names:
+        if cursor is None or name > cursor.topic_name:
+            yield name, 0
+        elif name == cursor.topic_name:
+            yield name, max(0, cursor.partition_index)
+
+
+def _describe(image: MetadataImage, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(image, index, topic.partitions[index]) for index in indexes],
+    )
+
+
+def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    error_code, leader_id, offline_replicas = availability(image.cluster, partition)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error_code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas,
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=why_unknown(name), name=name, is_internal=is_internal(name))
+
+
+HANDLER = Handler(api_key=75, min_version=0, max_version=0, immediate=describe_topic_partitions)

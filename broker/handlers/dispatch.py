@@ -1,0 +1,137 @@
+"""From the bytes of a request to the handler of its API and version, and back: the boundary of errors.
+
+What a peer gets wrong closes its connection. What a handler gets wrong does too, with a trace: its state changes
+happen in rooms that either do all or nothing, so the node may go on serving everybody else. Only a failed fsync ends
+the node.
+"""
+
+import traceback
+from collections.abc import Awaitable, Iterable
+from typing import Final
+
+import attrs
+import trio
+
+from broker.handlers.handler import Handler, Message, RequestContext
+from broker.handlers.services import Services
+from broker.net.connection import Connection, ProtocolError
+from broker.net.reply import ExclusivePending, Pending, Reply, frame_response
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
+from broker.wire.codec import Decoder, Encoder, decoder, encoder
+from broker.wire.errors import ErrorCode, WireError
+from broker.wire.header import parse_request_header, response_header_version
+from kraft.env import FsyncFailed
+
+_API_VERSIONS: Final = 18
+_API_VERSIONS_MAX: Final = 4
+
+
+@attrs.frozen
+class Route:
+    """One API in one version, ready to serve."""
+
+    handler: Handler
+    version: int
+    decode: Decoder
+    encode: Encoder
+    flexible_response_header: bool
+    advertised: list[ApiVersion]
+
+
+class Dispatcher:
+    """The service behind every connection. Deferred handlers run in `nursery`."""
+
+    def __init__(self, services: Services, handlers: Iterable[Handler], nursery: trio.Nursery) -> None:
+        self.services = services
+        self._nursery = nursery
+        self._handlers = {handler.api_key: handler for handler in handlers}
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._advertised = [
+            ApiVersion(
+                api_key=handler.api_key,
+                min_version=handler.min_version if handler.advertised_from is None else handler.advertised_from,
+                max_version=handler.max_version,
+            )
+            for handler in sorted(self._handlers.values(), key=lambda handler: handler.api_key)
+        ]
+
+    def serve(self, connection: Connection, start: int, end: int) -> Reply:
+        """See `broker.net.connection.Service`."""
+        data = connection.buffer.data
+        try:
+            api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
+            route = self._routes.get((api_key, version)) or self._route(api_key, version)
+            if route is None:
+                return _unsupported_api_versions(correlation_id)
+            request, _ = route.decode(data, position, end)
+        except WireError as error:
+            raise ProtocolError(f"undecodable request: {error}") from error
+        context = RequestContext(self, connection, route, correlation_id, client_id)
+        try:
+            if route.handler.immediate is None:
+                assert route.handler.deferred is not None, "a handler is either immediate or deferred"
+                return self.defer(context, route.handler.deferred(context, request))
+            response = route.handler.immediate(context, request)
+            if response is None or isinstance(response, Pending):
+                return response
+            return context.encode(response)
+        except (ProtocolError, FsyncFailed):
+            raise
+        except Exception as error:
+            raise self._failed(context, error) from error
+
+    def defer(self, context: RequestContext, response: Awaitable[Message]) -> ExclusivePending:
+        """See `RequestContext.defer`."""
+        pending = ExclusivePending(context.connection)
+        self._nursery.start_soon(self._run_deferred, context, response, pending)
+        return pending
+
+    async def _run_deferred(self, context: RequestContext, response: Awaitable[Message], pending: Pending) -> None:
+        try:
+            reply = context.encode(await response)
+        except FsyncFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
+            context.connection.close(str(self._failed(context, error)))
+        else:
+            pending.complete(reply)
+
+    def _failed(self, context: RequestContext, error: Exception) -> ProtocolError:
+        api_key = context.route.handler.api_key
+        self.services.env.trace(
+            "handler-failed",
+            api=APIS[api_key].name,
+            version=context.api_version,
+            peer=context.connection.peer_host,
+            error="".join(traceback.format_exception(error)),
+        )
+        return ProtocolError(f"handler of API {api_key} failed: {error!r}")
+
+    def _route(self, api_key: int, version: int) -> Route | None:
+        """The route, made on first use; None for a version of ApiVersions nobody knows. Raises ProtocolError."""
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise ProtocolError(f"API {api_key} is not served")
+        if not handler.min_version <= version <= handler.max_version:
+            if api_key == _API_VERSIONS:
+                return None
+            raise ProtocolError(f"version {version} of API {api_key} is not served")
+        api = APIS[api_key]
+        route = Route(
+            handler,
+            version,
+            decoder(api.request, version),
+            encoder(api.response, version),
+            response_header_version(api_key, version) >= 1,
+            self._advertised,
+        )
+        self._routes[api_key, version] = route
+        return route
+
+
+def _unsupported_api_versions(correlation_id: int) -> Reply:
+    """A version of ApiVersions nobody knows yet is answered in the oldest body (KIP-511)."""
+    own = ApiVersion(api_key=_API_VERSIONS, min_version=0, max_version=_API_VERSIONS_MAX)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+    return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))

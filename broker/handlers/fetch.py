@@ -1,0 +1,249 @@
+"""Fetch (key 1): committed records from partitions, waiting for them where the client asks (a long poll).
+
+Versions up to 12 name topics, from 13 on they are ids; from 7 on fetch sessions (KIP-227); from 12 on the last fetched
+epoch (KIP-595). Requests of followers are not served yet.
+"""
+
+from typing import Final
+
+import trio
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.deadlines import Deadline
+from broker.net.reply import FileRange, Pending
+from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
+from broker.replication.partition import READ_COMMITTED, Partition
+from broker.wire.api.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from broker.wire.errors import ErrorCode, KafkaError
+
+_TOPIC_IDS_FROM: Final = 13
+_LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# Clients of these versions do not know KAFKA_STORAGE_ERROR, but refresh their metadata on this one.
+_STORAGE_ERROR_FROM: Final = 6
+
+
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pending:
+    services = context.services
+    services.partitions.commit_staged()  # what this turn appended before is to be seen
+    try:
+        session = services.fetch_sessions.begin(
+            request.session_id,
+            request.session_epoch,
+            _targets(context, request),
+            _forgotten(context, request),
+            by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
+            now_ms=services.now_ms(),
+        )
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+    reading = Reading(context, session, request.isolation_level, max_bytes)
+    min_bytes = min(request.min_bytes, max_bytes)
+    fetched = reading.read()
+    if request.max_wait_ms <= 0 or reading.is_enough(fetched, min_bytes):
+        return reading.respond(fetched)
+    parked = ParkedFetch(context, reading, min_bytes)
+    parked.wait(request.max_wait_ms / 1000)
+    return parked
+
+
+class Reading:
+    """One fetch request's plan, which may be carried out more than once while it waits."""
+
+    __slots__ = ("_context", "_isolation_level", "_max_bytes", "session")
+
+    def __init__(self, context: RequestContext, session: Fetch, isolation_level: int, max_bytes: int) -> None:
+        self._context = context
+        self._isolation_level = isolation_level
+        self._max_bytes = max_bytes
+        self.session = session
+
+    def partitions(self) -> list[Partition]:
+        """Those that exist here, for waiting on them."""
+        topics = self._context.services.partitions
+        found = []
+        for target in self.session.targets:
+            topic = topics.topic(target.topic)
+            if topic is not None and (partition := topic.partitions.get(target.index)) is not None:
+                found.append(partition)
+        return found
+
+    def read(self) -> list[FetchedPartition]:
+        """Plan what to send, in the request's order, within its limits; touches no record (KIP-74)."""
+        left = self._max_bytes
+        fetched = []
+        for target in self.session.targets:
+            partition = self._read_one(target, left, first=left == self._max_bytes)
+            if partition.records is not None:
+                left -= len(partition.records)
+            fetched.append(partition)
+        return fetched
+
+    def is_enough(self, fetched: list[FetchedPartition], min_bytes: int) -> bool:
+        """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
+
+        Partitions unknown here do not cut the wait short for the others: a client that keeps asking for a deleted
+        topic would otherwise do so without a pause.
+        """
+        size = 0
+        nothing_to_wait_for = True
+        for partition in fetched:
+            if partition.error is ErrorCode.NONE:
+                nothing_to_wait_for = False
+                if partition.records is not None:
+                    size += len(partition.records)
+            elif partition.error not in _ABSENT:
+                return True
+        return nothing_to_wait_for or size >= min_bytes
+
+    def respond(self, fetched: list[FetchedPartition]) -> FetchResponse:
+        try:
+            selected = self.session.select(fetched)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=self.session.session_id)
+        responses: list[FetchableTopicResponse] = []
+        last: str | bytes | None = None
+        for partition in selected:
+            topic = partition.target.topic
+            if topic != last:
+                last = topic
+                named = isinstance(topic, str)
+                responses.append(
+                    FetchableTopicResponse(topic=topic) if named else FetchableTopicResponse(topic_id=topic)
+                )
+            responses[-1].partitions.append(self._partition_data(partition))
+        return FetchResponse(session_id=self.session.session_id, responses=responses)
+
+    def _read_one(self, target: FetchTarget, left: int, *, first: bool) -> FetchedPartition:
+        topics = self._context.services.partitions
+        topic = topics.topic(target.topic)
+        partition = None if topic is None else topic.partitions.get(target.index)
+        if partition is None:
+            return FetchedPartition(target, topics.absent(target.topic).code)
+        try:
+            log = partition.leader_log(target.current_leader_epoch)
+            records = None
+            if left > 0:
+                records = partition.read(
+                    log,
+                    target.fetch_offset,
+                    min(target.max_bytes, left),
+                    isolation_level=self._isolation_level,
+                    min_one_batch=first,
+                )
+        except KafkaError as error:
+            return FetchedPartition(target, self._error_for_version(error.code))
+        return FetchedPartition(
+            target,
+            ErrorCode.NONE,
+            partition.high_watermark,
+            partition.last_stable_offset(log),
+            log.log_start_offset,
+            FileRange(records.file, records.position, records.size) if records is not None and records.size else None,
+        )
+
+    def _partition_data(self, fetched: FetchedPartition) -> PartitionData:
+        data = PartitionData(
+            partition_index=fetched.target.index,
+            error_code=fetched.error,
+            high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
+            log_start_offset=fetched.log_start_offset,
+            aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
+            records=b"" if fetched.records is None else fetched.records,
+        )
+        if fetched.error in _LEADER_CHANGED:
+            topic = self._context.services.partitions.topic(fetched.target.topic)
+            partition = None if topic is None else topic.partitions.get(fetched.target.index)
+            if partition is not None:
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+                )
+        return data
+
+    def _error_for_version(self, code: ErrorCode) -> ErrorCode:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._context.api_version < _STORAGE_ERROR_FROM:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return code
+
+
+class ParkedFetch(Pending):
+    """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first."""
+
+    __slots__ = ("_context", "_deadline", "_min_bytes", "_reading", "_watched")
+
+    def __init__(self, context: RequestContext, reading: Reading, min_bytes: int) -> None:
+        super().__init__(context.connection)
+        self._context = context
+        self._reading = reading
+        self._min_bytes = min_bytes
+        self._watched: list[Partition] = []
+        self._deadline: Deadline | None = None
+
+    def wait(self, seconds: float) -> None:
+        self.on_abandon = self._stop_waiting
+        self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self._expire)
+        self._watched = self._reading.partitions()
+        self._watch()
+
+    def poke(self) -> None:
+        """One of the partitions has moved and has forgotten us."""
+        if self.done:
+            return
+        fetched = self._reading.read()
+        if self._reading.is_enough(fetched, self._min_bytes):
+            self._answer(fetched)
+        else:
+            self._watch()
+
+    def _watch(self) -> None:
+        for partition in self._watched:
+            partition.waiting[self] = None
+
+    def _expire(self) -> None:
+        self._answer(self._reading.read())
+
+    def _answer(self, fetched: list[FetchedPartition]) -> None:
+        self._stop_waiting()
+        self.complete(self._context.encode(self._reading.respond(fetched)))
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for partition in self._watched:
+            partition.waiting.pop(self, None)
+
+
+def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget]:
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    return [
+        FetchTarget(
+            topic.topic_id if by_id else topic.topic,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _forgotten(context: RequestContext, request: FetchRequest) -> list[TargetKey]:
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    return [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+
+
+HANDLER = Handler(api_key=1, min_version=4, max_version=18, immediate=fetch)

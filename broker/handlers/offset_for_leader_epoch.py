@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where a log diverged (KIP-101, KIP-320)."""
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.replication.partition import Partition
+from broker.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from broker.wire.errors import KafkaError
+
+
+def offset_for_leader_epoch(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    partitions = context.services.partitions
+    partitions.commit_staged()
+    results = []
+    for topic_request in request.topics:
+        topic = partitions.topic(topic_request.topic)
+        answers = []
+        for asked in topic_request.partitions:
+            try:
+                partition = None if topic is None else topic.partitions.get(asked.partition)
+                if partition is None:
+                    raise partitions.absent(topic_request.topic)
+                answers.append(_end_offset(partition, asked))
+            except KafkaError as error:
+                answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
+        results.append(OffsetForLeaderTopicResult(topic=topic_request.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=results)
+
+
+def _end_offset(partition: Partition, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    log = partition.leader_log(asked.current_leader_epoch)
+    epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    return EpochEndOffset(partition=partition.index, leader_epoch=epoch, end_offset=end_offset)
+
+
+HANDLER = Handler(api_key=23, min_version=2, max_version=4, immediate=offset_for_leader_epoch)

@@ -1,0 +1,161 @@
+"""Produce (key 0): append batches to the partitions this broker leads.
+
+Versions 0 to 2 carry message formats no longer written; they are listed, because librdkafka deduces broker features
+from the lowest version (KAFKA-18659), and refused. Version 13 names topics by id.
+"""
+
+from struct import Struct
+from typing import Final
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.connection import ProtocolError
+from broker.net.reply import Pending
+from broker.replication.flushes import Flushes
+from broker.replication.partition import Partition
+from broker.wire.api.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression
+from broker.wire.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG
+
+_LENGTH_AND_ATTRIBUTES: Final = Struct(">8xi9xh")
+_ZSTD_FROM: Final = 7
+_TOPIC_IDS_FROM: Final = 13
+_CURRENT_LEADER_FROM: Final = 10
+_LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Pending | None:
+    services = context.services
+    if request.transactional_id is not None:
+        return _refused(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "transactions are not supported yet")
+    if request.acks not in (-1, 0, 1):
+        return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+    now_ms = services.now_ms()
+    flushed: list[Partition] = []
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    failed = False
+    responses = []
+    for topic_data in request.topic_data:
+        topic = services.partitions.topic(topic_data.topic_id if by_id else topic_data.name)
+        partition_responses = []
+        for data in topic_data.partition_data:
+            partition = None if topic is None else topic.partitions.get(data.index)
+            try:
+                if partition is None:
+                    raise services.partitions.absent(topic_data.topic_id if by_id else topic_data.name)
+                answer = _append(context, partition, data, request.acks, now_ms)
+                if Flushes.concerns(partition):
+                    flushed.append(partition)
+            except KafkaError as error:
+                failed = True
+                answer = _failure(context, partition, data.index, error)
+            partition_responses.append(answer)
+        responses.append(
+            TopicProduceResponse(
+                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partition_responses
+            )
+        )
+    if request.acks == 0:
+        if failed:
+            # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
+            raise ProtocolError("a produce request with acks=0 failed")
+        return None
+    response = ProduceResponse(responses=responses)
+    return _after_flush(context, flushed, response) if flushed else response
+
+
+def _append(
+    context: RequestContext, partition: Partition, data: PartitionProduceData, acks: int, now_ms: int
+) -> PartitionProduceResponse:
+    records = data.records
+    if records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without records")
+    _check_batch(records, context.api_version)
+    info = partition.append(records, acks=acks, now_ms=now_ms)
+    if not info.duplicate:
+        context.services.partitions.stage(partition)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+def _after_flush(context: RequestContext, partitions: list[Partition], response: ProduceResponse) -> Pending:
+    pending = Pending(context.connection)
+
+    def done(succeeded: bool) -> None:
+        if succeeded:
+            pending.complete(context.encode(response))
+        else:
+            context.connection.close("a flush failed; nothing of this request was acknowledged")
+
+    context.services.partitions.flushes.wait(partitions, done)
+    return pending
+
+
+def _check_batch(records: memoryview, api_version: int) -> None:
+    """What the request, rather than the log, demands of its batch."""
+    if len(records) < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are less than the header of a batch")
+    length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(records)
+    if length + LOG_OVERHEAD != len(records):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {api_version} must have exactly one record batch per partition",
+        )
+    if attributes & COMPRESSION_MASK == Compression.ZSTD and api_version < _ZSTD_FROM:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, not {api_version}"
+        )
+    if attributes & TRANSACTIONAL_FLAG:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactional records outside a transaction")
+
+
+def _failure(
+    context: RequestContext, partition: Partition | None, index: int, error: KafkaError
+) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
+    )
+    if partition is None:
+        return response
+    if partition.log is not None and partition.log.failure is not None:
+        context.services.partitions.log_failed(partition, partition.log.failure)
+    if error.code in _LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
+        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    if partition.log is not None:
+        response.log_start_offset = partition.log.log_start_offset
+    return response
+
+
+def _refused(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
+    """The same answer for every partition."""
+    if request.acks == 0:
+        raise ProtocolError(message)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1, error_message=message
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+HANDLER = Handler(api_key=0, min_version=3, max_version=13, advertised_from=0, immediate=produce)

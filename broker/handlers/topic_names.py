@@ -1,0 +1,23 @@
+"""What clients are told of a topic's name alone."""
+
+from typing import Final
+
+from broker.wire.errors import ErrorCode
+from metadata.controller import validate_topic_name
+from metadata.errors import InvalidTopic
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def is_internal(name: str) -> bool:
+    """Whether the topic belongs to the cluster itself."""
+    return name in INTERNAL_TOPICS
+
+
+def why_unknown(name: str) -> ErrorCode:
+    """The error for a topic that does not exist: it may be because it cannot."""
+    try:
+        validate_topic_name(name)
+    except InvalidTopic:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,210 @@
+"""Every partition this broker has a replica of: made, led and dropped as the metadata says."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from broker.effective_config import EffectiveConfig
+from broker.replication.flushes import Flushes
+from broker.replication.partition import Partition
+from broker.storage.log_dirs import LogDirs
+from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import FsyncFailed, Tracer
+from metadata.configuration import ResourceType
+from metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+
+
+class LocalTopic:
+    """The partitions of one topic that have a replica here, by index."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, Partition] = {}
+
+
+class Partitions:
+    """See the module's docstring. A publisher of the metadata loader, from `start` on."""
+
+    def __init__(
+        self,
+        local_id: int,
+        log_dirs: LogDirs,
+        configs: EffectiveConfig,
+        trace: Tracer,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._local_id = local_id
+        self._log_dirs = log_dirs
+        self._configs = configs
+        self._trace = trace
+        self._topics: dict[str | bytes, LocalTopic] = {}  # by name and by id
+        self._staged: list[Partition] = []
+        self._image: MetadataImage | None = None
+        self.flushes = Flushes(now_ms, self.log_failed)
+        log_dirs.on_offline = self._on_offline
+
+    def topic(self, key: str | bytes) -> LocalTopic | None:
+        """By name or by topic id."""
+        return self._topics.get(key)
+
+    def absent(self, key: str | bytes) -> KafkaError:
+        """Why a partition of this topic is not served here."""
+        assert self._image is not None, "requests come after start"
+        topics = self._image.topics
+        if isinstance(key, bytes):
+            if key not in topics.by_id:
+                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        elif key not in topics.by_name:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if key in self._topics:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads this partition")
+
+    def stage(self, partition: Partition) -> None:
+        """The partition's log has something to write when the turn commits."""
+        self._staged.append(partition)
+
+    def commit_staged(self) -> bool:
+        """Write what was staged, move high watermarks, wake who waits. False where a write failed.
+
+        A partition whose write fails takes its log directory offline, as Kafka does with one that returns errors.
+        """
+        if not self._staged:
+            return True
+        staged, self._staged = self._staged, []
+        succeeded = True
+        for partition in staged:
+            log = partition.log
+            if log is None:
+                succeeded = False  # its directory failed with the partition before it
+            elif log.staged:
+                try:
+                    log.commit()
+                except FsyncFailed:
+                    raise
+                except OSError as error:
+                    self.log_failed(partition, error)
+                    succeeded = False
+                else:
+                    partition.advance_high_watermark()
+        for partition in staged:
+            if partition.waiting:
+                partition.wake()
+        return succeeded
+
+    def log_failed(self, partition: Partition, error: OSError) -> None:
+        """The partition's log could not be written: its log directory goes offline, with every log in it."""
+        self._log_dirs.log_failed(partition.topic, partition.index, error)
+
+    def high_watermark(self, topic: str, index: int) -> int:
+        """0 for a partition that is not here."""
+        local = self._topics.get(topic)
+        partition = None if local is None else local.partitions.get(index)
+        return 0 if partition is None else partition.high_watermark
+
+    def start(self, image: MetadataImage) -> None:
+        """Take over all the image says, once the logs that exist are loaded; drop logs of topics that are gone."""
+        self._drop_strays(image)
+        self._image = image
+        for topic in image.topics.by_name.values():
+            self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), is_new=lambda index: False)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow a change of the metadata; does nothing before `start`."""
+        if self._image is None:
+            return
+        self._image = image
+        self._apply_configs(delta, image)
+        for topic in delta.topics.deleted.values():
+            self._drop_topic(topic)
+        for changed in delta.topics.changed.values():
+            base = changed.base
+
+            def is_new(index: int, base: TopicImage | None = base) -> bool:
+                return base is None or index not in base.partitions
+
+            self._apply_topic(changed.name, changed.topic_id, changed.partitions, is_new)
+
+    def _apply_topic(
+        self,
+        name: str,
+        topic_id: bytes,
+        partitions: Mapping[int, PartitionImage],
+        is_new: Callable[[int], bool],
+    ) -> None:
+        assert self._image is not None, "set by every caller"
+        local = self._topics.get(topic_id)
+        config = self._configs.topic(self._image.configs.topic(name))
+        for index, image in partitions.items():
+            if self._local_id not in image.replicas:
+                continue
+            if local is None:
+                local = self._topics[name] = self._topics[topic_id] = LocalTopic(name, topic_id)
+            partition = local.partitions.get(index)
+            if partition is None:
+                try:
+                    log = self._log_dirs.create(name, topic_id, index, config.log, is_new=is_new(index))
+                except KafkaError as error:
+                    self._trace("partition-offline", topic=name, partition=index, error=str(error))
+                    log = None
+                partition = local.partitions[index] = Partition(name, topic_id, index, self._local_id, log)
+            partition.min_insync_replicas = config.min_insync_replicas
+            partition.become(
+                leader_id=image.leader,
+                leader_epoch=image.leader_epoch,
+                partition_epoch=image.partition_epoch,
+                isr=image.isr,
+            )
+
+    def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        changed = delta.configs.changed
+        if any(resource.type == ResourceType.BROKER for resource in changed):
+            self._configs.update(image)
+            names = [key for key in self._topics if isinstance(key, str)]
+        else:
+            names = [resource.name for resource in changed if resource.type == ResourceType.TOPIC]
+        for name in names:
+            local = self._topics.get(name)
+            if local is not None:
+                config = self._configs.topic(image.configs.topic(name))
+                for partition in local.partitions.values():
+                    partition.min_insync_replicas = config.min_insync_replicas
+                    if partition.log is not None:
+                        partition.log.config = config.log
+
+    def _drop_topic(self, topic: TopicImage) -> None:
+        local = self._topics.pop(topic.topic_id, None)
+        if local is None:
+            return
+        if self._topics.get(topic.name) is local:
+            del self._topics[topic.name]
+        for partition in local.partitions.values():
+            partition.log = None
+            try:
+                self._log_dirs.delete(topic.name, partition.index)
+            except KafkaError as error:
+                self._trace("partition-left-behind", topic=topic.name, partition=partition.index, error=str(error))
+            partition.wake()
+
+    def _drop_strays(self, image: MetadataImage) -> None:
+        """Delete the logs of topics that were deleted while this broker was down.
+
+        What the metadata log says was fsynced before anybody heard of it, so a topic it does not know is gone.
+        """
+        for (name, index), topic_id in list(self._log_dirs.topic_ids.items()):
+            topic = image.topics.by_name.get(name)
+            if topic is not None and topic_id in (None, topic.topic_id):
+                replicas = topic.partitions.get(index)
+                if replicas is not None and self._local_id in replicas.replicas:
+                    continue
+            self._trace("stray-log-deleted", topic=name, partition=index)
+            self._log_dirs.delete(name, index)
+
+    def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
+        for name, index in partitions:
+            local = self._topics.get(name)
+            partition = None if local is None else local.partitions.get(index)
+            if partition is not None:
+                partition.log = None
+                partition.wake()

@@ -1,0 +1,185 @@
+"""KIP-227: what a fetch session remembers, what it leaves out of answers, and how it notices lost requests."""
+
+import random
+
+import pytest
+
+from broker.replication.fetch_sessions import (
+    EVICTION_MIN_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    Fetch,
+    FetchedPartition,
+    FetchSessions,
+    FetchTarget,
+)
+from broker.wire.errors import ErrorCode, KafkaError
+
+DATA = b"records"
+
+
+def target(index: int, offset: int = 0, topic: str | bytes = "orders") -> FetchTarget:
+    return FetchTarget(topic, index, offset, max_bytes=1000, current_leader_epoch=-1, last_fetched_epoch=-1)
+
+
+def sessions(slots: int = 10) -> FetchSessions:
+    return FetchSessions(slots, random.Random(1))
+
+
+def open_session(cache: FetchSessions, *targets: FetchTarget, now_ms: int = 0) -> Fetch:
+    return cache.begin(NO_SESSION, INITIAL_EPOCH, list(targets), [], by_topic_id=False, now_ms=now_ms)
+
+
+def go_on(
+    cache: FetchSessions,
+    session_id: int,
+    epoch: int,
+    *named: FetchTarget,
+    forgotten: tuple[int, ...] = (),
+    now_ms: int = 0,
+) -> Fetch:
+    keys: list[tuple[str | bytes, int]] = [("orders", index) for index in forgotten]
+    return cache.begin(session_id, epoch, list(named), keys, by_topic_id=False, now_ms=now_ms)
+
+
+def answer(fetch: Fetch, high_watermark: int = 0, busy: tuple[int, ...] = ()) -> list[int]:
+    """The partitions the response carries when those in `busy` have data."""
+    fetched = [
+        FetchedPartition(each, ErrorCode.NONE, high_watermark, high_watermark, 0, DATA if each.index in busy else None)
+        for each in fetch.targets
+    ]
+    return [partition.target.index for partition in fetch.select(fetched)]
+
+
+def test_a_request_outside_sessions_gets_everything_and_leaves_nothing() -> None:
+    cache = sessions()
+    fetch = cache.begin(NO_SESSION, FINAL_EPOCH, [target(0), target(1)], [], by_topic_id=False, now_ms=0)
+    assert fetch.session_id == NO_SESSION
+    assert answer(fetch) == [0, 1]
+    assert len(cache) == 0
+
+
+def test_an_incremental_request_remembers_partitions_and_answers_only_with_news() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0), target(1), target(2))
+    assert opened.session_id != NO_SESSION
+    assert answer(opened, high_watermark=5) == [0, 1, 2]
+    following = go_on(cache, opened.session_id, 1)
+    assert [each.index for each in following.targets] == [0, 1, 2]
+    assert answer(following, high_watermark=5) == []
+    assert answer(go_on(cache, opened.session_id, 2), high_watermark=5, busy=(1,)) == [1]
+    assert answer(go_on(cache, opened.session_id, 3), high_watermark=6) == [0, 2, 1]
+
+
+def test_a_partition_with_data_goes_to_the_back_of_the_queue() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0), target(1), target(2))
+    answer(opened)
+    answer(go_on(cache, opened.session_id, 1), busy=(0,))
+    assert [each.index for each in go_on(cache, opened.session_id, 2).targets] == [1, 2, 0]
+
+
+def test_offsets_are_updated_partitions_added_and_forgotten() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0), target(1))
+    following = go_on(cache, opened.session_id, 1, target(0, offset=42), target(7), forgotten=(1,))
+    assert [(each.index, each.fetch_offset) for each in following.targets] == [(0, 42), (7, 0)]
+
+
+def test_an_error_is_told_every_time_and_recovery_is_told_too() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    answer(opened, high_watermark=3)
+    for epoch in (1, 2):
+        fetch = go_on(cache, opened.session_id, epoch)
+        failed = FetchedPartition(fetch.targets[0], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert fetch.select([failed]) == [failed]
+    assert answer(go_on(cache, opened.session_id, 3), high_watermark=3) == [0]
+
+
+@pytest.mark.parametrize("epoch", [2, 5, 2**31 - 1])
+def test_a_lost_or_repeated_request_is_noticed(epoch: int) -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    with pytest.raises(KafkaError) as caught:
+        go_on(cache, opened.session_id, epoch)
+    assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert go_on(cache, opened.session_id, 1).session_id == opened.session_id
+
+
+def test_a_request_that_was_overtaken_while_it_waited_is_refused() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    waiting = go_on(cache, opened.session_id, 1)
+    go_on(cache, opened.session_id, 2)
+    with pytest.raises(KafkaError) as caught:
+        answer(waiting)
+    assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_an_unknown_session() -> None:
+    with pytest.raises(KafkaError) as caught:
+        go_on(sessions(), 4711, 1)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_changing_between_names_and_ids_is_refused() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    with pytest.raises(KafkaError) as caught:
+        cache.begin(opened.session_id, 1, [target(0, topic=bytes(16))], [], by_topic_id=True, now_ms=0)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_closing_a_session_frees_its_slot() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    assert len(cache) == 1
+    go_on(cache, opened.session_id, FINAL_EPOCH)
+    assert len(cache) == 0
+
+
+def test_forgetting_the_last_partition_ends_the_session() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    fetch = go_on(cache, opened.session_id, 1, forgotten=(0,))
+    assert fetch.session_id == NO_SESSION
+    assert len(cache) == 0
+
+
+def test_epochs_wrap_around_to_one() -> None:
+    cache = sessions()
+    opened = open_session(cache, target(0))
+    cache._sessions[opened.session_id].epoch = 2**31 - 1
+    go_on(cache, opened.session_id, 2**31 - 1)
+    assert go_on(cache, opened.session_id, 1).session_id == opened.session_id
+
+
+def test_without_a_free_slot_a_fresh_session_is_not_evicted() -> None:
+    cache = sessions(slots=1)
+    first = open_session(cache, target(0))
+    second = open_session(cache, target(0), now_ms=EVICTION_MIN_MS)
+    assert second.session_id == NO_SESSION
+    assert answer(second) == [0]
+    assert go_on(cache, first.session_id, 1).session_id == first.session_id
+
+
+def test_the_longest_unused_session_is_evicted_first() -> None:
+    cache = sessions(slots=2)
+    first, second = open_session(cache, target(0)), open_session(cache, target(0))
+    go_on(cache, first.session_id, 1, now_ms=EVICTION_MIN_MS)
+    third = open_session(cache, target(0), now_ms=EVICTION_MIN_MS + 1)
+    assert third.session_id != NO_SESSION
+    with pytest.raises(KafkaError):
+        go_on(cache, second.session_id, 1)
+    assert go_on(cache, first.session_id, 2).session_id == first.session_id
+
+
+def test_an_established_smaller_session_makes_room_for_a_larger_one() -> None:
+    cache = sessions(slots=1)
+    small = open_session(cache, target(0))
+    go_on(cache, small.session_id, 1, now_ms=EVICTION_MIN_MS)
+    large = open_session(cache, target(0), target(1), now_ms=EVICTION_MIN_MS + 1)
+    assert large.session_id != NO_SESSION
+    assert len(cache) == 1
