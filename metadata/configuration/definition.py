@@ -224,6 +224,10 @@ def _java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    significant = repr(abs(value)).split("e")[0].replace(".", "").strip("0")
-    mantissa, exponent = f"{value:.{max(len(significant) - 1, 1)}e}".split("e")
-    return f"{mantissa}E{int(exponent)}"  # Python would write 1e-05 or 10000000.0, Java writes 1.0E-5 and 1.0E7
+    # Python would write 1e-05 or 10000000.0 with the same digits; Java writes 1.0E-5 and 1.0E7.
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    power = int(exponent or 0) + len(digits) - len(fraction) - 1
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{power}"

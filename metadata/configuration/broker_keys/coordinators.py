@@ -141,7 +141,7 @@ KEYS: tuple[ConfigKey, ...] = (
         "Segment size of __share_group_state."),
     ConfigKey("share.coordinator.threads", INT, 1, at_least(1), MEDIUM,
         "Threads of the share coordinator in Apache Kafka."),
-    ConfigKey("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, at_least(0), MEDIUM,
+    ConfigKey("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500), MEDIUM,
         "Updates of a share state that are written between two snapshots of it."),
     ConfigKey("share.coordinator.load.buffer.size", INT, 5 * MIB, at_least(1), HIGH,
         "Bytes that are read at once when a share coordinator loads its state."),

@@ -1,0 +1,246 @@
+import attrs
+import pytest
+
+from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
+from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
+from broker.storage.log_config import LogConfig
+from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerLayers, ConfigError
+from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS
+from metadata.configuration.synonyms import TOPIC_SYNONYMS
+
+# What Kafka's own config/server.properties sets.
+SHIPPED = b"""
+############################# Server Basics #############################
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+
+############################# Socket Server Settings #############################
+#     listeners = listener_name://host_name:port
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+
+############################# Log Basics #############################
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+#log.flush.interval.messages=10000
+#log.flush.interval.ms=1000
+log.retention.hours=168
+#log.retention.bytes=1073741824
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def development(*overrides: str) -> KafkaConfig:
+    return read_config(overrides=overrides)
+
+
+def test_without_a_file_one_node_serves_this_machine() -> None:
+    config = development()
+    assert (config.node_id, config.process_roles) == (1, {"broker", "controller"})
+    assert {listener.host for listener in config.listeners} == {"localhost"}
+    assert [listener.port for listener in config.listeners] == [9092, 9093]
+    assert (config.log_dirs, config.metadata_log_dir) == (("./data",), "./data")
+    assert config.get_int("offsets.topic.replication.factor") == 1
+    assert config.quorum_bootstrap_servers == (("localhost", 9093),)
+    assert (config.unknown(), config.ignored()) == ([], [])
+
+
+def test_kafkas_own_file_is_read_as_it_is() -> None:
+    config = read_config(SHIPPED)
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert [listener.host for listener in config.endpoints.advertised] == ["localhost", "localhost"]
+    assert config.num_recovery_threads_per_data_dir == 1
+    assert config.auto_create_topics_enable
+    assert config.unknown() == []
+
+
+def test_a_file_replaces_the_development_defaults() -> None:
+    config = read_config(
+        b"process.roles=controller\nnode.id=3\ncontroller.quorum.voters=3@localhost:9093\n"
+        b"controller.listener.names=C\nlisteners=C://:9093"
+    )
+    assert config.log_dirs == ("/tmp/kafka-logs",)
+    assert config.get_int("offsets.topic.replication.factor") == 3
+    assert config.quorum_voters == {3: ("localhost", 9093)}
+    assert (config.is_broker, config.is_controller) == (False, True)
+
+
+def test_an_override_wins_over_the_file() -> None:
+    config = read_config(SHIPPED, ["num.partitions=6", "num.partitions=7", "log.dirs=/a, /b", "foo=a=b"])
+    assert config.num_partitions == 7
+    assert config.log_dirs == ("/a", "/b")
+    assert config.layers.static["foo"] == "a=b"
+
+
+@pytest.mark.parametrize("override", ["num.partitions", "num.partitions="])
+def test_an_override_needs_a_value(override: str) -> None:
+    with pytest.raises(ConfigError, match=r"Missing value for key num\.partitions"):
+        development(override)
+
+
+def test_broker_id_and_node_id_are_one_thing() -> None:
+    assert development().get_int("broker.id") == 1
+    with pytest.raises(ConfigError, match=r"You must set `node\.id` to the same value as `broker\.id`"):
+        development("broker.id=2")
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        (b"node.id=1", 'Missing required configuration "process.roles" which has no default value.'),
+        (b"process.roles=broker", 'Missing required configuration "node.id" which has no default value.'),
+        (
+            b"process.roles=queen\nnode.id=1",
+            "Invalid value queen for configuration process.roles: String must be one of: broker, controller",
+        ),
+        (b"process.roles=broker,broker\nnode.id=1", "Duplicate role names found in `process.roles`: broker, broker"),
+        (b"a=\\u1", "Malformed \\uxxxx encoding."),
+    ],
+)
+def test_a_file_that_will_not_do(properties: bytes, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_config(properties)
+    assert raised.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("log.roll.ms=0", "log.roll.ms must be greater than or equal to 1"),
+        ("log.retention.hours=0", "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.dirs=,", "At least one log directory must be defined via log.dirs or log.dir."),
+        ("log.cleaner.threads=128", "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."),
+        (
+            "replica.fetch.wait.max.ms=30001",
+            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary "
+            "socket timeouts",
+        ),
+        (
+            "replica.lag.time.max.ms=499",
+            "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent "
+            "frequent changes in ISR",
+        ),
+        (
+            "controller.quorum.voters=2@localhost:9093",
+            "If process.roles contains the 'controller' role, the node id 1 must be included in the set of voters "
+            "controller.quorum.voters=Set(2)",
+        ),
+        (
+            "controller.quorum.voters=localhost:9093",
+            "Invalid configuration value for controller.quorum.voters. Each entry should be in the form "
+            "`{id}@{host}:{port}`.",
+        ),
+        (
+            "controller.quorum.bootstrap.servers=localhost",
+            "Failed to parse host name from localhost for the configuration controller.quorum.bootstrap.servers. Each "
+            'entry should be in the form "{host}:{port}"',
+        ),
+        (
+            "queued.max.request.bytes=1",
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
+        (
+            "max.connections.per.ip=0",
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        ),
+        (
+            "connections.max.idle.ms=100",
+            "connection.failed.authentication.delay.ms=100 should always be less than connections.max.idle.ms=100 to "
+            "prevent failed authentication responses from timing out",
+        ),
+        (
+            "group.consumer.session.timeout.ms=44999",
+            "group.consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        ("offsets.topic.compression.codec=5", "Unknown compression type id: 5"),
+    ],
+)
+def test_values_in_conflict_are_refused_in_kafkas_words(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        development(override)
+    assert raised.value.message == message
+
+
+def test_dynamic_values_lie_over_the_file_and_what_may_not_be_dynamic_is_left_out() -> None:
+    static = development("num.partitions=2", "log.retention.hours=5")
+    config = static.with_dynamic(
+        {"log.retention.ms": "9", "num.partitions": "3", "log.cleaner.threads": "x", "listeners": "A://:1"},
+        {"log.retention.bytes": "7"},
+    )
+    assert config.num_partitions == 2
+    assert config.topic_values({})["retention.ms"] == 9
+    assert config.topic_values({})["retention.bytes"] == 7
+    assert config.layers.cluster == {"log.retention.ms": "9"}
+    assert config.with_dynamic({}, {}).topic_values({})["retention.ms"] == 5 * 3_600_000
+
+
+def test_a_conflicting_dynamic_value_is_an_error_and_leaves_the_old_configuration_alone() -> None:
+    config = development()
+    with pytest.raises(ConfigError, match=r"log\.roll\.ms must be greater"):
+        config.with_dynamic({"log.roll.ms": "0"}, {})
+    assert config.topic_values({})["segment.ms"] == 604_800_000
+
+
+def test_unknown_and_ignored_names_are_told_apart() -> None:
+    config = development(
+        "foo.bar=1", "num.io.threads=9", "num.network.threads=3", "listener.name.a.ssl.key.password=x", "node.id=1"
+    )
+    assert config.unknown() == ["foo.bar"]
+    assert config.ignored() == ["num.io.threads"]  # three network threads are Kafka's default: nothing is lost
+
+
+def test_secrets_do_not_show() -> None:
+    config = development("ssl.key.password=hush")
+    password = config.find_password("ssl.key.password")
+    assert password is not None
+    assert password.value == "hush"
+    assert "hush" not in repr(config.values)
+
+
+def test_what_is_honoured_exists() -> None:
+    assert BROKER_CONFIGS.keys.keys() | DYNAMIC_ONLY_CONFIGS.keys.keys() >= HONOURED_BROKER_CONFIGS
+    assert TOPIC_CONFIGS.keys.keys() >= HONOURED_TOPIC_CONFIGS
+
+
+def test_a_topics_honoured_key_has_honoured_defaults() -> None:
+    for name in HONOURED_TOPIC_CONFIGS & TOPIC_SYNONYMS.keys():
+        assert {synonym.name for synonym in TOPIC_SYNONYMS[name]} <= HONOURED_BROKER_CONFIGS, name
+
+
+def test_development_defaults_are_known_names() -> None:
+    assert DEVELOPMENT_DEFAULTS.keys() <= BROKER_CONFIGS.keys.keys()
+
+
+def test_typed_attributes_are_of_their_type() -> None:
+    config = development()
+    for name in dir(KafkaConfig):
+        if not name.startswith(("_", "get", "find")):
+            getattr(config, name)  # an attribute of the wrong type fails its assertion
+    assert type(config.auto_create_topics_enable) is bool
+    assert type(config.fetch_max_bytes) is int
+
+
+def test_a_logs_config_is_made_of_a_topics_values() -> None:
+    """Every field of a log's config is a topic's key, with the same default and the same type."""
+    assert LogConfig.from_values(development().topic_values({})) == LogConfig()
+    assert {field.name.replace("_", ".") for field in attrs.fields(LogConfig)} <= TOPIC_CONFIGS.keys.keys()
+    config = KafkaConfig(BrokerLayers({**DEVELOPMENT_DEFAULTS, "log.roll.hours": "2", "message.max.bytes": "10"}))
+    log_config = LogConfig.from_values(config.topic_values({"cleanup.policy": "compact,delete"}))
+    assert (log_config.segment_ms, log_config.max_message_bytes) == (7_200_000, 10)
+    assert log_config.cleanup_policy == ("compact", "delete")

@@ -1,0 +1,79 @@
+"""Facts about Kafka 4.1's keys, as its own definitions print them."""
+
+import pytest
+
+from metadata.configuration import BROKER_CONFIGS, DYNAMIC_CONFIGS, TOPIC_CONFIGS, ConfigType, UpdateMode
+from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
+
+LONG_MAX = 2**63 - 1
+
+
+def test_kafka_4_1_has_this_many_keys() -> None:
+    assert len(TOPIC_CONFIGS.keys) == 34
+    assert len(BROKER_CONFIGS.keys) == 336
+
+
+@pytest.mark.parametrize(
+    ("name", "config_type", "default"),
+    [
+        ("segment.bytes", ConfigType.INT, 1 << 30),
+        ("retention.ms", ConfigType.LONG, 604_800_000),
+        ("flush.messages", ConfigType.LONG, LONG_MAX),
+        ("max.message.bytes", ConfigType.INT, 1_048_588),
+        ("cleanup.policy", ConfigType.LIST, ("delete",)),
+        ("min.cleanable.dirty.ratio", ConfigType.DOUBLE, 0.5),
+        ("compression.lz4.level", ConfigType.INT, 9),
+        ("message.timestamp.after.max.ms", ConfigType.LONG, 3_600_000),
+        ("local.retention.ms", ConfigType.LONG, -2),
+        ("internal.segment.bytes", ConfigType.INT, None),
+    ],
+)
+def test_topic_keys(name: str, config_type: ConfigType, default: object) -> None:
+    key = TOPIC_CONFIGS.keys[name]
+    assert (key.type, key.default) == (config_type, default)
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "update_mode"),
+    [
+        ("num.partitions", 1, UpdateMode.READ_ONLY),
+        ("log.retention.ms", None, UpdateMode.CLUSTER_WIDE),
+        ("log.retention.hours", 168, UpdateMode.READ_ONLY),
+        ("fetch.max.bytes", 57_671_680, UpdateMode.READ_ONLY),
+        ("socket.request.max.bytes", 104_857_600, UpdateMode.READ_ONLY),
+        ("replica.lag.time.max.ms", 30_000, UpdateMode.READ_ONLY),
+        ("num.recovery.threads.per.data.dir", 2, UpdateMode.CLUSTER_WIDE),
+        ("listeners", "PLAINTEXT://:9092", UpdateMode.PER_BROKER),
+        ("offsets.topic.num.partitions", 50, UpdateMode.READ_ONLY),
+        ("producer.id.expiration.ms", 86_400_000, UpdateMode.CLUSTER_WIDE),
+        ("controller.quorum.append.linger.ms", 25, UpdateMode.READ_ONLY),
+        ("group.coordinator.rebalance.protocols", ("classic", "consumer", "streams"), UpdateMode.READ_ONLY),
+    ],
+)
+def test_broker_keys(name: str, default: object, update_mode: UpdateMode) -> None:
+    key = BROKER_CONFIGS.keys[name]
+    assert (key.default, key.update_mode) == (default, update_mode)
+
+
+def test_every_synonym_is_a_key_of_the_same_kind_with_the_same_default() -> None:
+    for name, synonyms in TOPIC_SYNONYMS.items():
+        topic_key = TOPIC_CONFIGS.keys[name]
+        in_force = next(synonym for synonym in synonyms if BROKER_CONFIGS.keys[synonym.name].default is not None)
+        default = BROKER_CONFIGS.keys[in_force.name].default
+        assert (default * in_force.factor if isinstance(default, int) else default) == topic_key.default, name
+        assert synonyms[0].name in DYNAMIC_CONFIGS
+
+
+def test_synonyms_are_listed_in_order_of_precedence() -> None:
+    retention = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    assert broker_synonyms("log.retention.hours") == retention
+    assert broker_synonyms("num.partitions") == ("num.partitions",)
+    assert broker_synonyms("log.flush.scheduler.interval.ms") == ("log.flush.scheduler.interval.ms",)
+
+
+def test_a_listeners_key_stands_before_the_one_it_overrides() -> None:
+    name = "listener.name.internal.ssl.keystore.location"
+    assert broker_synonyms_with_base(name) == (name, "ssl.keystore.location")
+    mechanism = "listener.name.internal.scram-sha-256.sasl.jaas.config"
+    assert broker_synonyms_with_base(mechanism) == (mechanism, "sasl.jaas.config")
+    assert broker_synonyms(name) == (name,)

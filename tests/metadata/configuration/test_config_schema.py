@@ -1,0 +1,167 @@
+import pytest
+
+from metadata.configuration import (
+    BROKER_CONFIGS,
+    ConfigError,
+    ConfigSchema,
+    ResourceType,
+    append_to_list,
+    split_list,
+    subtract_from_list,
+)
+
+NODE = {"node.id": "1", "process.roles": "broker"}
+
+
+@pytest.fixture
+def schema() -> ConfigSchema:
+    return ConfigSchema(BROKER_CONFIGS.parse(NODE))
+
+
+@pytest.fixture
+def tiered_schema() -> ConfigSchema:
+    return ConfigSchema(BROKER_CONFIGS.parse(NODE | {"remote.log.storage.system.enable": "true"}))
+
+
+def test_good_topic_configs_pass(schema: ConfigSchema) -> None:
+    schema.validate_topic({"retention.ms": "-1", "cleanup.policy": "compact", "min.compaction.lag.ms": "10"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"nope": "1"}, "Unknown topic config name: nope"),
+        ({"message.format.version": "3.0"}, "Unknown topic config name: message.format.version"),
+        ({"retention.ms": "x"}, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+        ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        (
+            {"cleanup.policy": "compact,drop"},
+            "Invalid value drop for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            {"compression.gzip.level": "0"},
+            "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+        ),
+        (
+            {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"},
+            "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        ),
+        (
+            {"leader.replication.throttled.replicas": "0:1,x"},
+            "Invalid value [0:1, x] for configuration leader.replication.throttled.replicas: "
+            "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following "
+            "format: [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        ),
+    ],
+)
+def test_bad_topic_configs_are_refused_in_kafkas_words(
+    schema: ConfigSchema, configs: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        schema.validate_topic(configs)
+    assert raised.value.message == message
+
+
+def test_a_topics_lag_is_compared_with_the_brokers() -> None:
+    schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | {"log.cleaner.max.compaction.lag.ms": "100"}))
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(101\) > max\.compaction\.lag\.ms \(100\)"):
+        schema.validate_topic({"min.compaction.lag.ms": "101"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "reason"),
+    [
+        ({"cleanup.policy": "compact"}, "Remote log storage only supports topics with cleanup.policy=delete"),
+        ({"local.retention.ms": "-1"}, "Value must not be -1 as retention.ms value is set as 604800000."),
+        (
+            {"retention.bytes": "10", "local.retention.bytes": "11"},
+            "Value must not be more than retention.bytes property value: 10",
+        ),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "5"}, "must be set to the identical value"),
+    ],
+)
+def test_tiered_topics_have_rules_of_their_own(
+    tiered_schema: ConfigSchema, configs: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        tiered_schema.validate_topic(configs | {"remote.storage.enable": "true"})
+    assert reason in raised.value.message
+    tiered_schema.validate_topic({"remote.storage.enable": "true", "local.retention.ms": "5"})
+
+
+def test_turning_the_remote_tier_off_has_to_say_what_becomes_of_the_data(tiered_schema: ConfigSchema) -> None:
+    existing = {"remote.storage.enable": "true"}
+    with pytest.raises(ConfigError, match="It is invalid to disable remote storage without deleting remote data"):
+        tiered_schema.validate_topic({}, existing)
+    tiered_schema.validate_topic({"remote.log.delete.on.disable": "true"}, existing)
+
+
+def test_what_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -> None:
+    schema.validate_broker({"log.retention.ms": "5", "leader.replication.throttled.rate": "7"}, per_broker=False)
+    schema.validate_broker({"listener.name.a.ssl.keystore.location": "/k", "foo": "x"}, per_broker=True)
+    schema.validate_broker({"listener.name.a.max.connections": "5"}, per_broker=False)
+
+
+@pytest.mark.parametrize(
+    ("configs", "per_broker", "message"),
+    [
+        ({"num.partitions": "3"}, True, "Cannot update these configs dynamically: Set(num.partitions)"),
+        (
+            {"ssl.keystore.location": "/k"},
+            True,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "HashSet(ssl.keystore.location)",
+        ),
+        (
+            {"log.cleaner.threads": "x"},
+            False,
+            "Invalid value x for configuration log.cleaner.threads: Not a number of type INT",
+        ),
+        (
+            {"listener.name.a.max.connections": "-1"},
+            False,
+            "Invalid value -1 for configuration max.connections: Value must be at least 0",
+        ),
+        (
+            {"listener.name.a.ssl.keystore.location": "/k"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "Set(listener.name.a.ssl.keystore.location)",
+        ),
+    ],
+)
+def test_what_may_not_change_on_a_broker(
+    schema: ConfigSchema, configs: dict[str, str], per_broker: bool, message: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        schema.validate_broker(configs, per_broker=per_broker)
+    assert raised.value.message == message
+
+
+def test_only_lists_can_be_appended_to(schema: ConfigSchema) -> None:
+    assert schema.is_list(ResourceType.TOPIC, "cleanup.policy")
+    assert not schema.is_list(ResourceType.TOPIC, "retention.ms")
+    assert not schema.is_list(ResourceType.TOPIC, "nope")
+    assert not schema.is_list(ResourceType.GROUP, "cleanup.policy")
+    assert schema.default(ResourceType.TOPIC, "cleanup.policy") == "delete"
+    assert schema.default(ResourceType.BROKER, "log.roll.ms") is None
+
+
+def test_what_is_not_known_is_kept_secret(schema: ConfigSchema) -> None:
+    assert schema.is_sensitive(ResourceType.BROKER, "ssl.key.password")
+    assert schema.is_sensitive(ResourceType.BROKER, "nope")
+    assert not schema.is_sensitive(ResourceType.TOPIC, "retention.ms")
+
+
+def test_lists_grow_and_shrink_by_elements() -> None:
+    assert append_to_list("delete", "compact,delete") == "delete,compact"
+    assert append_to_list(None, "a,b") == "a,b"
+    assert append_to_list("", "a") == "a"
+    assert subtract_from_list("a,b,a,c", "a,x") == "b,a,c"
+    assert subtract_from_list(None, "a") == ""
+    assert split_list("a,,b") == ["a", "b"]

@@ -1,0 +1,135 @@
+import pytest
+
+from metadata.configuration import (
+    BROKER_CONFIGS,
+    BrokerLayers,
+    ConfigEntry,
+    ConfigError,
+    ConfigSource,
+    ConfigType,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+    topic_defaults,
+    topic_values,
+)
+
+NODE = {"node.id": "1", "process.roles": "broker"}
+
+
+def topic_entry(layers: BrokerLayers, name: str, **overrides: str) -> ConfigEntry:
+    broker = BROKER_CONFIGS.parse(layers.merged())
+    renamed = {key.replace("_", "."): text for key, text in overrides.items()}
+    return next(entry for entry in describe_topic(layers, broker, renamed) if entry.name == name)
+
+
+def broker_entry(layers: BrokerLayers, name: str) -> ConfigEntry:
+    broker = BROKER_CONFIGS.parse(layers.merged())
+    return next(entry for entry in describe_broker(layers, broker) if entry.name == name)
+
+
+def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, str]]:
+    return [(synonym.name, synonym.value, synonym.source.name) for synonym in entry.synonyms]
+
+
+@pytest.mark.parametrize(
+    ("set_in_file", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-5"}, -1),
+    ],
+)
+def test_a_topics_retention_comes_from_the_finest_unit_that_is_set(
+    set_in_file: dict[str, str], retention_ms: int
+) -> None:
+    assert topic_defaults(BROKER_CONFIGS.parse(NODE | set_in_file))["retention.ms"] == retention_ms
+
+
+def test_a_topics_flush_interval_falls_back_to_the_scheduler() -> None:
+    broker = BROKER_CONFIGS.parse(NODE | {"log.flush.scheduler.interval.ms": "3000"})
+    assert topic_defaults(broker)["flush.ms"] == 3000
+    broker = BROKER_CONFIGS.parse(NODE | {"log.flush.scheduler.interval.ms": "3000", "log.flush.interval.ms": "9"})
+    assert topic_defaults(broker)["flush.ms"] == 9
+
+
+def test_a_topics_own_values_win_and_are_checked() -> None:
+    broker = BROKER_CONFIGS.parse(NODE | {"log.segment.bytes": "2097152"})
+    assert topic_values(broker, {"cleanup.policy": "compact, delete"})["cleanup.policy"] == ("compact", "delete")
+    assert topic_values(broker, {})["segment.bytes"] == 2_097_152
+    with pytest.raises(ConfigError, match="Value must be at least 1048576"):
+        topic_values(broker, {"segment.bytes": "14"})
+
+
+def test_a_value_set_for_this_broker_hides_the_cluster_and_the_file() -> None:
+    layers = BrokerLayers(
+        NODE | {"log.retention.bytes": "1"}, cluster={"log.retention.bytes": "2"}, broker={"log.retention.bytes": "3"}
+    )
+    entry = topic_entry(layers, "retention.bytes", retention_bytes="4")
+    assert (entry.value, entry.source, entry.type) == ("4", ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigType.LONG)
+    assert synonyms(entry) == [
+        ("retention.bytes", "4", "DYNAMIC_TOPIC_CONFIG"),
+        ("log.retention.bytes", "3", "DYNAMIC_BROKER_CONFIG"),
+        ("log.retention.bytes", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        ("log.retention.bytes", "1", "STATIC_BROKER_CONFIG"),
+        ("log.retention.bytes", "-1", "DEFAULT_CONFIG"),
+    ]
+    assert topic_entry(layers, "retention.bytes").value == "3"
+    assert topic_entry(layers, "retention.bytes").source is ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+def test_a_dynamic_value_hides_coarser_units_of_the_file() -> None:
+    layers = BrokerLayers(NODE | {"log.retention.minutes": "5"}, cluster={"log.retention.ms": "100"})
+    assert "log.retention.minutes" not in layers.merged()
+    assert topic_entry(layers, "retention.ms").value == "100"
+    assert synonyms(topic_entry(layers, "retention.ms")) == [
+        ("log.retention.ms", "100", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        ("log.retention.minutes", "5", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
+    ]
+
+
+def test_hours_alone_decide_a_topics_value_without_being_listed() -> None:
+    """As Kafka does: its list begins at the finest unit's name, and that one is not set."""
+    entry = topic_entry(BrokerLayers(NODE | {"log.retention.hours": "1"}), "retention.ms")
+    assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT_CONFIG, ())
+
+
+def test_internal_keys_are_described_only_where_they_are_set() -> None:
+    layers = BrokerLayers(NODE)
+    broker = BROKER_CONFIGS.parse(layers.merged())
+    assert "internal.segment.bytes" not in {entry.name for entry in describe_topic(layers, broker, {})}
+    assert topic_entry(layers, "internal.segment.bytes", internal_segment_bytes="100").value == "100"
+
+
+def test_a_brokers_values_say_whether_they_can_change() -> None:
+    layers = BrokerLayers(NODE | {"num.partitions": "3", "log.cleaner.threads": "2"})
+    partitions, threads = broker_entry(layers, "num.partitions"), broker_entry(layers, "log.cleaner.threads")
+    assert (partitions.value, partitions.read_only, partitions.source) == ("3", True, ConfigSource.STATIC_BROKER_CONFIG)
+    assert (threads.value, threads.read_only) == ("2", False)
+    assert broker_entry(layers, "log.roll.ms").value is None
+    assert partitions.documentation == BROKER_CONFIGS.keys["num.partitions"].doc
+
+
+def test_secrets_and_unknown_names_are_never_shown() -> None:
+    layers = BrokerLayers(
+        NODE | {"ssl.keystore.password": "x", "foo.bar": "y", "listener.name.a.plain.sasl.jaas.config": "z"},
+    )
+    for name in ("ssl.keystore.password", "foo.bar", "listener.name.a.plain.sasl.jaas.config"):
+        entry = broker_entry(layers, name)
+        assert (entry.value, entry.is_sensitive) == (None, True), name
+        assert {synonym.value for synonym in entry.synonyms} == {None}, name
+
+
+def test_the_clusters_defaults_are_described_alone() -> None:
+    layers = BrokerLayers(NODE | {"log.retention.ms": "1"}, cluster={"log.retention.ms": "2"}, broker={"x": "3"})
+    (entry,) = describe_cluster_default(layers)
+    assert (entry.name, entry.value, entry.source) == (
+        "log.retention.ms",
+        "2",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    )
+    assert synonyms(entry) == [("log.retention.ms", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")]
