@@ -34,6 +34,8 @@ def compile_decoder(cls: type[Struct], version: int, *, flexible: bool, elements
         source.line("if end is None: end = len(b)")
         source.line(f"left = {elements_max}")
         with source.block("try:"):
+            if _has_records(cls):
+                source.line("view = memoryview(b)")
             message = source.struct(cls)
         with source.block("except (IndexError, struct_error, UnicodeDecodeError) as error:"):
             source.line("raise WireError(str(error)) from None")
@@ -51,6 +53,7 @@ class _Decoder(Source):
             unpack_many=_unpack_many,
             invalid=_invalid,
             too_many=_too_many,
+            skip_tagged_fields=_skip_tagged_fields,
             runs_past_end=_runs_past_end,
         )
         self._version = version
@@ -133,7 +136,7 @@ class _Decoder(Source):
             elif type_ == "string":
                 self.line(f"e = p + {length}; {value} = str(b[p:e], 'utf-8'); p = e")
             elif type_ == "records":
-                self.line(f"e = p + {length}; {value} = memoryview(b)[p:e]; p = e")
+                self.line(f"e = p + {length}; {value} = view[p:e]; p = e")
             else:
                 assert type_ == "bytes", type_
                 self.line(f"e = p + {length}; {value} = bytes(b[p:e]); p = e")
@@ -203,6 +206,9 @@ class _Decoder(Source):
             self.line(f"if {count}: {array} = []")
 
     def _tagged_fields(self, cls: type[Struct], count: str, known: list[FieldSpec], values: dict[str, str]) -> None:
+        if not known:
+            self.line("p, left = skip_tagged_fields(b, p - 1, end, left)")
+            return
         tag, stop = self.name("t"), self.name("e")
         self.line(f"if {count} > 127: {count}, p = varint(b, p - 1)")
         self.line(f"left -= {count}")
@@ -219,6 +225,28 @@ class _Decoder(Source):
                     self.line(f"if p != {stop}: invalid({name!r}, p - {stop})")
             self.line(f"p = {stop}")
             self.line("if p > end: runs_past_end()")
+
+
+def _skip_tagged_fields(b: Any, p: int, end: int, left: int) -> tuple[int, int]:
+    """Pass over tagged fields none of which is known: where they end, and how many elements may still follow."""
+    count, p = read_varint(b, p)
+    if count > left:
+        _too_many()
+    for _ in range(count):
+        _, p = read_varint(b, p)
+        size, p = read_varint(b, p)
+        p += size
+    if p > end:
+        _runs_past_end()
+    return p, left - count
+
+
+def _has_records(cls: type[Struct]) -> bool:
+    for spec in cls.__fields__:
+        inner = spec.type[0] if isinstance(spec.type, list) else spec.type
+        if inner == "records" or (isinstance(inner, type) and _has_records(inner)):
+            return True
+    return False
 
 
 def _unpack_many(b: Any, p: int, end: int, count: int, code: str) -> list[Any]:

@@ -1,0 +1,120 @@
+"""Every message in every version against kio, another implementation of Kafka's protocol, in both directions."""
+
+import datetime
+import io
+import uuid
+from dataclasses import fields
+from importlib import import_module
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import Records, TZAware
+
+from broker.wire.api import Api
+from broker.wire.codec import decode, encode
+from tests.support.wire_messages import as_dict, message_id, message_versions, random_message
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+st.register_type_strategy(Records, st.binary(max_size=200).map(Records))
+st.register_type_strategy(
+    TZAware,
+    st.integers(0, 1 << 41).map(lambda ms: _EPOCH + ms * _MILLISECOND),
+)
+
+few = settings(
+    max_examples=4,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+every_message = pytest.mark.parametrize(("api", "version", "kind"), message_versions(), ids=message_id)
+
+
+def kio_class(api: Api, version: int, kind: str) -> Any:
+    module = import_module(f"kio.schema.{api.module}.v{version}.{kind}")
+    return getattr(module, api.name + kind.capitalize())
+
+
+def kio_encode(message: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def assert_says_the_same(ours: Any, theirs: Any) -> None:
+    """Compare by the names of fields, too: bytes alone would not tell two swapped fields of one type."""
+    for field in fields(theirs):
+        name = field.name if hasattr(ours, field.name) else field.name + "_ms"
+        mine, its = getattr(ours, name), getattr(theirs, field.name)
+        if isinstance(its, tuple):
+            assert len(mine) == len(its), name
+            for one, other in zip(mine, its, strict=True):
+                if hasattr(other, "__dataclass_fields__"):
+                    assert_says_the_same(one, other)
+                else:
+                    assert plain(one) == plain(other), name
+        elif hasattr(its, "__dataclass_fields__"):
+            if mine is None:
+                assert its == type(its)(), name
+            else:
+                assert_says_the_same(mine, its)
+        elif its is None and isinstance(mine, bytes):
+            assert mine == bytes(16), name
+        elif its is None and mine == -1:
+            assert name.endswith("_ms"), name
+        else:
+            assert plain(mine) == plain(its), name
+
+
+def plain(value: Any) -> Any:
+    match value:
+        case uuid.UUID():
+            return value.bytes
+        case datetime.timedelta():
+            return value // _MILLISECOND
+        case datetime.datetime():
+            return (value - _EPOCH) // _MILLISECOND
+        case memoryview():
+            return bytes(value)
+        case _:
+            return value
+
+
+@every_message
+def test_kio_reads_what_we_write_and_writes_it_back_alike(api: Api, version: int, kind: str) -> None:
+    cls = getattr(api, kind)
+    theirs = kio_class(api, version, kind)
+    rng = Random(f"{api.name} {version} {kind}")
+    for _ in range(20):
+        message = random_message(cls, version, version >= api.flexible_from, rng)
+        encoded = b"".join(encode(message, version))
+        other, size = entity_reader(theirs)(encoded, 0)
+        assert size == len(encoded)
+        assert_says_the_same(message, other)
+        assert kio_encode(other) == encoded
+        again, end = decode(cls, version, encoded)
+        assert end == len(encoded)
+        assert as_dict(again) == as_dict(message)
+
+
+@every_message
+def test_we_read_what_kio_writes_and_write_it_back_alike(api: Api, version: int, kind: str) -> None:
+    cls = getattr(api, kind)
+
+    @few
+    @given(st.from_type(kio_class(api, version, kind)))
+    def check(theirs: Any) -> None:
+        encoded = kio_encode(theirs)
+        message, end = decode(cls, version, encoded)
+        assert end == len(encoded)
+        assert_says_the_same(message, theirs)
+        assert b"".join(encode(message, version)) == encoded
+
+    check()
