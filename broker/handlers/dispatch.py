@@ -7,7 +7,7 @@ the node.
 
 import traceback
 from collections.abc import Awaitable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -118,11 +118,13 @@ class Dispatcher:
                 return None
             raise ProtocolError(f"version {version} of API {api_key} is not served")
         api = APIS[api_key]
+        request: type[Any] = api.request
+        response: type[Any] = api.response
         route = Route(
             handler,
             version,
-            decoder(api.request, version),
-            encoder(api.response, version),
+            decoder(request, version),
+            encoder(response, version),
             response_header_version(api_key, version) >= 1,
             self._advertised,
         )

@@ -114,10 +114,10 @@ class Reading:
             topic = partition.target.topic
             if topic != last:
                 last = topic
-                named = isinstance(topic, str)
-                responses.append(
-                    FetchableTopicResponse(topic=topic) if named else FetchableTopicResponse(topic_id=topic)
-                )
+                if isinstance(topic, str):
+                    responses.append(FetchableTopicResponse(topic=topic))
+                else:
+                    responses.append(FetchableTopicResponse(topic_id=topic))
             responses[-1].partitions.append(self._partition_data(partition))
         return FetchResponse(session_id=self.session.session_id, responses=responses)
 
