@@ -7,7 +7,7 @@ the node.
 
 import traceback
 from collections.abc import Awaitable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -118,13 +118,11 @@ class Dispatcher:
                 return None
             raise ProtocolError(f"version {version} of API {api_key} is not served")
         api = APIS[api_key]
-        request: type[Any] = api.request
-        response: type[Any] = api.response
         route = Route(
             handler,
             version,
-            decoder(request, version),
-            encoder(response, version),
+            decoder(api.request, version),
+            encoder(api.response, version),
             response_header_version(api_key, version) >= 1,
             self._advertised,
         )

@@ -1,9 +1,11 @@
 """Every API whose messages can be coded. A node advertises fewer: those it has handlers for."""
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import attrs
+
+from broker.wire.schema import Message
 
 
 @attrs.frozen
@@ -21,15 +23,15 @@ class Api:
     flexible_from: int
 
     @property
-    def request(self) -> type[Any]:
+    def request(self) -> type[Message]:
         return self._message("Request")
 
     @property
-    def response(self) -> type[Any]:
+    def response(self) -> type[Message]:
         return self._message("Response")
 
-    def _message(self, kind: str) -> type[Any]:
-        message: type[Any] = getattr(import_module(f"broker.wire.api.{self.module}"), self.name + kind)
+    def _message(self, kind: str) -> type[Message]:
+        message: type[Message] = getattr(import_module(f"broker.wire.api.{self.module}"), self.name + kind)
         return message
 
 
