@@ -242,5 +242,4 @@ def _log_dirs_config(config: KafkaConfig) -> LogDirsConfig:
         high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-        closing_tasks_per_directory=config.num_recovery_threads_per_data_dir,
     )

@@ -50,7 +50,6 @@ class LogDirsConfig:
     high_watermark_checkpoint_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_expiration_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    closing_tasks_per_directory: int = 2  # num.recovery.threads.per.data.dir
 
 
 @attrs.frozen
@@ -268,7 +267,7 @@ class LogDirs:
         try:
             for directory in self.partition_directories():
                 with self.offline_on_error(directory):
-                    await directory.close_cleanly(broker_epoch, tasks=self.config.closing_tasks_per_directory)
+                    await directory.close_cleanly(broker_epoch)
         finally:
             self.release()
 
