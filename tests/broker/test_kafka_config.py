@@ -52,7 +52,7 @@ def development(*overrides: str) -> KafkaConfig:
 
 def test_without_a_file_one_node_serves_this_machine() -> None:
     config = development()
-    assert (config.node_id, config.process_roles) == (1, {"broker", "controller"})
+    assert (config.node_id, config.process_roles) == (1, frozenset({"broker", "controller"}))
     assert {listener.host for listener in config.listeners} == {"localhost"}
     assert [listener.port for listener in config.listeners] == [9092, 9093]
     assert (config.log_dirs, config.metadata_log_dir) == (("./data",), "./data")
