@@ -17,10 +17,10 @@ from broker.wire.schema import FIXED_CODES, FieldSpec, FieldType, Struct
 from broker.wire.source import Source
 from broker.wire.varint import read_varint
 
-# What a request may make of a frame of 100 MB, in elements of all its arrays: some 200 MB and a second. The largest
-# request clients have a reason for, a fetch of every partition of a very large cluster, has 200,000.
-REQUEST_ELEMENTS_MAX: Final = 1_000_000
-# Metadata of that cluster: each of its partitions brings its replicas and its in-sync replicas.
+# What a request may make of a frame, in elements of all its arrays: some 100 MB and a second. The largest requests that
+# clients have a reason for ask for the metadata of 100,000 topics, or create thousands with assignments.
+REQUEST_ELEMENTS_MAX: Final = 500_000
+# Metadata of a cluster with 200,000 partitions: each brings its replicas and its in-sync replicas.
 RESPONSE_ELEMENTS_MAX: Final = 4_000_000
 
 # Arrays of these are decoded by one call.
