@@ -137,6 +137,8 @@ class Recovery:
         """Recover what may not have been flushed; where the log ends then."""
         first = next((at for at in reversed(range(len(segments))) if segments[at].base_offset <= recovery_point), 0)
         end_offset = segments[first].base_offset if segments else 0
+        # The epochs' file may be older than the log: what it says of this part is found in the batches themselves.
+        self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
             if segment.base_offset < end_offset:

@@ -104,9 +104,9 @@ def node(tmp_path) -> Node:
     return Node(tmp_path)
 
 
-def produce(log, count: int = 1) -> None:
+def produce(log, count: int = 1, *, leader_epoch: int = 0) -> None:
     records = [Record(offset, NOW_MS, b"key", b"value", ()) for offset in range(count)]
-    log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=0, now_ms=NOW_MS)
+    log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=leader_epoch, now_ms=NOW_MS)
     log.commit()
 
 
@@ -304,6 +304,14 @@ class TestShutdown:
         again = await node.start()
         assert [event["clean"] for event in node.traced("storage.log_dir_loaded")] == [False, False]
         assert again.logs["orders", 0].log_end_offset == 3
+
+    async def test_leader_epochs_that_the_log_contradicts_do_not_survive_a_crash(self, node):
+        # As a power cut may leave them that came after a truncation: the file is older than the log.
+        log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
+        produce(log, 3, leader_epoch=4)
+        node.crash()
+        (node.a / "orders-0" / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n5 1\n")
+        assert (await node.start()).logs["orders", 0].epochs.entries == [(4, 0)]
 
     async def test_a_corrupt_checkpoint_costs_a_longer_recovery_and_no_more(self, node):
         produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
