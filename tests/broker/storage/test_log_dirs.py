@@ -321,9 +321,11 @@ class TestShutdown:
         assert again.logs["orders", 0].log_end_offset == 3
         assert len(node.traced("storage.checkpoint_corrupt")) == 1
 
-    async def test_a_directory_that_fails_while_closing_is_not_vouched_for(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
+    @pytest.mark.parametrize("records", [0, 3])
+    async def test_a_directory_that_fails_while_closing_is_not_vouched_for(self, node, records):
+        log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
+        if records:
+            produce(log, records)
         node.disk.broken.add(str(node.a))
         await node.stop()
         assert not (node.a / ".kafka_cleanshutdown").exists()
@@ -408,6 +410,14 @@ class TestFailure:
         node.disk.unsyncable.add(str(node.a))
         with pytest.raises(FsyncFailed):
             await node.housekeeping().checkpoint_recovery_points()
+
+    async def test_a_failed_fsync_of_a_log_that_is_closed_is_not_survived(self, node):
+        log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
+        produce(log, 3)
+        node.disk.unsyncable.add(str(node.a / "orders-0"))
+        with pytest.RaisesGroup(FsyncFailed):
+            await node.stop()
+        assert not (node.a / ".kafka_cleanshutdown").exists()
 
 
 async def unwrapped(run) -> None:
