@@ -11,6 +11,7 @@ from tests.support.driver import COMPRESSIONS, Driver
 from tests.support.kafka_python_driver import KafkaPythonDriver
 from tests.support.kcat_driver import KcatDriver, kcat_path
 from tests.support.records import ClientRecord, Consumed, Shape, awkward_records, by_partition
+from tests.support.stored_batches import stored_compressions
 
 pytestmark = pytest.mark.clients
 
@@ -66,6 +67,8 @@ def test_what_a_client_writes_it_reads_back_byte_for_byte(
     figure(f"{count} records, {wrote - began:.2f} s to write, {time.monotonic() - wrote:.2f} s to read")
     assert_same(read, written)
     assert_nothing_beyond(bootstrap, topic, written)
+    # A client that thinks the broker too old for a compression sends plain batches, without a word.
+    assert compression in stored_compressions(bootstrap, topic)
 
 
 @pytest.fixture(scope="module")

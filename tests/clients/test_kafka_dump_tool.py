@@ -74,7 +74,10 @@ def test_kafkas_dump_tool_reads_a_data_directory_without_complaint(
         batches = [line for line in lines if line.startswith("baseOffset: ")]
         offsets = [int(line.split()[2]) for line in lines if line.startswith("| offset: ")]
         assert offsets == list(range(RECORDS))
-        assert all(f"compresscodec: {compression} " in line and "isvalid: true" in line for line in batches)
+        assert all("isvalid: true" in line for line in batches)
+        # librdkafka sends a batch as it is where compression would make it larger.
+        codecs = {line.partition("compresscodec: ")[2].split()[0] for line in batches}
+        assert compression in codecs <= {compression, "none"}, codecs
     assert len(list((node.data_dir / "none-0").glob("*.log"))) > 1
     newest_snapshot = max((node.data_dir / "none-0").glob("*.snapshot"))
     assert len([line for line in dumped[newest_snapshot] if line.startswith("producerId: ")]) == 2
