@@ -159,7 +159,7 @@ class _Decoder(Source):
         self.line("if left < 0: too_many()")
         if isinstance(element, str) and element in _NUMBERS:
             code = FIXED_CODES[element]
-            self.line(f"{array} = unpack_many(b, p, end, {count}, {code!r}); p += {count} * {calcsize(code)}")
+            self.line(f"{array} = unpack_many(b, p, {count}, {code!r}); p += {count} * {calcsize(code)}")
             return
         self.line(f"{array} = []")
         if isinstance(element, type) and (present := self._fixed_fields(element)):
@@ -249,10 +249,8 @@ def _has_records(cls: type[Struct]) -> bool:
     return False
 
 
-def _unpack_many(b: Any, p: int, end: int, count: int, code: str) -> list[Any]:
-    """An array of numbers; the count is checked before memory is taken for it."""
-    if count * calcsize(code) > end - p:
-        _runs_past_end()
+def _unpack_many(b: Any, p: int, count: int, code: str) -> list[Any]:
+    """An array of numbers; struct takes no memory for them before it has seen that their bytes are there."""
     return list(unpack_from(f">{count}{code}", b, p))
 
 

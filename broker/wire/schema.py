@@ -30,7 +30,6 @@ FIXED_CODES: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-ZERO_UUID: Final = bytes(16)
 
 _SPEC: Final = "wire"
 _FOREVER: Final = 1 << 15

@@ -7,7 +7,8 @@ Flexible from 5. Notable versions:
     7  the response tells the topic id (KIP-516)
 """
 
-from broker.wire.schema import ZERO_UUID, field, request, response, struct
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct

@@ -5,7 +5,8 @@ Flexible from 4. Notable versions:
     6  topics by name or id, as structs (KIP-516)
 """
 
-from broker.wire.schema import ZERO_UUID, field, request, response, struct
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct

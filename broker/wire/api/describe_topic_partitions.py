@@ -1,6 +1,7 @@
 """DescribeTopicPartitions (key 75): topics in pages, with eligible leader replicas (KIP-966). Always flexible."""
 
-from broker.wire.schema import ZERO_UUID, field, request, response, struct
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct

@@ -14,7 +14,8 @@ Flexible from 12. Notable versions:
     18 the high watermark the follower knows (KIP-1166)
 """
 
-from broker.wire.schema import ZERO_UUID, OpaqueRecords, field, request, response, struct
+from broker.wire.schema import OpaqueRecords, field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct

@@ -9,7 +9,8 @@ Flexible from 9. Notable versions:
     13 an error code for the whole response (KIP-1102)
 """
 
-from broker.wire.schema import ZERO_UUID, field, request, response, struct
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct

@@ -10,7 +10,8 @@ Flexible from 9. Notable versions:
     13 topics by id instead of name (KIP-516)
 """
 
-from broker.wire.schema import ZERO_UUID, field, request, response, struct
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
 
 
 @struct
