@@ -79,7 +79,7 @@ class Peer:
                 break
             time.sleep(0.002)
         tail = self.log.read_text(errors="replace")[-2000:]
-        self.stop()
+        self.remove()
         raise PeerFailed(f"{self.name} did not start:\n{tail}")
 
     def stop(self) -> None:
@@ -94,6 +94,11 @@ class Peer:
             self._process.wait()
         self._process = None
 
+    def remove(self) -> None:
+        """Stop, and take the data along."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
     def pin(self, cores: set[int]) -> None:
         processes.pin(self.pid, cores)
 
@@ -102,8 +107,7 @@ class Peer:
         return self
 
     def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
-        self.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.remove()
 
 
 class Kraft(Peer):

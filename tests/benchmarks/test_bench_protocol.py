@@ -22,6 +22,7 @@ def test_produce_carries_a_valid_batch_to_its_partition() -> None:
     assert (api_key, correlation_id, request.acks) == (0, protocol.CORRELATION_ID, 1)
     [topic] = request.topic_data
     [partition] = topic.partition_data
+    assert partition.records is not None
     batch = read_header(partition.records)
     check_crc(partition.records, 0, batch)
     assert (topic.name, partition.index, batch.size) == ("t", 3, len(protocol.batch(2, 100)))
