@@ -7,16 +7,16 @@ import attrs
 
 from metadata.records import MetadataRecord
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @attrs.frozen
-class Decision(Generic[T]):
+class Decision(Generic[T_co]):
     """`records` go into the log together or not at all; with none, nothing changes and `response` is the answer."""
 
     records: Sequence[MetadataRecord]
-    response: T
+    response: T_co
 
-    def without_records(self) -> "Decision[T]":
+    def without_records(self) -> "Decision[T_co]":
         """The answer to a request that only wanted to know what would happen (validate only)."""
         return Decision((), self.response)

@@ -56,14 +56,15 @@ class VolatileFile:
     async def sync(self) -> None:
         inode = self._live()
         self._disk.syncs += 1
-        covered = len(inode.unsynced)
-        content = bytes(inode.cached)
+        dirty = list(inode.unsynced)
         await self._disk.during_sync()
+        del inode.unsynced[: len(dirty)]  # the pages count as clean now, written or not
         if self._disk.failing:
-            del inode.unsynced[:covered]  # the pages count as clean now, and were never written
             raise FsyncFailed(5, "fsync failed", self.path)
-        del inode.unsynced[:covered]
-        inode.durable = content
+        durable = bytearray(inode.durable)
+        for offset, data in dirty:
+            _perform(durable, offset, data)
+        inode.durable = bytes(durable)
 
     def close(self) -> None:
         self._closed = True

@@ -1,0 +1,148 @@
+"""The durable log: what was synced survives everything, what was not may go, and damage is never passed over."""
+
+from random import Random
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraft.env import FsyncFailed
+from kraft.log import CorruptLog, DurableLog
+from kraft.replicated_log import Batch
+from tests.support.volatile_disk import VolatileDisk
+
+DIRECTORY = "/data/__cluster_metadata-0"
+PATH = f"{DIRECTORY}/00000000000000000000.log"
+
+FIRST = Batch(0, 1, 1_000, (b"one", b"", b"three"))
+SECOND = Batch(3, 1, 2_000, (b"four" * 10,))
+THIRD = Batch(4, 7, 3_000, (b"five", b"six"))
+
+
+async def written(*batches: Batch) -> VolatileDisk:
+    """A disk whose log holds `batches`, each synced before the next is written."""
+    disk = VolatileDisk()
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    for batch in batches:
+        log.write(batch)
+        await log.sync()
+    return disk
+
+
+async def recovered(disk: VolatileDisk) -> list[Batch]:
+    log, batches = await DurableLog.open(disk, DIRECTORY)
+    assert log.end_offset == (batches[-1].last_offset + 1 if batches else 0)
+    assert log.epoch == (batches[-1].epoch if batches else 0)
+    return batches
+
+
+async def test_what_was_written_is_read_after_a_restart() -> None:
+    assert await recovered(await written(FIRST, SECOND, THIRD)) == [FIRST, SECOND, THIRD]
+
+
+async def test_an_empty_log_survives_a_power_cut_right_after_it_was_made() -> None:
+    disk = await written()
+    disk.power_cut(Random(1))
+    assert disk.exists(PATH)
+    assert await recovered(disk) == []
+
+
+async def test_the_longest_whole_prefix_is_left_of_a_file_cut_at_any_byte() -> None:
+    content = (await written(FIRST, SECOND, THIRD)).content(PATH)
+    ends = {len((await written(*batches)).content(PATH)): batches for batches in ([], [FIRST], [FIRST, SECOND])}
+    for size in range(len(content)):
+        disk = VolatileDisk()
+        disk.put(PATH, content[:size])
+        expected = ends[max(end for end in ends if end <= size)]
+        assert await recovered(disk) == expected, f"cut at {size}"
+
+
+async def test_a_flipped_bit_in_the_last_batch_cuts_it() -> None:
+    content = (await written(FIRST, SECOND, THIRD)).content(PATH)
+    start = len((await written(FIRST, SECOND)).content(PATH))
+    for bit in range(start * 8, len(content) * 8):
+        disk = VolatileDisk()
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        disk.put(PATH, bytes(damaged))
+        assert await recovered(disk) == [FIRST, SECOND], f"bit {bit}"
+
+
+async def test_a_flipped_bit_below_the_last_batch_is_refused_and_nothing_is_cut() -> None:
+    content = (await written(FIRST, SECOND, THIRD)).content(PATH)
+    end = len((await written(FIRST, SECOND)).content(PATH))
+    for bit in range(end * 8):
+        disk = VolatileDisk()
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        disk.put(PATH, bytes(damaged))
+        with pytest.raises(CorruptLog, match="is damaged at byte"):
+            await DurableLog.open(disk, DIRECTORY)
+        assert disk.content(PATH) == damaged
+
+
+@pytest.mark.parametrize("tail", [bytes(4096), b"KRL1", b"KRL1\x00\x00\x00\x05\x00\x00\x00\x00abcde", b"\xff" * 100])
+async def test_nonsense_behind_the_last_batch_is_cut(tail: bytes) -> None:
+    disk = await written(FIRST)
+    content = disk.content(PATH)
+    disk.put(PATH, content + tail)
+    assert await recovered(disk) == [FIRST]
+    assert disk.content(PATH) == content
+
+
+async def test_of_a_batch_that_follows_wrongly_nothing_is_believed() -> None:
+    first, third = (await written(FIRST)).content(PATH), (await written(FIRST, SECOND, THIRD)).content(PATH)
+    gap = third[len((await written(FIRST, SECOND)).content(PATH)) :]
+    disk = VolatileDisk()
+    disk.put(PATH, first + gap)
+    with pytest.raises(CorruptLog):  # it says that more was durable before it than the file holds
+        await DurableLog.open(disk, DIRECTORY)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), synced=st.integers(0, 4), unsynced=st.integers(0, 4))
+def test_a_power_cut_between_write_and_sync_leaves_a_prefix_that_holds_all_that_was_synced(
+    seed: int, synced: int, unsynced: int
+) -> None:
+    async def run() -> None:
+        batches = [Batch(offset, 1, 0, (b"%d" % offset * 50,)) for offset in range(synced + unsynced)]
+        disk = await written(*batches[:synced])
+        log, _ = await DurableLog.open(disk, DIRECTORY)
+        for batch in batches[synced:]:
+            log.write(batch)
+        disk.power_cut(Random(seed))
+        after = await recovered(disk)
+        assert after == batches[: len(after)]
+        assert len(after) >= synced
+
+    trio.run(run)
+
+
+async def test_recovery_writes_again_what_a_failed_sync_left_in_the_page_cache() -> None:
+    """A failed fsync leaves pages that read well, count as clean, and are not on the disk."""
+    disk = await written(FIRST)
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    log.write(SECOND)
+    disk.failing = True
+    with pytest.raises(FsyncFailed):
+        await log.sync()
+    disk.failing = False
+
+    log, batches = await DurableLog.open(disk, DIRECTORY)  # the process restarts, the machine did not
+    assert batches == [FIRST, SECOND]
+    log.write(THIRD)
+    await log.sync()
+    disk.power_cut(Random(1))
+    assert await recovered(disk) == [FIRST, SECOND, THIRD]
+
+
+async def test_the_log_goes_on_where_a_torn_tail_was_cut() -> None:
+    disk = await written(FIRST, SECOND)
+    disk.put(PATH, disk.content(PATH)[:-1])
+    log, batches = await DurableLog.open(disk, DIRECTORY)
+    assert batches == [FIRST]
+    replacement = Batch(3, 2, 5_000, (b"other",))
+    log.write(replacement)
+    await log.sync()
+    assert await recovered(disk) == [FIRST, replacement]

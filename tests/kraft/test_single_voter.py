@@ -1,0 +1,144 @@
+"""The smallest quorum: order on append, durability before commit, one sync for many."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kraft.env import Env, FsyncFailed
+from kraft.replicated_log import Batch, Leadership, NotLeader
+from kraft.single_voter import SingleVoter
+from tests.support.volatile_disk import VolatileDisk
+
+DIRECTORY = "/data/__cluster_metadata-0"
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.batches = 0
+        self.events: list[str] = []
+
+    def handle_commit(self, batches: Sequence[Batch]) -> None:
+        assert batches[0].base_offset == len(self.records)
+        self.batches += len(batches)
+        self.records += [record for batch in batches for record in batch.records]
+        self.events.append(f"commit to {len(self.records)}")
+
+    def handle_leader_change(self, leadership: Leadership) -> None:
+        self.events.append(f"leader {leadership.leader_id} in epoch {leadership.epoch}")
+
+
+def env_on(disk: VolatileDisk) -> Env:
+    return Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+
+
+@asynccontextmanager
+async def running(disk: VolatileDisk) -> AsyncIterator[tuple[SingleVoter, Heard]]:
+    log, heard = await SingleVoter.open(env_on(disk), DIRECTORY, 3), Heard()
+    log.register(heard)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.run)
+        yield log, heard
+        nursery.cancel_scope.cancel()
+
+
+async def test_offsets_follow_the_order_of_appends() -> None:
+    async with running(VolatileDisk()) as (log, heard):
+        epoch = log.leadership.epoch
+        assert log.append(epoch, [b"a", b"b"]) == 1
+        assert log.end_offset == 2
+        assert log.append(epoch, [b"c"]) == 2
+        await log.wait_committed(epoch, 2)
+        assert heard.records == [b"a", b"b", b"c"]
+        assert log.committed_end_offset == 3
+
+
+async def test_nothing_is_committed_before_it_is_durable() -> None:
+    disk = VolatileDisk()
+    async with running(disk) as (log, heard):
+        gate = trio.Event()
+        disk.during_sync = gate.wait
+        answered = []
+
+        async def ask() -> None:
+            await log.wait_committed(1, log.append(1, [b"a"]))
+            answered.append(list(heard.records))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            assert (answered, heard.records, log.committed_end_offset) == ([], [], 0)
+            gate.set()
+        assert answered == [[b"a"]]
+
+
+async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
+    disk = VolatileDisk()
+    async with running(disk) as (log, heard):
+        gate = trio.Event()
+        disk.during_sync = gate.wait
+        log.append(1, [b"first"])
+        await wait_all_tasks_blocked()
+        before = disk.syncs
+        last = [log.append(1, [b"%d" % i]) for i in range(50)][-1]
+        gate.set()
+        await log.wait_committed(1, last)
+        assert disk.syncs == before + 1
+        assert heard.batches == 2
+        assert heard.records == [b"first", *(b"%d" % i for i in range(50))]
+
+
+async def test_a_restart_hands_over_everything_before_it_leads_in_a_higher_epoch() -> None:
+    disk = VolatileDisk()
+    async with running(disk) as (log, _):
+        await log.wait_committed(1, log.append(1, [b"a", b"b"]))
+    async with running(disk) as (log, heard):
+        assert heard.events == ["commit to 2", "leader 3 in epoch 2"]
+        assert heard.records == [b"a", b"b"]
+        assert (log.leadership, log.end_offset, log.committed_end_offset) == (Leadership(3, 2), 2, 2)
+        await log.wait_committed(2, 1)
+
+
+async def test_only_the_leader_of_the_epoch_appends() -> None:
+    log = await SingleVoter.open(env_on(VolatileDisk()), DIRECTORY, 3)
+    with pytest.raises(NotLeader):
+        log.append(0, [b"before it runs"])
+    async with running(VolatileDisk()) as (log, _):
+        for epoch in (0, 2):
+            with pytest.raises(NotLeader):
+                log.append(epoch, [b"a"])
+            with pytest.raises(NotLeader):
+                await log.wait_committed(epoch, 0)
+    with pytest.raises(NotLeader):
+        log.append(1, [b"after it ended"])
+
+
+async def test_a_failed_sync_ends_it_and_commits_nothing() -> None:
+    disk = VolatileDisk()
+    log, heard = await SingleVoter.open(env_on(disk), DIRECTORY, 3), Heard()
+    log.register(heard)
+
+    async def append_to_a_failing_disk() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(log.run)
+            disk.failing = True
+            log.append(1, [b"a"])
+
+    with pytest.raises(ExceptionGroup) as failure:
+        await append_to_a_failing_disk()
+    assert failure.group_contains(FsyncFailed)
+    assert heard.records == []
+
+
+async def test_a_commit_survives_a_power_cut() -> None:
+    disk = VolatileDisk()
+    async with running(disk) as (log, _):
+        await log.wait_committed(1, log.append(1, [b"a"]))
+        log.append(1, [b"not yet"])
+    disk.power_cut(Random(4))
+    async with running(disk) as (_, heard):
+        assert heard.records[:1] == [b"a"]

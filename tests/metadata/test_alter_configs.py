@@ -1,0 +1,168 @@
+"""AlterConfigs and IncrementalAlterConfigs."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from metadata.configuration import ResourceType
+from metadata.controller import AlterConfigOp, ConfigChange, ConfigOutcome, NewTopic
+from metadata.image import ConfigResource
+from tests.support.metadata import Cluster, refusal
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
+
+
+def with_topic() -> Cluster:
+    cluster = Cluster()
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", configs={"retention.ms": "1000"})]))
+    return cluster
+
+
+def told(outcomes: Sequence[ConfigOutcome]) -> list[tuple[str, str] | None]:
+    return [refusal(outcome.error) for outcome in outcomes]
+
+
+def change(cluster: Cluster, resource: ConfigResource, *changes: ConfigChange) -> tuple[str, str] | None:
+    (answer,) = told(cluster.decide(cluster.configs.incremental_alter(cluster.image, [(resource, changes)])))
+    return answer
+
+
+def replace(cluster: Cluster, resource: ConfigResource, **configs: str | None) -> tuple[str, str] | None:
+    pairs = [(name.replace("_", "."), value) for name, value in configs.items()]
+    (answer,) = told(cluster.decide(cluster.configs.alter(cluster.image, [(resource, pairs)])))
+    return answer
+
+
+def test_incremental_changes_leave_the_rest_alone() -> None:
+    cluster = with_topic()
+    assert change(cluster, TOPIC, ConfigChange("segment.ms", SET, "5000")) is None
+    assert cluster.image.configs.topic("t") == {"retention.ms": "1000", "segment.ms": "5000"}
+    assert change(cluster, TOPIC, ConfigChange("retention.ms", DELETE, None)) is None
+    assert cluster.image.configs.topic("t") == {"segment.ms": "5000"}
+
+
+def test_lists_grow_and_shrink_from_their_default() -> None:
+    cluster = with_topic()
+    assert change(cluster, TOPIC, ConfigChange("cleanup.policy", APPEND, "compact")) is None
+    assert cluster.image.configs.topic("t")["cleanup.policy"] == "delete,compact"
+    assert change(cluster, TOPIC, ConfigChange("cleanup.policy", SUBTRACT, "delete")) is None
+    assert cluster.image.configs.topic("t")["cleanup.policy"] == "compact"
+
+
+def test_only_lists_grow() -> None:
+    cluster = with_topic()
+    assert change(cluster, TOPIC, ConfigChange("segment.ms", APPEND, "1")) == (
+        "INVALID_CONFIG",
+        "Can't APPEND to key segment.ms because its type is not LIST.",
+    )
+
+
+def test_a_replacement_takes_back_what_it_does_not_name() -> None:
+    cluster = with_topic()
+    assert replace(cluster, TOPIC, segment_ms="5000") is None
+    assert cluster.image.configs.topic("t") == {"segment.ms": "5000"}
+    assert replace(cluster, TOPIC) is None
+    assert len(cluster.image.configs.resources) == 0
+
+
+def test_what_does_not_change_makes_no_record_except_for_brokers() -> None:
+    cluster = with_topic()
+    same = [(TOPIC, [ConfigChange("retention.ms", SET, "1000")])]
+    assert not cluster.configs.incremental_alter(cluster.image, same).records
+    setting = ConfigChange("log.cleaner.threads", SET, "2")
+    assert change(cluster, BROKER, setting) is None
+    assert len(cluster.configs.incremental_alter(cluster.image, [(BROKER, [setting])]).records) == 1
+
+
+def test_brokers_have_configs_of_their_own_and_in_common() -> None:
+    cluster = with_topic()
+    assert change(cluster, BROKER, ConfigChange("log.cleaner.threads", SET, "2")) is None
+    assert change(cluster, ALL_BROKERS, ConfigChange("log.cleaner.threads", SET, "3")) is None
+    assert cluster.image.configs.broker(1) == {"log.cleaner.threads": "2"}
+    assert cluster.image.configs.all_brokers() == {"log.cleaner.threads": "3"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "changes", "name", "message"),
+    [
+        (TOPIC, [ConfigChange("no.such", SET, "1")], "INVALID_CONFIG", "Unknown topic config name: no.such"),
+        (
+            TOPIC,
+            [ConfigChange("segment.ms", SET, "1"), ConfigChange("segment.ms", DELETE, None)],
+            "INVALID_REQUEST",
+            "Error due to duplicate config keys",
+        ),
+        (
+            TOPIC,
+            [ConfigChange("segment.ms", SET, None)],
+            "INVALID_REQUEST",
+            "Null value not supported for : segment.ms",
+        ),
+        (TOPIC, [ConfigChange("segment.ms", 9, "1")], "INVALID_REQUEST", "Unknown operations type 9"),
+        (
+            ConfigResource(ResourceType.TOPIC, "none"),
+            [ConfigChange("segment.ms", SET, "1")],
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "The topic 'none' does not exist.",
+        ),
+        (ConfigResource(ResourceType.TOPIC, ""), [], "INVALID_REQUEST", "Default topic resources are not allowed."),
+        (
+            ConfigResource(ResourceType.TOPIC, "a b"),
+            [],
+            "INVALID_TOPIC_EXCEPTION",
+            "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'",
+        ),
+        (ConfigResource(77, "x"), [], "INVALID_REQUEST", "Unknown resource type 77"),
+        (
+            ConfigResource(ResourceType.BROKER, "x"),
+            [],
+            "INVALID_REQUEST",
+            "Unable to parse broker name as a base 10 number.",
+        ),
+        (ConfigResource(ResourceType.BROKER, "-1"), [], "INVALID_REQUEST", "Invalid negative broker ID."),
+        (ConfigResource(ResourceType.BROKER, "9"), [], "BROKER_ID_NOT_REGISTERED", "No node with id 9 found."),
+        (
+            BROKER,
+            [ConfigChange("log.dirs", SET, "/x")],
+            "INVALID_REQUEST",
+            "Cannot update these configs dynamically: Set(log.dirs)",
+        ),
+    ],
+)
+def test_changes_that_are_refused(
+    resource: ConfigResource, changes: list[ConfigChange], name: str, message: str
+) -> None:
+    cluster = with_topic()
+    before = cluster.image
+    assert change(cluster, resource, *changes) == (name, message)
+    assert cluster.image.configs == before.configs
+
+
+def test_a_replacement_needs_values() -> None:
+    assert replace(with_topic(), TOPIC, segment_ms=None, retention_ms=None) == (
+        "INVALID_REQUEST",
+        "Null value not supported for : segment.ms, retention.ms",
+    )
+
+
+def test_each_resource_succeeds_or_fails_for_itself_and_appears_once() -> None:
+    cluster = with_topic()
+    outcomes = cluster.decide(
+        cluster.configs.incremental_alter(
+            cluster.image,
+            [
+                (BROKER, [ConfigChange("log.cleaner.threads", SET, "2")]),
+                (TOPIC, [ConfigChange("segment.ms", SET, "1")]),
+                (ALL_BROKERS, [ConfigChange("log.cleaner.threads", SET, "4")]),
+                (BROKER, []),
+            ],
+        )
+    )
+    once = ("INVALID_REQUEST", "Each resource must appear at most once.")
+    assert told(outcomes) == [once, None, None, once]
+    assert cluster.image.configs.broker(1) == {}
+    assert cluster.image.configs.topic("t")["segment.ms"] == "1"

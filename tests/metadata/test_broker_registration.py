@@ -1,0 +1,158 @@
+"""Brokers that join, and come back; the blocks of producer ids they get."""
+
+from random import Random
+
+import pytest
+
+from metadata.controller import ControllerConfig, NewTopic, ProducerIdsBlock
+from metadata.controller.producer_ids import allocate_producer_ids
+from metadata.errors import ApiError, InconsistentClusterId, InvalidRegistration, StaleBrokerEpoch, UnsupportedVersion
+from metadata.image import MetadataImage, PartitionImage
+from metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord, VersionRange
+from tests.support.metadata import CLUSTER_ID, Cluster, registration
+
+
+def with_topic(brokers: int = 1, factor: int = 1) -> Cluster:
+    cluster = Cluster(brokers)
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", 3, factor)]))
+    return cluster
+
+
+def partitions(image: MetadataImage) -> list[PartitionImage]:
+    return list(image.topics.by_name["t"].partitions.values())
+
+
+def test_a_new_cluster_starts_with_its_feature_levels() -> None:
+    assert Cluster(0).image.features == {"metadata.version": 25, "kraft.version": 1}
+
+
+def test_a_broker_joins_fenced_at_the_offset_of_its_record() -> None:
+    cluster = Cluster(0)
+    next_offset = len(cluster.log)
+    broker_epoch = cluster.register(1, rack="a")
+    assert broker_epoch == next_offset
+    broker = cluster.image.cluster.brokers[1]
+    assert (broker.fenced, broker.broker_epoch, broker.rack) == (True, broker_epoch, "a")
+    assert broker.end_points["PLAINTEXT"].port == 9092
+    cluster.decide(cluster.brokers.unfence(cluster.image, 1, broker_epoch))
+    assert cluster.image.cluster.is_active(1)
+    assert not cluster.brokers.unfence(cluster.image, 1, broker_epoch).records
+
+
+def test_a_process_that_registers_again_keeps_its_epoch() -> None:
+    cluster = Cluster()
+    broker = cluster.image.cluster.brokers[1]
+    assert cluster.register(1, incarnation_id=broker.incarnation_id, rack="new") == broker.broker_epoch
+    after = cluster.image.cluster.brokers[1]
+    assert (after.fenced, after.rack) == (False, "new")
+
+
+def test_a_new_process_raises_the_leader_epochs_of_what_it_leads_in_one_batch() -> None:
+    """KIP-320: readers of records that a crash lost have to see that the log was another one then."""
+    cluster = with_topic(2)
+    led = [partition.leader == 1 for partition in partitions(cluster.image)]
+    assert True in led
+    old = cluster.image.cluster.brokers[1].broker_epoch
+    assert cluster.register(1) > old
+    after = partitions(cluster.image)
+    assert [partition.leader_epoch for partition in after] == [int(mine) for mine in led]
+    assert [partition.partition_epoch for partition in after] == [int(mine) for mine in led]
+
+
+def test_a_clean_restart_costs_no_partition_records() -> None:
+    cluster = with_topic()
+    asked = registration(1, cluster.rng, previous_broker_epoch=cluster.image.cluster.brokers[1].broker_epoch)
+    decision = cluster.brokers.register(cluster.image, asked, len(cluster.log))
+    assert len(decision.records) == 1
+    cluster.decide(decision)
+    assert [partition.leader_epoch for partition in partitions(cluster.image)] == [0, 0, 0]
+
+
+def test_partitions_without_a_leader_get_the_unfenced_broker_if_it_is_in_sync() -> None:
+    cluster = with_topic(2, factor=2)
+    topic_id = cluster.image.topics.by_name["t"].topic_id
+    cluster.take([PartitionChangeRecord(topic_id=topic_id, partition_id=i, leader=NO_LEADER, isr=(2,)) for i in (0, 1)])
+    cluster.join(1)
+    assert [partition.leader for partition in partitions(cluster.image)][:2] == [NO_LEADER, NO_LEADER]
+    cluster.join(2)
+    after = partitions(cluster.image)[:2]
+    assert [(partition.leader, partition.leader_epoch) for partition in after] == [(2, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (
+            {"cluster_id": "other"},
+            InconsistentClusterId,
+            f"Expected cluster ID {CLUSTER_ID}, but got cluster ID other",
+        ),
+        ({"log_dirs": []}, InvalidRegistration, "No directories specified in request"),
+        ({"log_dirs": [bytes(15) + b"\x02"]}, InvalidRegistration, "Reserved directory ID in request"),
+        ({"log_dirs": [b"d" * 16] * 2}, InvalidRegistration, "Duplicate directory ID in request"),
+        (
+            {"features": {"metadata.version": VersionRange(1, 24), "kraft.version": VersionRange(0, 1)}},
+            UnsupportedVersion,
+            "Unable to register because the broker does not support finalized version 25 of metadata.version. The "
+            "broker wants a version between 1 and 24, inclusive.",
+        ),
+        (
+            {"features": {"metadata.version": VersionRange(1, 25)}},
+            UnsupportedVersion,
+            "Unable to register because the broker does not support finalized version 1 of kraft.version. The broker "
+            "wants a version between 0 and 0, inclusive.",
+        ),
+    ],
+)
+def test_registrations_that_are_refused(changes: dict[str, object], error: type[ApiError], message: str) -> None:
+    cluster = Cluster()
+    with pytest.raises(error) as refused:
+        cluster.register(2, **changes)
+    assert refused.value.message == message
+    assert 2 not in cluster.image.cluster.brokers
+
+
+def test_a_log_directory_belongs_to_one_broker() -> None:
+    cluster = Cluster()
+    taken = cluster.image.cluster.brokers[1].log_dirs
+    with pytest.raises(InvalidRegistration, match="Broker 1 is already registered with directory"):
+        cluster.register(2, log_dirs=taken)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "broker_epoch", "message"),
+    [
+        (9, 0, "No broker registration found for broker id 9"),
+        (1, 77, "Expected broker epoch 2, but got broker epoch 77"),
+    ],
+)
+def test_a_broker_speaks_for_its_current_registration_only(broker_id: int, broker_epoch: int, message: str) -> None:
+    cluster = Cluster()
+    for decide in (cluster.brokers.unfence, allocate_producer_ids):
+        with pytest.raises(StaleBrokerEpoch) as refused:
+            decide(cluster.image, broker_id, broker_epoch)
+        assert refused.value.message == message
+
+
+def test_blocks_of_producer_ids_follow_each_other() -> None:
+    cluster = Cluster()
+    broker_epoch = cluster.image.cluster.brokers[1].broker_epoch
+    blocks = [cluster.decide(allocate_producer_ids(cluster.image, 1, broker_epoch)) for _ in range(3)]
+    assert blocks == [ProducerIdsBlock(0, 1000), ProducerIdsBlock(1000, 1000), ProducerIdsBlock(2000, 1000)]
+    assert cluster.image.next_producer_id == 3000
+
+
+def test_producer_ids_end_before_int64_does() -> None:
+    cluster = Cluster()
+    broker_epoch = cluster.image.cluster.brokers[1].broker_epoch
+    cluster.take([ProducerIdsRecord(broker_id=1, broker_epoch=broker_epoch, next_producer_id=2**63 - 1000)])
+    with pytest.raises(ApiError, match="Exhausted all producerIds"):
+        allocate_producer_ids(cluster.image, 1, broker_epoch)
+
+
+def test_a_topic_with_several_log_directories_to_go_to_leaves_the_choice_to_the_broker() -> None:
+    cluster = Cluster(0, ControllerConfig(cluster_id=CLUSTER_ID))
+    rng = Random(9)
+    cluster.join(1, log_dirs=[rng.randbytes(16), rng.randbytes(16)])
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t")]))
+    assert partitions(cluster.image)[0].directories == (bytes(16),)

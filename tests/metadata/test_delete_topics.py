@@ -1,0 +1,77 @@
+"""DeleteTopics, by name and by id."""
+
+import pytest
+
+from metadata.controller import ControllerConfig, NewTopic, TopicToDelete
+from metadata.errors import TopicDeletionDisabled
+from tests.support.metadata import CLUSTER_ID, Cluster, refusal
+
+
+def with_topics(*names: str) -> tuple[Cluster, list[bytes]]:
+    cluster = Cluster()
+    created = cluster.decide(
+        cluster.topics.create(cluster.image, [NewTopic(name, configs={"retention.ms": "1"}) for name in names])
+    )
+    return cluster, [topic.topic_id for topic in created]
+
+
+def delete(cluster: Cluster, *topics: TopicToDelete) -> list[tuple[str | None, bytes, tuple[str, str] | None]]:
+    answers = cluster.decide(cluster.topics.delete(cluster.image, topics))
+    return [(a.name, a.topic_id, refusal(a.error)) for a in answers]
+
+
+def test_topics_go_by_name_and_by_id_with_their_configs() -> None:
+    cluster, (first, second, third) = with_topics("one", "two", "three")
+    answers = delete(cluster, TopicToDelete("one"), TopicToDelete(topic_id=second))
+    assert answers == [("one", first, None), ("two", second, None)]
+    assert list(cluster.image.topics.by_name) == ["three"]
+    assert list(cluster.image.topics.by_id) == [third]
+    assert cluster.image.configs.topic("one") == {}
+    assert cluster.image.configs.topic("three") == {"retention.ms": "1"}
+
+
+def test_a_deleted_topic_made_again_is_another_one() -> None:
+    cluster, (first,) = with_topics("one")
+    delete(cluster, TopicToDelete("one"))
+    (again,) = cluster.decide(cluster.topics.create(cluster.image, [NewTopic("one")]))
+    assert again.topic_id != first
+    assert cluster.image.configs.topic("one") == {}
+
+
+def test_what_is_not_there_cannot_be_deleted() -> None:
+    cluster, _ = with_topics("one")
+    unknown = b"\x01" * 16
+    assert delete(cluster, TopicToDelete("none"), TopicToDelete(topic_id=unknown)) == [
+        ("none", bytes(16), ("UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.")),
+        (None, unknown, ("UNKNOWN_TOPIC_ID", "This server does not host this topic ID.")),
+    ]
+
+
+def test_a_topic_is_named_in_one_way_and_once() -> None:
+    cluster, (one, _, three) = with_topics("one", "two", "three")
+    answers = delete(
+        cluster,
+        TopicToDelete(),
+        TopicToDelete("one", one),
+        TopicToDelete("one"),
+        TopicToDelete("two"),
+        TopicToDelete("two"),
+        TopicToDelete(topic_id=three),
+        TopicToDelete(topic_id=three),
+        TopicToDelete("three"),
+    )
+    assert [(name, *(error or ())) for name, _, error in answers] == [
+        (None, "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        ("one", "INVALID_REQUEST", "You may not specify both topic name and topic id."),
+        ("one", "INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied."),
+        ("two", "INVALID_REQUEST", "Duplicate topic name."),
+        (None, "INVALID_REQUEST", "Duplicate topic id."),
+        ("three", "INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied."),
+    ]
+    assert len(cluster.image.topics.by_id) == 3
+
+
+def test_deletion_can_be_turned_off() -> None:
+    cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, delete_topic_enable=False))
+    with pytest.raises(TopicDeletionDisabled, match="Topic deletion is disabled"):
+        cluster.topics.delete(cluster.image, [TopicToDelete("one")])

@@ -1,0 +1,154 @@
+"""The metadata records and their bytes."""
+
+from collections.abc import Callable
+
+import attrs
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RecordType,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnknownRecordType,
+    UnregisterBrokerRecord,
+    VersionRange,
+    decode_record,
+    encode_record,
+)
+
+UUIDS = st.binary(min_size=16, max_size=16)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+BROKERS = st.lists(INT32, max_size=5).map(tuple)
+DIRECTORIES = st.lists(UUIDS, max_size=3).map(tuple)
+UNKNOWN = st.dictionaries(st.integers(100, 120), st.text(max_size=3) | st.integers(0, 9), max_size=2)
+ENDPOINTS = st.builds(BrokerEndpoint, st.text(), st.text(), st.integers(0, 65535), st.integers(0, 3))
+FEATURES = st.dictionaries(st.text(), st.builds(VersionRange, st.integers(0, 9), st.integers(0, 99)), max_size=3)
+
+
+def optional(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.none() | values
+
+
+def record(
+    cls: Callable[..., MetadataRecord], **fields: st.SearchStrategy[object]
+) -> st.SearchStrategy[MetadataRecord]:
+    return st.builds(cls, unknown=UNKNOWN, **fields)
+
+
+RECORDS = st.one_of(
+    record(TopicRecord, name=st.text(), topic_id=UUIDS),
+    record(
+        PartitionRecord,
+        topic_id=UUIDS,
+        partition_id=INT32,
+        replicas=BROKERS,
+        isr=BROKERS,
+        leader=INT32,
+        leader_epoch=INT32,
+        partition_epoch=INT32,
+        directories=DIRECTORIES,
+        removing_replicas=BROKERS,
+        adding_replicas=BROKERS,
+        leader_recovery_state=st.integers(0, 1),
+        eligible_leader_replicas=BROKERS,
+        last_known_elr=BROKERS,
+    ),
+    record(
+        PartitionChangeRecord,
+        topic_id=UUIDS,
+        partition_id=INT32,
+        isr=optional(BROKERS),
+        leader=INT32,
+        replicas=optional(BROKERS),
+        removing_replicas=optional(BROKERS),
+        adding_replicas=optional(BROKERS),
+        leader_recovery_state=st.integers(-1, 1),
+        directories=optional(DIRECTORIES),
+        eligible_leader_replicas=optional(BROKERS),
+        last_known_elr=optional(BROKERS),
+    ),
+    record(RemoveTopicRecord, topic_id=UUIDS),
+    record(
+        RegisterBrokerRecord,
+        broker_id=INT32,
+        incarnation_id=UUIDS,
+        broker_epoch=INT64,
+        end_points=st.lists(ENDPOINTS, max_size=3).map(tuple),
+        features=FEATURES,
+        rack=optional(st.text()),
+        fenced=st.booleans(),
+        in_controlled_shutdown=st.booleans(),
+        log_dirs=DIRECTORIES,
+    ),
+    record(UnregisterBrokerRecord, broker_id=INT32, broker_epoch=INT64),
+    record(
+        BrokerRegistrationChangeRecord,
+        broker_id=INT32,
+        broker_epoch=INT64,
+        fenced=st.integers(-1, 1),
+        in_controlled_shutdown=st.booleans(),
+        log_dirs=optional(DIRECTORIES),
+    ),
+    record(
+        ConfigRecord,
+        resource_type=st.integers(0, 64),
+        resource_name=st.text(),
+        name=st.text(),
+        value=optional(st.text()),
+    ),
+    record(ProducerIdsRecord, broker_id=INT32, broker_epoch=INT64, next_producer_id=INT64),
+    record(FeatureLevelRecord, name=st.text(), feature_level=st.integers(0, 99)),
+    record(NoOpRecord),
+)
+
+
+@given(RECORDS)
+def test_a_record_comes_back_as_it_went_with_the_fields_of_newer_versions(record: MetadataRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_the_numbers_are_those_of_kafka() -> None:
+    assert {kind.name: kind.value for kind in RecordType} == {
+        "REGISTER_BROKER": 0,
+        "UNREGISTER_BROKER": 1,
+        "TOPIC": 2,
+        "PARTITION": 3,
+        "CONFIG": 4,
+        "PARTITION_CHANGE": 5,
+        "REMOVE_TOPIC": 9,
+        "FEATURE_LEVEL": 12,
+        "PRODUCER_IDS": 15,
+        "BROKER_REGISTRATION_CHANGE": 17,
+        "NO_OP": 20,
+    }
+
+
+def test_defaults_take_no_room() -> None:
+    change = PartitionChangeRecord(topic_id=bytes(16), partition_id=4, leader=2)
+    assert msgpack.unpackb(encode_record(change), strict_map_key=False) == [5, 2, {0: bytes(16), 1: 4, 3: 2}]
+
+
+def test_fields_of_a_newer_version_are_kept_apart() -> None:
+    newer = msgpack.packb([int(RecordType.TOPIC), 9, {0: "orders", 1: bytes(16), 7: "new"}])
+    record = decode_record(newer)
+    assert record == TopicRecord(name="orders", topic_id=bytes(16), unknown={7: "new"})
+    assert attrs.evolve(record, unknown={}) == TopicRecord(name="orders", topic_id=bytes(16))
+
+
+def test_a_record_that_means_nothing_to_us_is_refused() -> None:
+    with pytest.raises(UnknownRecordType, match="type 77 is unknown"):
+        decode_record(msgpack.packb([77, 0, {}]))

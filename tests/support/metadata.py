@@ -1,0 +1,111 @@
+"""What tests of the controller start from: rooms on an image, without a log; and a node on a disk that forgets."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from kraft.env import Env
+from kraft.single_voter import SingleVoter
+from metadata.configuration import BROKER_CONFIGS, ConfigSchema
+from metadata.controller import BrokerRegistration, Controller, ControllerConfig, Decision
+from metadata.controller.brokers import BrokersRoom
+from metadata.controller.configs import ConfigsRoom
+from metadata.controller.features import bootstrap
+from metadata.controller.topics import TopicsRoom
+from metadata.errors import ApiError
+from metadata.ids import random_uuid
+from metadata.image import Loader, MetadataDelta, MetadataImage
+from metadata.records import BrokerEndpoint, MetadataRecord, VersionRange
+from tests.support.volatile_disk import VolatileDisk
+
+T = TypeVar("T")
+
+CLUSTER_ID = "abcdefghijklmnopqrstuv"
+FEATURES = {"metadata.version": VersionRange(1, 25), "kraft.version": VersionRange(0, 1)}
+
+
+def schema() -> ConfigSchema:
+    return ConfigSchema(BROKER_CONFIGS.parse({"node.id": "1", "process.roles": "broker,controller"}))
+
+
+def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistration:
+    """A new process of broker `broker_id`, with one log directory that is always the same."""
+    asked = BrokerRegistration(
+        cluster_id=CLUSTER_ID,
+        broker_id=broker_id,
+        incarnation_id=random_uuid(rng),
+        end_points=[BrokerEndpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)],
+        features=FEATURES,
+        log_dirs=[random_uuid(Random(broker_id))],
+    )
+    return attrs.evolve(asked, **changes)
+
+
+def refusal(error: ApiError | None) -> tuple[str, str] | None:
+    """What a client is told: the error code's name, and the message."""
+    return None if error is None else (error.name, error.message)
+
+
+class Cluster:
+    """An image and the rooms that decide on it; `decide` takes over a decision as the controller would."""
+
+    def __init__(self, brokers: int = 1, config: ControllerConfig | None = None) -> None:
+        self.config = config or ControllerConfig(cluster_id=CLUSTER_ID)
+        self.rng = Random(1)
+        self.image = MetadataImage()
+        self.log: list[MetadataRecord] = []
+        self.topics = TopicsRoom(self.config, schema(), self.rng)
+        self.configs = ConfigsRoom(schema())
+        self.brokers = BrokersRoom(self.config)
+        self.take(bootstrap(self.image, self.config))
+        for broker_id in range(1, brokers + 1):
+            self.join(broker_id)
+
+    def take(self, records: Sequence[MetadataRecord]) -> None:
+        delta = MetadataDelta(self.image)
+        delta.replay(records)
+        self.log += records
+        self.image = delta.apply(len(self.log) - 1, 1)
+
+    def decide(self, decision: Decision[T]) -> T:
+        self.take(decision.records)
+        return decision.response
+
+    def register(self, broker_id: int, **changes: Any) -> int:
+        asked = registration(broker_id, self.rng, **changes)
+        return self.decide(self.brokers.register(self.image, asked, len(self.log)))
+
+    def join(self, broker_id: int, **changes: Any) -> int:
+        broker_epoch = self.register(broker_id, **changes)
+        self.decide(self.brokers.unfence(self.image, broker_id, broker_epoch))
+        return broker_epoch
+
+
+@attrs.define
+class MetadataNode:
+    controller: Controller
+    loader: Loader
+    log: SingleVoter
+    rng: Random
+
+    async def join(self, broker_id: int = 1) -> int:
+        broker_epoch = await self.controller.register_broker(registration(broker_id, self.rng))
+        await self.controller.unfence_broker(broker_id, broker_epoch)
+        return broker_epoch
+
+
+@asynccontextmanager
+async def metadata_node(disk: VolatileDisk) -> AsyncIterator[MetadataNode]:
+    env = Env(disk=disk, rng=Random(5), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+    log, loader = await SingleVoter.open(env, "/data/__cluster_metadata-0", 1), Loader()
+    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env.rng)
+    log.register(loader)
+    log.register(controller)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.run)
+        yield MetadataNode(controller, loader, log, env.rng)
+        nursery.cancel_scope.cancel()
