@@ -1,49 +1,8 @@
 """One module per API: decode, check, call one room, encode. Handlers keep no state of their own."""
 
-from broker.handlers import (
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    describe_topic_partitions,
-    fetch,
-    incremental_alter_configs,
-    init_producer_id,
-    list_offsets,
-    metadata,
-    offset_for_leader_epoch,
-    produce,
-)
 from broker.handlers.dispatch import Dispatcher
 from broker.handlers.handler import Handler
+from broker.handlers.registry import CONTROLLER_HANDLERS, HANDLERS
 from broker.handlers.services import Services
-
-HANDLERS: tuple[Handler, ...] = (
-    produce.HANDLER,
-    fetch.HANDLER,
-    list_offsets.HANDLER,
-    metadata.HANDLER,
-    api_versions.HANDLER,
-    create_topics.HANDLER,
-    delete_topics.HANDLER,
-    delete_records.HANDLER,
-    init_producer_id.HANDLER,
-    offset_for_leader_epoch.HANDLER,
-    describe_configs.HANDLER,
-    alter_configs.HANDLER,
-    describe_log_dirs.HANDLER,
-    create_partitions.HANDLER,
-    incremental_alter_configs.HANDLER,
-    describe_cluster.HANDLER,
-    describe_topic_partitions.HANDLER,
-)
-
-# What a controller's listener answers, until the quorum's own APIs are served there.
-CONTROLLER_HANDLERS: tuple[Handler, ...] = (api_versions.HANDLER,)
 
 __all__ = ["CONTROLLER_HANDLERS", "HANDLERS", "Dispatcher", "Handler", "Services"]

@@ -7,12 +7,13 @@ the node.
 
 import traceback
 from collections.abc import Awaitable, Iterable
+from struct import Struct
 from typing import Final
 
 import attrs
 import trio
 
-from broker.handlers.handler import Handler, Message, RequestContext
+from broker.handlers.handler import Handler, Message, RequestContext, Shortcut
 from broker.handlers.services import Services
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, Pending, Reply, frame_response
@@ -20,9 +21,11 @@ from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from broker.wire.codec import Decoder, Encoder, decoder, encoder
 from broker.wire.errors import ErrorCode, WireError
-from broker.wire.header import parse_request_header, response_header_version
+from broker.wire.header import parse_request_header, request_header_version, response_header_version
 from kraft.env import FsyncFailed
 
+_KEY_VERSION_CORRELATION: Final = Struct(">hhi")
+_FLEXIBLE_HEADER: Final = 2
 _API_VERSIONS: Final = 18
 _API_VERSIONS_MAX: Final = 4
 
@@ -37,6 +40,7 @@ class Route:
     encode: Encoder
     flexible_response_header: bool
     advertised: list[ApiVersion]
+    shortcut: Shortcut | None
 
 
 class Dispatcher:
@@ -47,6 +51,7 @@ class Dispatcher:
         self._nursery = nursery
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._routes: dict[tuple[int, int], Route] = {}
+        self._shortcuts: dict[tuple[int, int], Shortcut] = {}
         self._advertised = [
             ApiVersion(
                 api_key=handler.api_key,
@@ -60,26 +65,40 @@ class Dispatcher:
         """See `broker.net.connection.Service`."""
         data = connection.buffer.data
         try:
-            api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
-            route = self._routes.get((api_key, version)) or self._route(api_key, version)
-            if route is None:
-                return _unsupported_api_versions(correlation_id)
-            request, _ = route.decode(data, position, end)
-        except WireError as error:
-            raise ProtocolError(f"undecodable request: {error}") from error
-        context = RequestContext(self, connection, route, correlation_id, client_id)
-        try:
-            if route.handler.immediate is None:
-                assert route.handler.deferred is not None, "a handler is either immediate or deferred"
-                return self.defer(context, route.handler.deferred(context, request))
-            response = route.handler.immediate(context, request)
-            if response is None or isinstance(response, Pending):
-                return response
-            return context.encode(response)
+            if end - start >= _KEY_VERSION_CORRELATION.size:
+                api_key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(data, start)
+                shortcut = self._shortcuts.get((api_key, version))
+                if shortcut is not None:
+                    reply = shortcut.serve(connection, start, end, correlation_id)
+                    if reply is not False:
+                        return reply
+            return self._serve(connection, start, end)
         except (ProtocolError, FsyncFailed):
             raise
+        except WireError as error:
+            raise ProtocolError(f"undecodable request: {error}") from error
         except Exception as error:
-            raise self._failed(context, error) from error
+            raise self._failed(connection, error) from error
+
+    def _serve(self, connection: Connection, start: int, end: int) -> Reply:
+        """The general way: decode, handle, encode."""
+        data = connection.buffer.data
+        api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
+        route = self._routes.get((api_key, version)) or self._route(api_key, version)
+        if route is None:
+            return _unsupported_api_versions(correlation_id)
+        request, _ = route.decode(data, position, end)
+        context = RequestContext(self, connection, route, correlation_id, client_id)
+        handler = route.handler
+        if handler.immediate is None:
+            assert handler.deferred is not None, "a handler is either immediate or deferred"
+            return self.defer(context, handler.deferred(context, request))
+        response = handler.immediate(context, request)
+        if route.shortcut is not None:
+            route.shortcut.learn(context, request, start, end)
+        if response is None or isinstance(response, Pending):
+            return response
+        return context.encode(response)
 
     def defer(self, context: RequestContext, response: Awaitable[Message]) -> ExclusivePending:
         """See `RequestContext.defer`."""
@@ -93,20 +112,18 @@ class Dispatcher:
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
-            context.connection.close(str(self._failed(context, error)))
+            context.connection.close(str(self._failed(context.connection, error)))
         else:
             pending.complete(reply)
 
-    def _failed(self, context: RequestContext, error: Exception) -> ProtocolError:
-        api_key = context.route.handler.api_key
+    def _failed(self, connection: Connection, error: Exception) -> ProtocolError:
         self.services.env.trace(
             "handler-failed",
-            api=APIS[api_key].name,
-            version=context.api_version,
-            peer=context.connection.peer_host,
+            peer=connection.peer_host,
+            listener=connection.listener,
             error="".join(traceback.format_exception(error)),
         )
-        return ProtocolError(f"handler of API {api_key} failed: {error!r}")
+        return ProtocolError(f"a handler failed: {error!r}")
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route, made on first use; None for a version of ApiVersions nobody knows. Raises ProtocolError."""
@@ -125,9 +142,18 @@ class Dispatcher:
             encoder(api.response, version),
             response_header_version(api_key, version) >= 1,
             self._advertised,
+            self._shortcut(handler, version),
         )
         self._routes[api_key, version] = route
         return route
+
+    def _shortcut(self, handler: Handler, version: int) -> Shortcut | None:
+        if handler.shortcut is None:
+            return None
+        flexible = request_header_version(handler.api_key, version) == _FLEXIBLE_HEADER
+        shortcut = handler.shortcut(self.services, version, flexible)
+        self._shortcuts[handler.api_key, version] = shortcut
+        return shortcut
 
 
 def _unsupported_api_versions(correlation_id: int) -> Reply:

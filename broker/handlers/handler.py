@@ -1,10 +1,11 @@
 """What a handler is: one API, the versions it serves, and a function from request to response."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import attrs
 
+from broker.handlers.services import Services
 from broker.net.connection import Connection
 from broker.net.reply import ExclusivePending, Part, Pending, frame_response
 
@@ -20,7 +21,7 @@ Deferred: TypeAlias = Callable[["RequestContext", Message], Awaitable[Message]]
 class RequestContext:
     """A request's surroundings: who sent it, in which version, and how to answer it."""
 
-    __slots__ = ("_dispatcher", "client_id", "connection", "correlation_id", "route", "services")
+    __slots__ = ("client_id", "connection", "correlation_id", "dispatcher", "route", "services")
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class RequestContext:
         correlation_id: int,
         client_id: str | None,
     ) -> None:
-        self._dispatcher = dispatcher
+        self.dispatcher = dispatcher
         self.services = dispatcher.services
         self.connection = connection
         self.route = route
@@ -43,7 +44,7 @@ class RequestContext:
 
     def defer(self, response: Awaitable[Message]) -> ExclusivePending:
         """Answer with what `response` will return, in a task; the connection's next request waits for it."""
-        return self._dispatcher.defer(self, response)
+        return self.dispatcher.defer(self, response)
 
     def encode(self, response: Message) -> bytes | list[Part]:
         """The whole response frame, for a reply that was parked."""
@@ -51,9 +52,23 @@ class RequestContext:
         return frame_response(self.correlation_id, route.flexible_response_header, route.encode(response))
 
 
+class Shortcut(Protocol):
+    """A way around decoding and encoding for requests that are seen often."""
+
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> bytes | Literal[False] | None:
+        """The whole reply, None for none, or False: the request has to go the general way, nothing was done."""
+        ...
+
+    def learn(self, context: RequestContext, request: Message, start: int, end: int) -> None:
+        """A request has gone the general way; the next one like it may be served by the shortcut."""
+        ...
+
+
 @attrs.frozen
 class Handler:
     """`immediate` answers at once or parks a reply; `deferred` is awaited, one at a time per connection.
+
+    `shortcut` makes the shortcut of one version, given whether that version is flexible.
 
     `advertised_from` lists versions that exist and are refused, where clients need to see them listed.
     """
@@ -64,3 +79,4 @@ class Handler:
     immediate: Immediate | None = None
     deferred: Deferred | None = None
     advertised_from: int | None = None
+    shortcut: Callable[[Services, int, bool], Shortcut] | None = None

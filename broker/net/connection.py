@@ -60,7 +60,8 @@ class Connection:
 
     `peer_host` is the client's address, `listener` the name of the listener it came through. `muted` is set by the
     transport while it does not read because `receive_space` was empty; the next `flush` reads again. `activity` counts
-    what was received, for telling idle connections.
+    what was received, for telling idle connections. `prefix_length` is the service's: how much of the last request may
+    well be the beginning of the next.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Connection:
         "outgoing",
         "outgoing_size",
         "peer_host",
+        "prefix_length",
         "queued",
         "transport",
     )
@@ -108,6 +110,7 @@ class Connection:
         self.listener = listener
         self.client_software = ("unknown", "unknown")
         self.activity = 0
+        self.prefix_length = 0
         self.queued = False
         self.muted = False
         self.closed = False

@@ -53,7 +53,7 @@ def frame_response(correlation_id: int, flexible_header: bool, body: list[Part])
         header = _RESPONSE_HEADER_V1.pack(size + 5, correlation_id, 0)
     else:
         header = _RESPONSE_HEADER_V0.pack(size + 4, correlation_id)
-    if size <= _JOIN_MAX and not any(type(part) is FileRange for part in body):
+    if size <= _JOIN_MAX and FileRange not in map(type, body):
         return b"".join([header, *body])  # type: ignore[list-item]  # no FileRange is left in it
     return [header, *(part for part in body if len(part))]
 

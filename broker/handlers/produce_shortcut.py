@@ -1,0 +1,175 @@
+"""A shorter way for the Produce requests that a client sends again and again: one batch to one partition.
+
+Up to the length of the batch, such requests are the same bytes apart from the correlation id. These bytes are looked up
+instead of decoded, and the reply is packed by a template instead of encoded: half of what a small request costs. Both
+are learned from the general way, which stays the oracle: whatever is unusual (any error, a flush to wait for) is left
+to it, and nothing has changed by then.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Literal
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.produce import check_single_batch, produce
+from broker.handlers.services import Services
+from broker.net.connection import Connection
+from broker.replication.flushes import Flushes
+from broker.wire.api.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from broker.wire.errors import KafkaError, WireError
+from broker.wire.varint import read_varint
+
+# After the correlation id; before it are the key and version, by which the route was found.
+_PREFIX_START: Final = 8
+# Prefixes remembered per version: a client has as many as it has partitions. Forgotten all at once beyond this.
+PREFIXES_MAX: Final = 4096
+# No tagged fields of the partition, the topic and the request.
+_FLEXIBLE_TAIL: Final = b"\0\0\0"
+_LENGTH: Final = Struct(">i")
+_TOPIC_IDS_FROM: Final = 13
+_LOG_START_OFFSET_FROM: Final = 5
+
+# Values that occur nowhere else in a reply, to find out where the codec puts a field.
+_CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
+    0x5A17C0DE,
+    0x5A17BA5E << 24,
+    0x5A1771AE << 24,
+    0x5A175247 << 24,
+)
+
+
+class ProduceShortcut:
+    """The shortcut of one version of Produce."""
+
+    def __init__(self, services: Services, version: int, flexible: bool) -> None:
+        self._services = services
+        self._version = version
+        self._flexible = flexible
+        self._entries: dict[bytes, _Entry] = {}
+
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> bytes | Literal[False] | None:
+        """The reply, None where none is wanted, or False: it has to go the general way."""
+        buffer = connection.buffer
+        position = start + connection.prefix_length
+        entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
+        if entry is None or position >= end:
+            return False
+        data = buffer.data
+        if self._flexible:
+            try:
+                size, position = read_varint(data, position)
+            except (IndexError, WireError):
+                return False
+            batch_end = position + size - 1
+            if batch_end + len(_FLEXIBLE_TAIL) != end or data[batch_end:end] != _FLEXIBLE_TAIL:
+                return False
+        else:
+            batch_end = end
+            if position + 4 > end or _LENGTH.unpack_from(data, position)[0] != end - position - 4:
+                return False
+            position += 4
+        partitions = self._services.partitions
+        topic = partitions.topic(entry.topic)
+        partition = None if topic is None else topic.partitions.get(entry.index)
+        if partition is None or Flushes.concerns(partition):
+            return False
+        batch = buffer.view[position:batch_end]
+        try:
+            check_single_batch(batch, self._version)
+            info = partition.append(batch, acks=entry.acks, now_ms=self._services.now_ms())
+        except KafkaError:
+            return False  # nothing was appended; the general way finds the same error, and tells of it
+        if not info.duplicate:
+            partitions.stage(partition)
+        if entry.acks == 0:
+            return None
+        return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+    def learn(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> None:
+        """Remember the prefix of a request that went the general way, if it is of the kind served here."""
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+            return
+        topic = request.topic_data[0]
+        data = topic.partition_data[0]
+        if data.records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
+            return
+        size = len(data.records)
+        length_size = _varint_size(size + 1) if self._flexible else _LENGTH.size
+        prefix_end = end - size - length_size - (len(_FLEXIBLE_TAIL) if self._flexible else 0)
+        connection = context.connection
+        prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
+        connection.prefix_length = prefix_end - start
+        if prefix not in self._entries:
+            if len(self._entries) >= PREFIXES_MAX:
+                self._entries.clear()
+            self._entries[prefix] = _Entry(context, request.acks, topic, data.index)
+
+
+class _Entry:
+    """What a prefix says, and how to answer it."""
+
+    __slots__ = ("acks", "index", "reply", "topic")
+
+    def __init__(self, context: RequestContext, acks: int, topic: TopicProduceData, index: int) -> None:
+        self.acks = acks
+        self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
+        self.index = index
+        self.reply = _reply_template(context, topic, index)
+
+
+def _reply_template(
+    context: RequestContext, topic: TopicProduceData, index: int
+) -> Callable[[int, int, int, int], bytes]:
+    """(correlation id, base offset, log append time, log start offset) -> the frame of a successful reply.
+
+    The codec encodes one such reply; what the four fields look like in it tells where to put others.
+    """
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index,
+                        base_offset=_BASE_OFFSET,
+                        log_append_time_ms=_APPEND_TIME,
+                        log_start_offset=_LOG_START,
+                    )
+                ],
+            )
+        ]
+    )
+    sample = RequestContext(context.dispatcher, context.connection, context.route, _CORRELATION_ID, None)
+    encoded = sample.encode(response)
+    assert isinstance(encoded, bytes), "a reply without records is one small buffer"
+    correlation_at = encoded.index(_CORRELATION_ID.to_bytes(4, "big"))
+    offset_at = encoded.index(_BASE_OFFSET.to_bytes(8, "big"))
+    assert encoded.index(_APPEND_TIME.to_bytes(8, "big")) == offset_at + 8, "the fields follow on each other"
+    before = encoded[:correlation_at]
+    between = encoded[correlation_at + 4 : offset_at]
+    if context.api_version < _LOG_START_OFFSET_FROM:
+        after = encoded[offset_at + 16 :]
+        pack = Struct(f">{len(before)}si{len(between)}sqq{len(after)}s").pack
+        return lambda correlation_id, offset, time, _: pack(before, correlation_id, between, offset, time, after)
+    assert encoded.index(_LOG_START.to_bytes(8, "big")) == offset_at + 16, "the fields follow on each other"
+    after = encoded[offset_at + 24 :]
+    pack = Struct(f">{len(before)}si{len(between)}sqqq{len(after)}s").pack
+    return lambda correlation_id, offset, time, log_start: pack(
+        before, correlation_id, between, offset, time, log_start, after
+    )
+
+
+def _varint_size(value: int) -> int:
+    return (max(value.bit_length(), 1) + 6) // 7
+
+
+HANDLER = Handler(
+    api_key=0, min_version=3, max_version=13, advertised_from=0, immediate=produce, shortcut=ProduceShortcut
+)
