@@ -1,0 +1,80 @@
+"""A node within the test's own process and event loop, on free ports and a directory of the test's."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import trio
+
+from broker.config import KafkaConfig, read_config
+from broker.node import Node
+from kraft.env import Disk, Env, RealDisk, real_env
+
+NODE_ID = 1
+
+
+class Traced:
+    """The events a node has traced."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, object]]] = []
+
+    def __call__(self, kind: str, /, **fields: object) -> None:
+        self.events.append((kind, fields))
+
+    def of(self, kind: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.events if name == kind]
+
+
+class RunningNode:
+    """A node that serves. `traced` are its events, `clock_offset_s` moves its wall clock."""
+
+    def __init__(self, node: Node, traced: Traced, scope: trio.CancelScope) -> None:
+        self.node = node
+        self.traced = traced
+        self._scope = scope
+
+    @property
+    def port(self) -> int:
+        return next(bound.port for bound in self.node.bound if bound.listener.name == "PLAINTEXT")
+
+    @property
+    def controller_port(self) -> int:
+        return next(bound.port for bound in self.node.bound if bound.listener.name == "CONTROLLER")
+
+    def crash(self) -> None:
+        """End the node as a power cut would, as far as it can tell: nothing more is written."""
+        self._scope.cancel()
+
+
+def node_config(directory: Path, **overrides: object) -> KafkaConfig:
+    """A development node's config on `directory`, with free ports; `_` in a key stands for `.`."""
+    named = {key.replace("_", "."): value for key, value in overrides.items()}
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "log.dirs": str(directory / "data"),
+        **named,
+    }
+    return read_config(None, [f"{name}={value}" for name, value in settings.items()])
+
+
+@asynccontextmanager
+async def running_node(
+    directory: Path, *, disk: Disk | None = None, wall: Callable[[], float] | None = None, **overrides: object
+) -> AsyncIterator[RunningNode]:
+    """A node that serves within the block, and is stopped cleanly at its end unless it has ended before."""
+    traced = Traced()
+    env = real_env(traced)
+    env = Env(disk=disk or RealDisk(), rng=Random(), wall=wall or env.wall, trace=traced)
+    node = Node(env, node_config(directory, **overrides))
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def run(*, task_status: trio.TaskStatus[None]) -> None:
+            with scope:
+                await node.run(task_status=task_status)
+
+        await nursery.start(run)
+        yield RunningNode(node, traced, scope)
+        node.stop()

@@ -1,0 +1,121 @@
+"""A client that speaks the protocol through our own codec and nothing else, one connection at a time.
+
+It sends what it is told to send, however wrong, and hands back whole response messages: it fails where a response has
+bytes left over, answers another request than the oldest one, or does not come in time.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from broker.wire.api import APIS
+from broker.wire.codec import decode, encode
+from broker.wire.header import encode_request_header, parse_response_header, response_header_version
+
+# What no test waits for longer; a response that takes this long is missing.
+PATIENCE_SECONDS = 10
+
+
+class WireClient:
+    """See the module's docstring. Responses come in the order of the requests, each to be fetched with `receive`."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._received = bytearray()
+        self._sent: list[tuple[int, type[Any], int]] = []  # correlation id, response class and version
+        self._correlation_id = 0
+
+    async def call(self, request: Any, version: int) -> Any:
+        """Send one request and return its response."""
+        await self.send(request, version)
+        return await self.receive()
+
+    async def send(self, request: Any, version: int) -> None:
+        await self.pipeline((request, version))
+
+    async def pipeline(self, *requests: tuple[Any, int]) -> None:
+        """Send requests in one write, as a client with several in flight does."""
+        await self.send_bytes(b"".join(self.frame(request, version) for request, version in requests))
+
+    def frame(self, request: Any, version: int, *, is_answered: bool = True) -> bytes:
+        """The bytes of a request, to which a response is expected from now on."""
+        key = type(request).__message__.key
+        self._correlation_id += 1
+        if is_answered:
+            self._sent.append((self._correlation_id, APIS[key].response, version))
+        body = b"".join(map(bytes, encode(request, version)))
+        return framed(encode_request_header(key, version, self._correlation_id, "test") + body)
+
+    async def send_unanswered(self, request: Any, version: int) -> None:
+        """Send a request that is answered by silence, as a Produce with acks=0 is."""
+        await self.send_bytes(self.frame(request, version, is_answered=False))
+
+    async def send_bytes(self, data: bytes) -> None:
+        await self._stream.send_all(data)
+
+    async def receive(self) -> Any:
+        """The response to the oldest request that has not got one."""
+        expected, response_class, version = self._sent.pop(0)
+        payload = await self.receive_frame()
+        is_flexible = response_header_version(response_class.__message__.key, version) == 1
+        correlation_id, start = parse_response_header(payload, is_flexible)
+        assert correlation_id == expected, "a response out of order"
+        response, end = decode(response_class, version, payload, start)
+        assert end == len(payload), f"{len(payload) - end} bytes behind the response"
+        return response
+
+    async def receive_frame(self) -> bytes:
+        """One frame without its length; EOFError where the node closes the connection instead."""
+        size = int.from_bytes(await self._take(4), "big")
+        return await self._take(size)
+
+    async def expect_close(self) -> None:
+        """Assert that the node closes the connection without another byte."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            try:
+                rest = bytes(self._received) or await self._stream.receive_some()
+            except trio.BrokenResourceError:  # a reset: it closed with something of ours unread
+                return
+        assert not rest, f"{len(rest)} bytes instead of a closed connection"
+
+    async def expect_silence(self, seconds: float) -> None:
+        """Assert that nothing arrives for a while."""
+        with trio.move_on_after(seconds):
+            data = await self._stream.receive_some()
+            raise AssertionError(f"{len(data)} bytes where nothing was to be sent")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def _take(self, count: int) -> bytes:
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len(self._received) < count:
+                data = await self._stream.receive_some()
+                if not data:
+                    raise EOFError("the node closed the connection")
+                self._received += data
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[WireClient]:
+    """A connection for as long as the block runs."""
+    client = WireClient(await trio.open_tcp_stream("127.0.0.1", port))
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def only(items: Sequence[Any]) -> Any:
+    """The one element of a list that has to have exactly one."""
+    assert len(items) == 1, f"{len(items)} elements, not one: {items}"
+    return items[0]
