@@ -4,13 +4,74 @@ One line per key, in one place: who makes a key work adds its line, and docs/com
 start warns about every key that is set to something else than its default and is not here.
 """
 
-HONOURED_BROKER_CONFIGS: frozenset[str] = frozenset(
+from typing import Final
+
+from metadata.configuration.synonyms import TOPIC_SYNONYMS
+
+HONOURED_TOPIC_CONFIGS: Final[frozenset[str]] = frozenset(
     {
-        "broker.id",
-        "node.id",
-        "process.roles",
+        "cleanup.policy",  # "compact" demands keys and spares records from retention; nothing is compacted yet
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "preallocate",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
     }
 )
 
-# A topic's key that is here has its synonyms in HONOURED_BROKER_CONFIGS too: they are its default.
-HONOURED_TOPIC_CONFIGS: frozenset[str] = frozenset()
+_OWN: Final = frozenset(
+    {
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "broker.id",
+        "broker.rack",
+        "connections.max.idle.ms",
+        "controller.listener.names",
+        "controller.quorum.voters",  # none but the node itself, see `broker.unsupported`
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.initial.task.delay.ms",
+        "log.retention.check.interval.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "metadata.log.dir",
+        "node.id",
+        "num.partitions",
+        "process.roles",  # both, see `broker.unsupported`
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "socket.listen.backlog.size",
+        "socket.request.max.bytes",
+    }
+)
+
+# A topic's honoured key brings the broker's keys that are its default.
+HONOURED_BROKER_CONFIGS: Final[frozenset[str]] = _OWN.union(
+    *({synonym.name for synonym in TOPIC_SYNONYMS.get(name, ())} for name in HONOURED_TOPIC_CONFIGS)
+)

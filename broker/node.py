@@ -30,6 +30,7 @@ from broker.replication.partitions import Partitions
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs, LogDirsConfig
 from broker.storage.meta_properties import read_meta_properties
+from broker.unsupported import check_supported
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.env import Env, kernel_socket
 from kraft.single_voter import SingleVoter
@@ -53,9 +54,13 @@ class BoundListener:
 
 
 class Node:
-    """See the module's docstring. `bound` and `cluster_id` are known once it serves."""
+    """See the module's docstring. `bound` and `cluster_id` are known once it serves.
+
+    Raises ConfigError for what it cannot run yet.
+    """
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
+        check_supported(config)
         self._env = env
         self._config = config
         self._stop = trio.Event()
