@@ -42,8 +42,19 @@ def send_queue(sock: socket.socket, queue: list[Part]) -> int:
                 sent += count
                 _drop(queue, count)
     except BlockingIOError:
-        pass
+        if queue and isinstance(queue[0], FileRange):
+            _uncork(sock)
     return sent
+
+
+def _uncork(sock: socket.socket) -> None:
+    """Have the kernel send the last bytes it took from a file.
+
+    sendfile says "more to come" with each page. Where it stops because the socket is full, the last segment may be
+    incomplete and would be held back for 200 ms, unless something pushes it: setting TCP_NODELAY (again) does.
+    """
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _send_range(sock: socket.socket, part: FileRange) -> int:
