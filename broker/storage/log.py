@@ -41,6 +41,9 @@ from kraft.env import Disk, File, Tracer
 KNOWN_POSITIONS_MAX: Final = 16
 
 
+NO_EPOCH: Final = -1
+
+
 @attrs.define
 class AppendInfo:
     """Where an appended batch is. `log_append_time_ms` is -1 where producers set the timestamps.
@@ -118,7 +121,7 @@ class Log:
         self._staged: list[memoryview] = []
         self._discarded: list[str] = []
         self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
-        self._last_epoch = -1
+        self._last_epoch = NO_EPOCH
         self._now_ms = 0
         self._unflushed_since_ms = -1
         self.partition = directory.rpartition("/")[2]
@@ -537,6 +540,7 @@ class Log:
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             self.epochs.write()
+            self._last_epoch = NO_EPOCH
             return False
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)
@@ -568,7 +572,7 @@ class Log:
         self.log_end_offset = self.readable_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self._known_positions.clear()
-        self._last_epoch = -1
+        self._last_epoch = NO_EPOCH
 
     def _rebuild_producers(self, now_ms: int) -> None:
         offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)

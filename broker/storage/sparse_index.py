@@ -10,7 +10,7 @@ from operator import lt
 from struct import Struct
 from typing import ClassVar
 
-from kraft.env import Disk
+from kraft.env import Disk, File
 
 
 class CorruptIndex(ValueError):
@@ -117,34 +117,40 @@ class SparseIndex:
             self._synced = False
 
     def _last(self) -> tuple[int, int] | None:
-        """The last entry; of a file that is not loaded, no more is read than that."""
-        if self._keys is None:
-            content = self._read(last_only=True)
-            if not content:
-                return None
-            key, value = self.ENTRY.unpack(content)
-            if key < 0 or value < 0:
-                raise CorruptIndex(f"Index file {self.path} is corrupt, it ends with the entry {key}, {value}")
-            return key, value
-        return (self._keys[-1], self._values[-1]) if self._keys else None
-
-    def _read(self, *, last_only: bool = False) -> bytes:
+        """The last entry; of a file that is not loaded, only the ends are read and compared."""
+        if self._keys is not None:
+            return (self._keys[-1], self._values[-1]) if self._keys else None
         file = self._disk.open(self.path)
         try:
-            size = file.size()
-            content = file.read(max(size - self.ENTRY.size, 0) if last_only else 0, size)
+            size = self._checked_size(file)
+            if size == 0:
+                return None
+            key, value = self.ENTRY.unpack(file.read(size - self.ENTRY.size, self.ENTRY.size))
+            first_key, first_value = self.ENTRY.unpack(file.read(0, self.ENTRY.size))
         finally:
             file.close()
+        if key < first_key or value < first_value or first_value < 0:
+            raise CorruptIndex(f"Index file {self.path} is corrupt, its last entry is before its first")
+        if size > self.ENTRY.size and key == first_key:
+            raise CorruptIndex(f"Index file {self.path} is corrupt, its last entry equals its first")
+        return key, value
+
+    def _checked_size(self, file: File) -> int:
+        size = file.size()
         if size % self.ENTRY.size:
             raise CorruptIndex(
                 f"Index file {self.path} is corrupt, found {size} bytes which is neither positive nor a "
                 f"multiple of {self.ENTRY.size}"
             )
-        return content
+        return size
 
     def load(self) -> None:
         """Have the entries in memory. Raises CorruptIndex, FileNotFoundError, OSError."""
-        keys, values = self._decode(self._read())
+        file = self._disk.open(self.path)
+        try:
+            keys, values = self._decode(file.read(0, self._checked_size(file)))
+        finally:
+            file.close()
         if not _ascends(keys):
             raise CorruptIndex(f"Index file {self.path} is corrupt, its entries do not ascend")
         if not _ascends(values) or (values and values[0] < 0):

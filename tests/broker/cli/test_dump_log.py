@@ -1,0 +1,180 @@
+"""`kraft dump-log`: Kafka's lines for what is there, and exit code 1 for what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.cli.dump_log import main
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
+from tests.support.logs import NOW_MS, append, batch, listing, open_log
+
+SEGMENT = "00000000000000000000"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A closed log of ten batches of two records from an idempotent producer, over two segments."""
+    config = LogConfig(index_interval_bytes=80, segment_bytes=700)
+    log = open_log(tmp_path / "t-0", config)
+    for number in range(10):
+        append(
+            log,
+            b"v%d" % number,
+            b"w%d" % number,
+            key=b"k",
+            timestamp=NOW_MS + number,
+            producer_id=5,
+            producer_epoch=1,
+            base_sequence=2 * number,
+            leader_epoch=3,
+        )
+    trio.run(log.close_cleanly)
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def dump(directory: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, list[str], list[str]]]:
+    """Dump some files: exit code, lines, complaints."""
+
+    def run(*names: str, options: tuple[str, ...] = ()) -> tuple[int, list[str], list[str]]:
+        code = main(["--files", ",".join(str(directory / name) for name in names), *options])
+        captured = capsys.readouterr()
+        return code, captured.out.splitlines(), captured.err.splitlines()
+
+    return run
+
+
+Dump = Callable[..., tuple[int, list[str], list[str]]]
+
+
+def damage(path: Path, at: int, value: int = 0xFF) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= value
+    path.write_bytes(content)
+
+
+def test_everything_in_a_sound_directory_passes(directory: Path, dump: Dump) -> None:
+    names = sorted(path.name for path in directory.iterdir())
+    assert len(names) > 8
+    code, lines, complaints = dump(*names, options=("--deep-iteration",))
+    assert (code, complaints) == (0, [])
+    assert [line for line in lines if line.startswith("Dumping")] == [f"Dumping {directory / name}" for name in names]
+
+
+def test_batches_have_kafkas_line(directory: Path, dump: Dump) -> None:
+    _, lines, _ = dump(f"{SEGMENT}.log")
+    assert lines[1] == "Log starting offset: 0"
+    assert lines[3].startswith(
+        "baseOffset: 2 lastOffset: 3 count: 2 baseSequence: 2 lastSequence: 3 producerId: 5 producerEpoch: 1 "
+        "partitionLeaderEpoch: 3 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: "
+    )
+    assert f"CreateTime: {NOW_MS + 1} size: " in lines[3]
+    assert " magic: 2 compresscodec: none crc: " in lines[3]
+    assert lines[3].endswith("isvalid: true")
+
+
+def test_records_are_printed_on_demand(dump: Dump) -> None:
+    _, lines, _ = dump(f"{SEGMENT}.log", options=("--print-data-log",))
+    assert lines[3] == (
+        f"| offset: 0 CreateTime: {NOW_MS} keySize: 1 valueSize: 2 sequence: 0 headerKeys: [] key: k payload: v0"
+    )
+    _, lines, _ = dump(f"{SEGMENT}.log", options=("--print-data-log", "--skip-record-metadata"))
+    assert lines[3] == "| key: k payload: v0"
+    _, lines, _ = dump(f"{SEGMENT}.log", options=("--deep-iteration",))
+    assert lines[3].endswith("headerKeys: []")
+
+
+def test_index_entries_are_printed_and_verified(directory: Path, dump: Dump) -> None:
+    code, lines, _ = dump(f"{SEGMENT}.index", f"{SEGMENT}.timeindex")
+    size = len(batch(b"v0", b"w0", key=b"k"))
+    assert code == 0
+    assert f"offset: 3 position: {size}" in lines
+    assert f"timestamp: {NOW_MS + 1} offset: 3" in lines
+    _, lines, _ = dump(f"{SEGMENT}.index", options=("--verify-index-only",))
+    assert len(lines) == 1
+    _, lines, _ = dump(f"{SEGMENT}.timeindex", options=("--index-sanity-check",))
+    assert lines[1].endswith("passed sanity check.")
+
+
+def test_snapshots_and_epochs_are_printed(directory: Path, dump: Dump) -> None:
+    _, lines, _ = dump(listing(directory, ".snapshot")[-1], "leader-epoch-checkpoint")
+    assert lines[1] == (
+        f"producerId: 5 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: -1 lastTimestamp: {NOW_MS + 9} "
+        f"firstSequence: 18 lastSequence: 19 lastOffset: 19 offsetDelta: 1 timestamp: {NOW_MS + 9}"
+    )
+    assert lines[3] == "epoch: 3 startOffset: 0"
+
+
+def test_a_bad_checksum_is_wrong(directory: Path, dump: Dump) -> None:
+    damage(directory / f"{SEGMENT}.log", 65)
+    code, lines, complaints = dump(f"{SEGMENT}.log")
+    assert code == 1
+    assert lines[2].endswith("isvalid: false")
+    assert len(complaints) == 1
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"half a batch", b"\xff" * 200])
+def test_bytes_behind_the_last_batch_are_wrong(directory: Path, dump: Dump, tail: bytes) -> None:
+    path = directory / f"{SEGMENT}.log"
+    path.write_bytes(path.read_bytes() + tail)
+    code, lines, _ = dump(f"{SEGMENT}.log")
+    assert code == 1
+    assert lines[-1] == f"Found {len(tail)} invalid bytes at the end of {SEGMENT}.log"
+
+
+def test_offsets_that_go_back_are_wrong_and_gaps_are_told(directory: Path, dump: Dump) -> None:
+    path = directory / f"{SEGMENT}.log"
+    content = path.read_bytes()
+    size = len(batch(b"v0", b"w0", key=b"k"))
+    path.write_bytes(content[:size] + content[2 * size : 3 * size])
+    code, lines, _ = dump(f"{SEGMENT}.log", options=("--deep-iteration",))
+    assert code == 0
+    assert any(line.endswith("1 is followed by 4") for line in lines)
+    path.write_bytes(content[:size] * 2)
+    assert dump(f"{SEGMENT}.log")[0] == 1
+
+
+@pytest.mark.parametrize(("suffix", "at"), [(".index", 7), (".index", 3), (".timeindex", 7), (".timeindex", 11)])
+def test_an_index_that_disagrees_with_the_log_is_wrong(directory: Path, dump: Dump, suffix: str, at: int) -> None:
+    damage(directory / (SEGMENT + suffix), at, 0x04)
+    code, _, complaints = dump(SEGMENT + suffix)
+    assert code == 1
+    assert complaints
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
+def test_files_that_cannot_be_read_are_wrong(directory: Path, dump: Dump, suffix: str) -> None:
+    (directory / (SEGMENT + suffix)).write_bytes(b"odd")
+    assert dump(SEGMENT + suffix)[0] == 1
+
+
+def test_a_missing_file_is_wrong_and_an_unknown_one_is_passed_over(directory: Path, dump: Dump) -> None:
+    assert dump("00000000000000000099.log")[0] == 1
+    (directory / "notes.txt").write_text("hello")
+    code, lines, _ = dump("notes.txt")
+    assert code == 0
+    assert lines[1].startswith("Ignoring unknown file")
+
+
+def test_control_batches_and_compression_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "t-1"
+    log: Log = open_log(directory)
+    append(log, b"x", compression=Compression.LZ4)
+    marker = encode_end_transaction_marker(
+        EndTransactionMarker(is_commit=True, coordinator_epoch=4),
+        timestamp=NOW_MS,
+        producer_id=1,
+        producer_epoch=0,
+        base_offset=1,
+    )
+    path = directory / f"{SEGMENT}.log"
+    path.write_bytes(path.read_bytes() + marker)
+    assert main(["--files", str(path), "--deep-iteration"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "compresscodec: lz4" in lines[2]
+    assert "isTransactional: true isControl: true" in lines[4]
+    assert lines[5].endswith("endTxnMarker: COMMIT coordinatorEpoch: 4")

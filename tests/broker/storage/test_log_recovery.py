@@ -1,0 +1,330 @@
+"""After a crash a log opens with the longest prefix of intact batches, and what was interrupted is finished."""
+
+import shutil
+from pathlib import Path
+from struct import pack, unpack
+
+import pytest
+import trio
+
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.wire.records import iter_headers
+from tests.support.logs import NOW_MS, append, batch, listing, open_log, read_all, read_records, values
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+LOG = "00000000000000000000.log"
+
+
+def batch_positions(directory: Path, name: str = LOG) -> list[int]:
+    data = (directory / name).read_bytes()
+    return [position for position, _ in iter_headers(data)] + [len(data)]
+
+
+@pytest.fixture
+def five(tmp_path: Path) -> Path:
+    """The directory of a log of five small batches that was not closed."""
+    log = open_log(tmp_path / "t-0")
+    for number in range(5):
+        append(log, b"%d" % number, b"%d" % number)
+    return tmp_path / "t-0"
+
+
+def damaged(directory: Path, data: bytes) -> Log:
+    (directory / LOG).write_bytes(data)
+    return open_log(directory)
+
+
+def test_everything_the_page_cache_held_is_there_after_a_kill(five: Path) -> None:
+    log = open_log(five)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 10, 0)
+    assert values(log) == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3", b"4", b"4"]
+    assert append(log, b"next") == 10
+
+
+def test_a_torn_last_batch_is_cut_at_every_byte(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    last = batch_positions(five)[-2]
+    for size in range(last, len(whole)):
+        log = damaged(five, whole[:size])
+        assert log.log_end_offset == 8
+        assert (five / LOG).stat().st_size == last
+    assert damaged(five, whole).log_end_offset == 10
+
+
+def test_every_flipped_bit_that_the_checksum_covers_cuts_the_last_batch(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    last = batch_positions(five)[-2]
+    leader_epoch = range(last + 12, last + 16)  # the one field that is neither covered nor checked
+    for at in (at for at in range(last, len(whole)) if at not in leader_epoch):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << bit
+            assert damaged(five, flipped).log_end_offset == 8, f"byte {at - last}, bit {bit}"
+
+
+def test_a_flipped_leader_epoch_loses_no_record(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    last = batch_positions(five)[-2]
+    for at in range(last + 12, last + 16):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1
+        log = damaged(five, flipped)
+        assert log.log_end_offset == 10
+        append(log, b"goes on", leader_epoch=1)
+        assert log.epochs.latest_epoch == 1
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\0" * 61, b"\0" * 5000, b"\xff" * 200, b"nonsense" * 40, b"\0" * 16 + b"\2"])
+def test_bytes_that_are_no_batch_end_the_log(five: Path, tail: bytes) -> None:
+    whole = (five / LOG).read_bytes()
+    log = damaged(five, whole + tail)
+    assert log.log_end_offset == 10
+    assert (five / LOG).read_bytes() == whole
+    append(log, b"next")
+    assert open_log(five).log_end_offset == 11
+
+
+def test_a_batch_that_overlaps_the_one_before_it_ends_the_log(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    positions = batch_positions(five)
+    again = whole[positions[1] : positions[2]]
+    assert damaged(five, whole + again).log_end_offset == 10
+
+
+def test_a_batch_with_a_base_offset_too_far_ahead_ends_the_log(five: Path) -> None:
+    whole = bytearray((five / LOG).read_bytes())
+    third = batch_positions(five)[2]
+    whole[third : third + 8] = pack(">q", 50)
+    assert damaged(five, whole).log_end_offset == 4
+
+
+def test_compaction_may_leave_gaps(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    positions = batch_positions(five)
+    (five / LOG).write_bytes(whole[: positions[1]] + whole[positions[2] :])
+    log = open_log(five, LogConfig(cleanup_policy=("compact",)))
+    assert log.log_end_offset == 10
+    assert [record.offset for record in read_all(log)] == [0, 1, 4, 5, 6, 7, 8, 9]
+    assert read_records(log, 2)[0].offset == 4
+
+
+def test_the_segments_behind_a_bad_batch_are_deleted(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(60):
+        append(log, b"%02d" % number)
+    names = listing(directory, ".log")
+    assert len(names) > 3
+    path = directory / names[1]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    third = int(names[2].partition(".")[0])
+    log = open_log(directory, SMALL)
+    assert log.log_end_offset == third - 1
+    assert values(log) == [b"%02d" % number for number in range(third - 1)]
+    assert listing(directory, ".log") == names[:2]
+    discarded = log.take_discarded()
+    assert {path.rpartition("/")[2] for path in discarded} == set(listing(directory, ".deleted"))
+
+
+def test_what_lies_before_the_recovery_point_is_trusted(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(60):
+        append(log, b"%02d" % number)
+    bases = [segment.base_offset for segment in log.segments]
+    path = directory / LOG
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    log = open_log(directory, SMALL, recovery_point=bases[2] + 1)
+    assert (log.log_end_offset, log.recovery_point) == (60, bases[2] + 1)
+    assert open_log(directory, SMALL, recovery_point=bases[1] - 1).log_end_offset == bases[1] - 1
+
+
+def test_a_clean_log_is_taken_as_it_is(five: Path) -> None:
+    trio.run(open_log(five).close_cleanly)
+    content = bytearray((five / LOG).read_bytes())
+    content[-1] ^= 1
+    (five / LOG).write_bytes(content)
+    log = open_log(five, clean=True)
+    assert (log.log_end_offset, log.recovery_point) == (10, 10)
+
+
+def test_a_clean_log_that_does_not_end_as_one_is_recovered(five: Path) -> None:
+    trio.run(open_log(five).close_cleanly)
+    content = (five / LOG).read_bytes()
+    log_cut = content[:-3]
+    (five / LOG).write_bytes(log_cut)
+    assert open_log(five, clean=True).log_end_offset == 8
+
+
+def test_indexes_are_rebuilt_as_they_were(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(60):
+        append(log, b"%02d" % number, timestamp=NOW_MS + number % 17)
+    trio.run(log.close_cleanly)
+    indexes = sorted(path for path in directory.iterdir() if path.suffix in (".index", ".timeindex"))
+    original = {path: path.read_bytes() for path in indexes}
+    for path in indexes:
+        path.write_bytes(path.read_bytes()[::-1] + b"x")
+    trio.run(open_log(directory, SMALL).close_cleanly)
+    assert {path: path.read_bytes() for path in indexes} == original
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "odd", "zeros", "reversed", "beyond"])
+@pytest.mark.parametrize("segment", [0, 1, -1])
+def test_a_bad_index_of_a_clean_log_is_rebuilt_when_it_is_needed(
+    tmp_path: Path, suffix: str, damage: str, segment: int
+) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(61):
+        append(log, b"%02d" % number, timestamp=NOW_MS + number)
+    trio.run(log.close_cleanly)
+    path = directory / listing(directory, suffix)[segment]
+    content = path.read_bytes()
+    entry = 8 if suffix == ".index" else 12
+    assert len(content) >= 2 * entry
+    if damage == "missing":
+        path.unlink()
+    elif damage == "odd":
+        path.write_bytes(content + b"\0\0\0")
+    elif damage == "zeros":
+        path.write_bytes(content + b"\0" * 10 * entry)
+    elif damage == "reversed":
+        entries = [content[at : at + entry] for at in range(0, len(content), entry)]
+        path.write_bytes(b"".join(reversed(entries)))
+    else:
+        path.write_bytes(content[:-4] + pack(">i", 1 << 30))
+    log = open_log(directory, SMALL, clean=True)
+    for number in range(61):
+        assert read_records(log, number)[0].value == b"%02d" % number
+        found = log.offset_for_timestamp(NOW_MS + number, upper_bound=61)
+        assert found is not None
+        assert found.offset == number
+    append(log, b"next")
+    assert values(log)[-2:] == [b"60", b"next"]
+
+
+def test_leader_epochs_are_rebuilt_from_the_batches(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory)
+    for epoch in (1, 1, 5, 8):
+        append(log, b"x", leader_epoch=epoch)
+    for content in (None, b"not a checkpoint", b"0\n1\n1 0\n"):
+        (directory / "leader-epoch-checkpoint").unlink()
+        if content is not None:
+            (directory / "leader-epoch-checkpoint").write_bytes(content)
+        assert open_log(directory).epochs.entries == [(1, 0), (5, 2), (8, 3)]
+
+
+def test_an_epoch_that_begins_behind_the_cut_is_forgotten(five: Path) -> None:
+    log = open_log(five)
+    append(log, b"x", leader_epoch=6)
+    content = (five / LOG).read_bytes()
+    assert damaged(five, content[:-1]).epochs.entries == [(0, 0)]
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_are_known_again(tmp_path: Path, has_snapshots: bool, clean: bool) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(40):
+        append(log, b"x", producer_id=number % 3, producer_epoch=1, base_sequence=number // 3)
+    if clean:
+        trio.run(log.close_cleanly)
+    if not has_snapshots:
+        for name in listing(directory, ".snapshot"):
+            (directory / name).unlink()
+    log = open_log(directory, SMALL, clean=clean)
+    retried = log.append(batch(b"x", producer_id=1, producer_epoch=1, base_sequence=12), leader_epoch=0, now_ms=NOW_MS)
+    assert (retried.duplicate, retried.first_offset) == (True, 37)
+    assert append(log, b"x", producer_id=1, producer_epoch=1, base_sequence=13) == 40
+
+
+def test_a_producers_lost_batch_may_be_sent_again(five: Path) -> None:
+    log = open_log(five)
+    append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
+    append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1)
+    log = damaged(five, (five / LOG).read_bytes()[:-1])
+    assert append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1) == 11
+
+
+def test_files_of_interrupted_operations_are_put_aside(five: Path) -> None:
+    for name in ("00000000000000000000.log.cleaned", "00000000000000000000.index.cleaned", "0.log.deleted"):
+        (five / name).write_bytes(b"whatever")
+    (five / "00000000000000000007.index").write_bytes(b"orphan")
+    log = open_log(five)
+    assert log.log_end_offset == 10
+    aside = [
+        "0.log.deleted",
+        "00000000000000000000.index.cleaned.deleted",
+        "00000000000000000000.log.cleaned.deleted",
+        "00000000000000000007.index.deleted",
+    ]
+    assert sorted(path.rpartition("/")[2] for path in log.take_discarded()) == aside
+    assert listing(five, ".deleted") == aside
+
+
+def test_a_finished_cleaning_takes_the_place_of_what_it_was_made_from(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(60):
+        append(log, b"%02d" % number)
+    first, second, third = listing(directory, ".log")[:3]
+    cleaned = (directory / first).read_bytes() + (directory / second).read_bytes()
+    (directory / (first + ".swap")).write_bytes(cleaned)
+    log = open_log(directory, SMALL)
+    assert listing(directory, ".log")[:2] == [first, third]
+    assert values(log) == [b"%02d" % number for number in range(60)]
+
+
+def test_a_cleaning_still_under_way_is_dropped_with_its_swap_files(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(30):
+        append(log, b"%02d" % number)
+    first, second = listing(directory, ".log")[:2]
+    shutil.copy(directory / second, directory / (second + ".swap"))
+    (directory / (first + ".cleaned")).write_bytes(b"half")
+    assert values(open_log(directory, SMALL)) == [b"%02d" % number for number in range(30)]
+    assert listing(directory, ".swap") == []
+
+
+def test_a_log_that_ends_before_its_start_begins_again_there(five: Path) -> None:
+    log = open_log(five, log_start_offset=100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    assert append(log, b"x") == 100
+    assert log.epochs.entries == [(0, 100)]
+
+
+def test_an_empty_directory_is_an_empty_log_at_the_given_start(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", log_start_offset=42, clean=True)
+    assert (log.log_start_offset, log.log_end_offset) == (42, 42)
+    assert listing(tmp_path / "t-0", ".log") == ["00000000000000000042.log"]
+
+
+def test_recovery_reads_batches_longer_than_its_chunks(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(max_message_bytes=10_000_000))
+    append(log, b"a" * 3_000_000)
+    append(log, b"b")
+    append(log, b"c" * 1_100_000)
+    log = open_log(tmp_path / "t-0")
+    assert log.log_end_offset == 3
+    assert unpack(">q", (tmp_path / "t-0" / LOG).read_bytes()[:8]) == (0,)
+
+
+def test_ten_thousand_bytes_of_anything_never_stop_a_log_from_opening(five: Path) -> None:
+    whole = (five / LOG).read_bytes()
+    for seed in range(0, len(whole), 7):
+        noisy = bytearray(whole)
+        noisy[seed : seed + 5] = b"\xde\xad\xbe\xef\x00"
+        log = damaged(five, noisy)
+        assert log.log_end_offset <= 10
+        assert [record.offset for record in read_all(log)] == list(range(log.log_end_offset))

@@ -1,0 +1,422 @@
+"""When segments begin and end: rolling, retention, truncation, flushing, closing."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import RealDisk, RealFile
+from tests.support.logs import DAY_MS, NOW_MS, append, batch, listing, open_log, read_records, values
+
+BATCH = len(batch(b"x"))
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_a_segment_rolls_before_it_exceeds_segment_bytes(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH))
+    for _ in range(7):
+        append(log, b"x")
+    assert bases(log) == [0, 3, 6]
+    assert [segment.size_bytes for segment in log.segments] == [3 * BATCH, 3 * BATCH, BATCH]
+    assert log.size_bytes == 7 * BATCH
+
+
+def test_a_roll_commits_what_was_staged_for_the_old_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH))
+    for number in range(7):
+        log.append(batch(b"%d" % number), leader_epoch=0, now_ms=NOW_MS)
+    assert log.readable_end_offset == 6
+    log.commit()
+    assert values(log) == [b"%d" % number for number in range(7)]
+
+
+def test_a_segment_rolls_segment_ms_after_its_first_timestamp(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
+    for timestamp in (NOW_MS, NOW_MS - 5000, NOW_MS + 1000, NOW_MS + 1001):
+        append(log, b"x", timestamp=timestamp)
+    assert bases(log) == [0, 3]
+
+
+def test_without_timestamps_a_segment_rolls_by_the_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
+    for now_ms in (NOW_MS + 5000, NOW_MS + 1000, NOW_MS + 1001):
+        append(log, b"x", timestamp=-1, now_ms=now_ms)
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_takes_off_at_most_itself_and_differs(tmp_path: Path) -> None:
+    rolled_at = set()
+    for partition in range(10):
+        log = open_log(tmp_path / f"t-{partition}", LogConfig(segment_ms=1000, segment_jitter_ms=400))
+        append(log, b"x")
+        for late in range(590, 1020, 10):
+            append(log, b"x", timestamp=NOW_MS + late)
+            if len(bases(log)) > 1:
+                rolled_at.add(late)
+                break
+    assert len(rolled_at) > 3
+    assert all(600 < late <= 1010 for late in rolled_at)
+
+
+def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_index_bytes=12 * 8, index_interval_bytes=0))
+    for _ in range(30):
+        append(log, b"x", timestamp=NOW_MS)
+    assert bases(log) == [0, 13, 26]
+    log = open_log(tmp_path / "t-1", LogConfig(segment_index_bytes=4 * 12, index_interval_bytes=0))
+    for number in range(12):
+        append(log, b"x", timestamp=NOW_MS + number)
+    assert bases(log) == [0, 4, 8]
+    log.active.seal()
+    assert [(tmp_path / "t-1" / name).stat().st_size for name in listing(tmp_path / "t-1", ".timeindex")] == [36] * 3
+
+
+def test_a_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
+    config = LogConfig(segment_index_bytes=12 * 8, index_interval_bytes=0)
+    log = open_log(tmp_path / "t-0", config)
+    for _ in range(13):
+        append(log, b"x")
+    trio.run(log.close_cleanly)
+    log = open_log(tmp_path / "t-0", config, clean=True)
+    append(log, b"x")
+    assert bases(log) == [0, 13]
+
+
+def test_a_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"x")
+    trio.run(log.close_cleanly)
+    log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000), clean=True)
+    append(log, b"x", timestamp=NOW_MS + 1001)
+    assert bases(log) == [0, 1]
+
+
+def test_a_change_of_config_counts_at_once(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"x")
+    log.config = LogConfig(segment_bytes=BATCH)
+    append(log, b"x")
+    assert bases(log) == [0, 1]
+    log.config = LogConfig()
+    append(log, b"x")
+    assert bases(log) == [0, 1]
+
+
+def test_rolling_an_empty_segment_does_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.roll()
+    append(log, b"x")
+    log.roll()
+    log.roll()
+    assert bases(log) == [0, 1]
+
+
+def test_index_entries_are_kafkas(tmp_path: Path) -> None:
+    """The last offset of a batch and its position; and the largest timestamp with its batch's last offset."""
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=2 * BATCH - 1))
+    for number in range(5):
+        append(log, b"x", timestamp=NOW_MS + (90 if number == 1 else number))
+    log.roll()
+    index = (tmp_path / "t-0/00000000000000000000.index").read_bytes()
+    times = (tmp_path / "t-0/00000000000000000000.timeindex").read_bytes()
+    ints = [int.from_bytes(index[at : at + 4], "big") for at in range(0, len(index), 4)]
+    assert ints == [2, 2 * BATCH, 4, 4 * BATCH]
+    assert times == (NOW_MS + 90).to_bytes(8, "big") + (1).to_bytes(4, "big")
+
+
+def test_the_snapshot_of_producers_is_taken_at_the_roll(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll()
+    assert listing(tmp_path / "t-0", ".snapshot") == ["00000000000000000001.snapshot"]
+
+
+# Retention
+
+
+@pytest.fixture
+def six(tmp_path: Path) -> Log:
+    """Six segments of one batch each; the timestamps are an hour apart, the last one an hour ago."""
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH))
+    for number in range(6):
+        append(log, b"%d" % number, timestamp=NOW_MS - (6 - number) * 3_600_000)
+    return log
+
+
+def evolve(log: Log, **changes: object) -> None:
+    log.config = attrs.evolve(log.config, **changes)
+
+
+def test_retention_ms_deletes_segments_whose_every_record_is_older(six: Log, tmp_path: Path) -> None:
+    evolve(six, retention_ms=4 * 3_600_000)
+    removed = six.delete_old_segments(NOW_MS, 6)
+    assert (six.log_start_offset, bases(six)) == (2, [2, 3, 4, 5])
+    assert sorted(path.rpartition("/")[2] for path in removed) == listing(tmp_path / "t-0", ".deleted")
+    assert six.delete_old_segments(NOW_MS, 6) == []
+    assert values(six) == [b"2", b"3", b"4", b"5"]
+
+
+def test_retention_bytes_keeps_at_least_that_much(six: Log) -> None:
+    evolve(six, retention_bytes=2 * BATCH + 1)
+    six.delete_old_segments(NOW_MS, 6)
+    assert bases(six) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("high_watermark", range(7))
+def test_nothing_at_or_above_the_high_watermark_is_deleted(six: Log, high_watermark: int) -> None:
+    evolve(six, retention_ms=0)
+    six.delete_old_segments(NOW_MS, high_watermark)
+    assert six.log_start_offset == high_watermark
+
+
+def test_when_everything_is_expired_an_empty_segment_goes_on(six: Log) -> None:
+    evolve(six, retention_ms=0)
+    six.delete_old_segments(NOW_MS, 6)
+    assert (bases(six), six.log_start_offset, six.log_end_offset) == ([6], 6, 6)
+    assert six.delete_old_segments(NOW_MS, 6) == []
+    assert append(six, b"x") == 6
+
+
+def test_compacted_topics_keep_old_segments(six: Log) -> None:
+    evolve(six, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
+    assert six.delete_old_segments(NOW_MS, 6) == []
+    six.advance_log_start_offset(2)
+    six.delete_old_segments(NOW_MS, 6)
+    assert bases(six) == [2, 3, 4, 5]
+
+
+def test_no_limits_delete_nothing(six: Log) -> None:
+    evolve(six, retention_ms=-1, retention_bytes=-1)
+    assert six.delete_old_segments(NOW_MS + 10**12, 6) == []
+
+
+def test_the_log_start_offset_hides_records_and_frees_whole_segments(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=2 * BATCH))
+    for number in range(6):
+        append(log, b"%d" % number, leader_epoch=number // 2)
+    assert log.advance_log_start_offset(3)
+    assert not log.advance_log_start_offset(2)
+    assert log.epochs.entries == [(1, 3), (2, 4)]
+    with pytest.raises(KafkaError) as refused:
+        log.read(2, 100, upper_bound=6, min_one_batch=True)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.delete_old_segments(NOW_MS, 6)
+    assert bases(log) == [2, 4]
+    with pytest.raises(KafkaError) as refused:
+        log.advance_log_start_offset(7)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert open_log(tmp_path / "t-0", log_start_offset=3).log_start_offset == 3
+
+
+def test_segments_without_timestamps_expire_after_they_were_opened(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=BATCH, retention_ms=1000)
+    log = open_log(tmp_path / "t-0", config)
+    for _ in range(2):
+        append(log, b"x", timestamp=-1)
+    assert log.delete_old_segments(NOW_MS + 1000, 2) == []
+    log.delete_old_segments(NOW_MS + 1001, 2)
+    assert log.log_start_offset == 2
+
+
+def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path) -> None:
+    trio.run(six.close_cleanly)
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=4 * 3_600_000), clean=True)
+    log.delete_old_segments(NOW_MS, 6)
+    assert bases(log) == [2, 3, 4, 5]
+
+
+# Truncation
+
+
+@pytest.mark.parametrize("offset", range(12))
+def test_truncation_drops_the_offset_and_all_behind_it(tmp_path: Path, offset: int) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1))
+    for number in range(10):
+        append(log, b"%d" % number, leader_epoch=number // 4, timestamp=NOW_MS + number)
+    assert log.truncate_to(offset) == (offset < 10)
+    end = min(offset, 10)
+    assert log.log_end_offset == end
+    assert values(log) == [b"%d" % number for number in range(end)]
+    assert log.epochs.latest_epoch == (end - 1) // 4
+    last = log.max_timestamp_offset()
+    assert (last.offset if last else -1) == end - 1
+    assert append(log, b"again") == end
+    reopened = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1))
+    assert values(reopened) == [b"%d" % number for number in range(end)] + [b"again"]
+
+
+def test_truncation_into_a_batch_drops_the_whole_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"a")
+    append(log, b"b", b"c", b"d")
+    assert log.truncate_to(2)
+    assert log.log_end_offset == 1
+
+
+def test_truncation_takes_back_what_producers_wrote(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for sequence in range(4):
+        append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=sequence)
+    log.truncate_to(2)
+    assert append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=2) == 2
+
+
+def test_a_log_may_begin_again_elsewhere(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH))
+    for _ in range(3):
+        append(log, b"x")
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
+    assert log.epochs.entries == []
+    assert append(log, b"y") == 100
+    assert values(open_log(tmp_path / "t-0")) == [b"y"]
+
+
+def test_truncation_below_the_first_segment_begins_again_there(six: Log) -> None:
+    evolve(six, retention_ms=4 * 3_600_000)
+    six.delete_old_segments(NOW_MS, 6)
+    assert six.truncate_to(1)
+    assert (six.log_start_offset, six.log_end_offset) == (1, 1)
+
+
+def test_truncation_moves_the_recovery_point_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for _ in range(4):
+        append(log, b"x")
+    trio.run(log.flush)
+    log.truncate_to(2)
+    assert log.recovery_point == 2
+
+
+# Flushing and closing
+
+
+async def test_a_flush_moves_the_recovery_point_to_what_is_committed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"x")
+    log.append(batch(b"y"), leader_epoch=0, now_ms=NOW_MS)
+    await log.flush()
+    assert log.recovery_point == 1
+    log.commit()
+    await log.flush()
+    assert log.recovery_point == 2
+
+
+def test_flush_messages_and_flush_ms_ask_for_a_flush(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(flush_messages=3, flush_ms=100))
+    assert not log.needs_flush(NOW_MS + 10_000)
+    append(log, b"x")
+    append(log, b"x", now_ms=NOW_MS + 50)
+    assert not log.needs_flush(NOW_MS + 99)
+    assert log.needs_flush(NOW_MS + 100)
+    append(log, b"x", now_ms=NOW_MS + 50)
+    assert log.needs_flush(NOW_MS + 50)
+    trio.run(log.flush)
+    assert not log.needs_flush(NOW_MS + 10_000)
+
+
+def test_a_rolled_segment_asks_for_a_flush(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"x")
+    assert not log.needs_flush(NOW_MS + DAY_MS)
+    log.roll()
+    assert log.needs_flush(NOW_MS)
+
+
+class CountingDisk(RealDisk):
+    """Notes the names of files that were synced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        synced = self.synced
+
+        class CountingFile(RealFile):
+            async def sync(self) -> None:
+                synced.append(self.path.rpartition("/")[2])
+                await super().sync()
+
+        file = super().open(path, create=create)
+        descriptor, file._descriptor = file._descriptor, -1
+        return CountingFile(path, descriptor)
+
+    async def sync_dir(self, path: str) -> None:
+        self.synced.append("directory")
+        await super().sync_dir(path)
+
+
+async def test_a_flush_syncs_what_is_not_durable_and_nothing_else(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=10_000), disk=disk)
+    append(log, b"x")
+    log.roll()
+    append(log, b"x")
+    await log.flush()
+    assert "00000000000000000000.log" in disk.synced
+    assert "00000000000000000000.timeindex" in disk.synced
+    assert "00000000000000000001.log" in disk.synced
+    assert "00000000000000000001.snapshot" in disk.synced
+    assert "leader-epoch-checkpoint" in disk.synced
+    assert "directory" in disk.synced
+    disk.synced.clear()
+    append(log, b"x")
+    await log.flush()
+    assert disk.synced == ["00000000000000000001.log"]
+    disk.synced.clear()
+    await log.flush()
+    assert disk.synced == []
+
+
+async def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_error(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=0))
+    for _ in range(20):
+        append(log, b"x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        log.delete_old_segments(NOW_MS + 1, 20)
+    assert log.recovery_point == 20
+
+
+async def test_a_cleanly_closed_log_opens_without_a_look_at_its_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=4 * BATCH, index_interval_bytes=BATCH))
+    for number in range(10):
+        append(log, b"x", producer_id=3, producer_epoch=0, base_sequence=number, leader_epoch=2)
+    await log.close_cleanly()
+    with pytest.raises(KafkaError) as refused:
+        append(log, b"x")
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    log = open_log(tmp_path / "t-0", clean=True)
+    assert (log.log_end_offset, log.recovery_point, log.epochs.entries) == (10, 10, [(2, 0)])
+    assert append(log, b"x", producer_id=3, producer_epoch=0, base_sequence=10) == 10
+    assert len(read_records(log, 8)) == 3
+
+
+async def test_reserved_space_is_given_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=64 << 20, max_message_bytes=4 << 20))
+    append(log, b"x" * 3_000_000)
+    path = tmp_path / "t-0/00000000000000000000.log"
+    size = log.size_bytes
+    assert path.stat().st_size == size
+    log.roll()
+    assert path.stat().st_blocks * 512 <= size + 8192
+    append(log, b"x" * 3_000_000)
+    await log.close_cleanly()
+    path = tmp_path / "t-0/00000000000000000001.log"
+    assert path.stat().st_blocks * 512 <= size + 8192
+
+
+async def test_an_idle_partition_costs_one_empty_file(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    assert log.delete_old_segments(NOW_MS, 0) == []
+    await log.close_cleanly()
+    assert [path.name for path in (tmp_path / "t-0").iterdir()] == ["00000000000000000000.log"]
