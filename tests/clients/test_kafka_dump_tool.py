@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks import apache_kafka, kafka_tools
 from benchmarks.loadgen import CACHE
-from tests.support.confluent_driver import ConfluentDriver, create_topic
+from tests.support.aiokafka_driver import AiokafkaDriver
+from tests.support.confluent_driver import create_topic
 from tests.support.driver import COMPRESSIONS
 from tests.support.node_process import NodeProcess
 from tests.support.records import Shape, awkward_records
@@ -57,7 +58,7 @@ def test_kafkas_dump_tool_reads_a_data_directory_without_complaint(
                 create_topic(node.bootstrap, compression, 1, segment_bytes=1_048_576, index_interval_bytes=512)
             now_ms = time.time_ns() // 1_000_000
             records = awkward_records(RECORDS // 2, partitions=1, shape=Shape(), first_timestamp_ms=now_ms - RECORDS)
-            ConfluentDriver().produce(node.bootstrap, compression, records, compression)
+            AiokafkaDriver().produce(node.bootstrap, compression, records, compression)
         if round_number == 0:
             node.kill()
             node.start()
@@ -75,7 +76,7 @@ def test_kafkas_dump_tool_reads_a_data_directory_without_complaint(
         offsets = [int(line.split()[2]) for line in lines if line.startswith("| offset: ")]
         assert offsets == list(range(RECORDS))
         assert all("isvalid: true" in line for line in batches)
-        # librdkafka sends a batch as it is where compression would make it larger.
+        # A client sends a batch as it is where compression would make it larger.
         codecs = {line.partition("compresscodec: ")[2].split()[0] for line in batches}
         assert compression in codecs <= {compression, "none"}, codecs
     assert len(list((node.data_dir / "none-0").glob("*.log"))) > 1
