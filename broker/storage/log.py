@@ -9,7 +9,6 @@ When the disk fails the log is done for: `failure` says why, appends are refused
 directory is to be taken offline. What is in memory then may be ahead of the file, which the next start sorts out.
 """
 
-from bisect import bisect_right
 from typing import Final
 
 import attrs
@@ -23,23 +22,14 @@ from broker.storage.producer_state import Duplicate, ProducerStates
 from broker.storage.recovery import Recovery
 from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
+from broker.storage.segments import LogSlice, Segments
 from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
 from broker.storage.validation import check_batch, conform, needs_conforming
-from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import (
-    HEADER_SIZE,
-    NO_TIMESTAMP,
-    CorruptBatch,
-    TimestampType,
-    patch,
-    read_header,
-)
-from kraft.env import Disk, File, Tracer
+from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.records import NO_TIMESTAMP, CorruptBatch, TimestampType, patch
+from kraft.env import Disk, Tracer
 
-# How many recent ends of commits have their position remembered: a consumer that keeps up, and the high watermark,
-# are at one of these, and then need no search.
-KNOWN_POSITIONS_MAX: Final = 16
-
+__all__ = ["AppendInfo", "Log", "LogSlice", "TimestampAndOffset"]
 
 NO_EPOCH: Final = -1
 
@@ -58,19 +48,6 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@attrs.define
-class LogSlice:
-    """Bytes of a segment's file: whole batches, but the last one may be cut off, as clients expect of a Fetch."""
-
-    segment: Segment
-    position: int
-    size: int
-
-    @property
-    def file(self) -> File:
-        return self.segment.file
-
-
 class Log:
     """See the module's docstring.
 
@@ -79,19 +56,16 @@ class Log:
     """
 
     __slots__ = (
-        "_bases",
         "_config",
         "_directory",
         "_discarded",
         "_disk",
-        "_known_positions",
         "_last_epoch",
         "_now_ms",
-        "_segments",
         "_staged",
         "_trace",
+        "_truncations",
         "_unflushed_since_ms",
-        "active",
         "epochs",
         "failure",
         "log_end_offset",
@@ -100,6 +74,7 @@ class Log:
         "producers",
         "readable_end_offset",
         "recovery_point",
+        "segments",
     )
 
     def __init__(
@@ -107,7 +82,7 @@ class Log:
         disk: Disk,
         directory: str,
         config: LogConfig,
-        segments: list[Segment],
+        segments: Segments,
         epochs: LeaderEpochCache,
         producers: ProducerStates,
         trace: Tracer,
@@ -116,16 +91,14 @@ class Log:
         self._directory = directory
         self._config = config
         self._trace = trace
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
         self._staged: list[memoryview] = []
         self._discarded: list[str] = []
-        self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
         self._last_epoch = NO_EPOCH
         self._now_ms = 0
+        self._truncations = 0
         self._unflushed_since_ms = -1
+        self.segments = segments  # from the oldest to the active one
         self.partition = directory.rpartition("/")[2]
-        self.active = segments[-1]
         self.epochs = epochs
         self.producers = producers
         self.failure: OSError | None = None
@@ -169,16 +142,18 @@ class Log:
         snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
         partition = directory.rpartition("/")[2]
         producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
-        log = cls(disk, directory, config, segments, epochs, producers, trace)
+        log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
         log._discarded = discarded
         log._now_ms = now_ms
         log.log_start_offset = max(log_start_offset, segments[0].base_offset)
         log.log_end_offset = log.readable_end_offset = end_offset
         log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
+        if log.recovery_point < end_offset:
+            log._unflushed_since_ms = now_ms
         epochs.truncate_from_end(end_offset)
         epochs.truncate_from_start(log.log_start_offset)
         epochs.write()
-        snapshots.retain_for_segments(log._bases)
+        snapshots.retain_for_segments(log.segments.base_offsets)
         log._rebuild_producers(now_ms)
         for segment in segments:
             segment.release()
@@ -193,8 +168,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        for segment in self._segments:
-            segment.configure(config)
+        self.segments.configure(config)
 
     @property
     def directory(self) -> str:
@@ -202,12 +176,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """From the oldest to the active one."""
-        return tuple(self._segments)
+        return self.segments.size_bytes
 
     @property
     def staged(self) -> bool:
@@ -237,7 +206,7 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         size = len(batches)
-        segment = self.active
+        segment = self.segments.active
         if (
             size > segment.room
             or max_timestamp > segment.rolls_after_timestamp
@@ -266,25 +235,21 @@ class Log:
             if self.failure is not None:
                 raise self.failure
             return
-        segment = self.active
         try:
-            segment.write(staged)
+            self.segments.active.write(staged)
             if self.epochs.dirty:
                 self.epochs.write()
         except OSError as error:
             self._fail(error)
             raise
         staged.clear()
-        known = self._known_positions
-        if len(known) >= KNOWN_POSITIONS_MAX:
-            del known[next(iter(known))]
-        end_offset = self.readable_end_offset = self.log_end_offset
-        known[end_offset] = segment.written
+        self.readable_end_offset = self.log_end_offset
+        self.segments.remember(self.log_end_offset)
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty. Raises OSError, and the log has failed."""
         self.commit()
-        if self.active.size_bytes == 0:
+        if self.segments.active.size_bytes == 0:
             return
         try:
             self._roll()
@@ -295,7 +260,7 @@ class Log:
     def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment a batch goes into that the active one may have no place for."""
         try:
-            has_room = self.active.has_room_for(
+            has_room = self.segments.active.has_room_for(
                 size, last_offset=last_offset, max_timestamp=max_timestamp, now_ms=now_ms
             )
             self._now_ms = now_ms
@@ -306,22 +271,16 @@ class Log:
             raise self._storage_error() from error
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition} is corrupt: {error}") from error
-        return self.active
+        return self.segments.active
 
     def _roll(self) -> None:
         base_offset = self.log_end_offset
-        self.active.seal()
-        self.active.release()
+        self.segments.active.seal()
+        self.segments.active.release()
         segment = Segment.create(self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms)
-        self._add_segment(segment)
+        self.segments.add(segment)
         self.producers.take_snapshot(base_offset)
         self._trace("storage.segment_rolled", path=segment.path)
-
-    def _add_segment(self, segment: Segment) -> None:
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self.active = segment
-        self._known_positions.clear()
 
     def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
         if leader_epoch >= 0:
@@ -365,47 +324,15 @@ class Log:
             )
         end_offset = min(upper_bound, self.readable_end_offset)
         if offset >= end_offset:
-            return LogSlice(self.active, self.active.written, 0)
+            return LogSlice(self.segments.active, self.segments.active.written, 0)
+        bound = end_offset if end_offset < self.readable_end_offset else None
         try:
-            return self._slice(offset, end_offset, max_bytes, min_one_batch)
+            return self.segments.slice(offset, bound, max_bytes, min_one_batch=min_one_batch)
         except (OSError, CorruptBatch) as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {self.partition}: {error}")
-
-    def _slice(self, offset: int, end_offset: int, max_bytes: int, min_one_batch: bool) -> LogSlice:
-        segment, position, batch_size = self._locate(offset)
-        end = segment.written
-        if end_offset < self.readable_end_offset:
-            end_segment, end_position, _ = self._locate(end_offset)
-            if end_segment is segment:
-                end = end_position
-        size = max(end - position, 0)
-        if size > max_bytes:
-            if batch_size < 0:
-                batch_size = read_header(segment.file.read(position, HEADER_SIZE)).size
-            size = max_bytes if batch_size <= max_bytes else batch_size if min_one_batch else 0
-        return LogSlice(segment, position, size)
-
-    def _locate(self, offset: int) -> tuple[Segment, int, int]:
-        """Segment and position of the batch that holds `offset` or follows it, and its size, -1 if that is not known.
-
-        The end of the log for an offset behind all batches.
-        """
-        segment = self.active
-        if offset >= segment.base_offset:
-            position = self._known_positions.get(offset)
-            if position is not None:
-                return segment, position, -1
-            at = len(self._segments) - 1
-        else:
-            at = max(bisect_right(self._bases, offset) - 1, 0)
-        for segment in self._segments[at:]:
-            found = segment.find(offset)
-            if found is not None:
-                return segment, found.position, found.size
-        return segment, segment.written, -1
 
     def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampAndOffset | None:
         """The first record below `upper_bound` with a timestamp of at least `timestamp` (ms); None without one.
@@ -413,7 +340,7 @@ class Log:
         Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
         """
         try:
-            found = find_timestamp(self._segments, timestamp, log_start_offset=self.log_start_offset)
+            found = find_timestamp(self.segments, timestamp, log_start_offset=self.log_start_offset)
         except (OSError, CorruptBatch) as error:
             raise self._unreadable(error) from error
         return found if found is not None and found.offset < upper_bound else None
@@ -424,7 +351,7 @@ class Log:
         Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
         """
         try:
-            return find_max_timestamp(self._segments)
+            return find_max_timestamp(self.segments)
         except (OSError, CorruptBatch) as error:
             raise self._unreadable(error) from error
 
@@ -439,7 +366,7 @@ class Log:
         return (
             unflushed >= config.flush_messages
             or (config.flush_ms != MAX_LONG and 0 <= self._unflushed_since_ms <= now_ms - config.flush_ms)
-            or self.recovery_point < self.active.base_offset
+            or self.recovery_point < self.segments.active.base_offset
         )
 
     async def flush(self) -> None:
@@ -448,17 +375,17 @@ class Log:
         if end_offset <= self.recovery_point:
             return
         self._unflushed_since_ms = -1 if end_offset == self.log_end_offset else self._now_ms
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
-        unflushed = self._segments[first:]
-        await self._sync(unflushed)
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.readable_end_offset))
+        truncations = self._truncations
+        await self._sync(self.segments.since(self.recovery_point))
+        if truncations == self._truncations:  # otherwise there may be other records by now at these offsets
+            self.recovery_point = max(self.recovery_point, end_offset)
 
     async def _sync(self, segments: list[Segment]) -> None:
         for segment in segments:
             try:
                 await segment.sync()
             except FileNotFoundError:
-                if self.failure is None and segment in self._segments:
+                if self.failure is None and segment in self.segments:
                     raise
         if self.failure is not None:
             return  # closed in the meantime
@@ -497,8 +424,9 @@ class Log:
         Returns the files, already renamed to `.deleted`, that are to be removed from the disk after
         file.delete.delay.ms; whatever else the log has discarded since the last call is among them. Raises OSError.
         """
-        if len(self._segments) > 1 or self.active.size_bytes:
+        if len(self.segments) > 1 or self.segments.active.size_bytes:
             self._delete_due_segments(now_ms, high_watermark)
+            self.segments.release_sealed()
         return self.take_discarded()
 
     def take_discarded(self) -> list[str]:
@@ -508,7 +436,7 @@ class Log:
 
     def _delete_due_segments(self, now_ms: int, high_watermark: int) -> None:
         count = deletable_segments(
-            self._segments,
+            self.segments,
             self._config,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
@@ -517,17 +445,15 @@ class Log:
         )
         if count == 0:
             return
-        if count == len(self._segments):
+        if count == len(self.segments):
             self._now_ms = now_ms
             self.roll()
-        self.advance_log_start_offset(self._bases[count])
+        self.advance_log_start_offset(self.segments[count].base_offset)
         self._delete_segments(0, count)
-        self.producers.snapshots.delete_before(self._bases[0])
+        self.producers.snapshots.delete_before(self.segments.first_offset)
 
     def _delete_segments(self, first: int, end: int) -> None:
-        doomed = self._segments[first:end]
-        del self._segments[first:end], self._bases[first:end]
-        for segment in doomed:
+        for segment in self.segments.remove(first, end):
             self._discarded += segment.delete()
             self._trace("storage.segment_deleted", path=segment.path)
 
@@ -542,13 +468,12 @@ class Log:
             self.epochs.write()
             self._last_epoch = NO_EPOCH
             return False
-        if offset < self._bases[0]:
+        if offset < self.segments.first_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self._delete_segments(bisect_right(self._bases, offset), len(self._segments))
-        self.active = self._segments[-1]
-        self.active.truncate_to(offset)
-        end_offset = min(offset, self.active.load_end())
+        self._delete_segments(self.segments.floor_index(offset) + 1, len(self.segments))
+        self.segments.active.truncate_to(offset)
+        end_offset = min(offset, self.segments.active.load_end())
         self._set_end(end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
@@ -559,8 +484,8 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything, and begin again with `offset` as the next one. Raises OSError."""
         self._staged.clear()
-        self._delete_segments(0, len(self._segments))
-        self._add_segment(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
+        self._delete_segments(0, len(self.segments))
+        self.segments.add(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
         self._set_end(offset)
         self.log_start_offset = offset
         self.epochs.clear()
@@ -571,14 +496,17 @@ class Log:
     def _set_end(self, end_offset: int) -> None:
         self.log_end_offset = self.readable_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
-        self._known_positions.clear()
+        self._truncations += 1
+        self.segments.forget_positions()
         self._last_epoch = NO_EPOCH
 
     def _rebuild_producers(self, now_ms: int) -> None:
         offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)
         if offset < self.log_end_offset:
-            first = max(bisect_right(self._bases, offset) - 1, 0)
-            replay(self.producers, self._segments[first:], offset)
+            try:
+                replay(self.producers, self.segments.since(offset), offset)
+            except WireError as error:
+                self._trace("storage.replay_incomplete", path=self._directory, error=str(error))
 
     # Closing
 
@@ -587,7 +515,7 @@ class Log:
         self._staged.clear()
         if self.failure is None:
             self.failure = OSError(f"{self._directory} is closed")
-        for segment in self._segments:
+        for segment in self.segments:
             segment.release()
 
     async def close_cleanly(self) -> None:
@@ -596,9 +524,10 @@ class Log:
         Raises FsyncFailed, OSError.
         """
         self.commit()
-        self.active.seal()
+        self.segments.active.seal()
         self.producers.take_snapshot(self.log_end_offset)
         if self.recovery_point < self.log_end_offset:
             await self.flush()
-        await self._sync([segment for segment in self._segments[-1:] if segment.size_bytes])
+        if self.segments.active.size_bytes:
+            await self._sync([self.segments.active])
         self.close()

@@ -4,14 +4,14 @@ Only a prefix of the segments goes, and of that only what lies below the high wa
 not deleted, however old.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from broker.storage.log_config import LogConfig
-from broker.storage.segment import Segment
+from broker.storage.segments import Segments
 
 
 def deletable_segments(
-    segments: Sequence[Segment],
+    segments: Segments,
     config: LogConfig,
     *,
     log_start_offset: int,
@@ -40,7 +40,7 @@ def deletable_segments(
     if not config.delete_enabled:
         return count
     if config.retention_bytes >= 0:
-        excess = sum(segment.size_bytes for segment in segments[count:]) - config.retention_bytes
+        excess = segments.size_bytes - sum(segments[at].size_bytes for at in range(count)) - config.retention_bytes
 
         def is_excess(at: int) -> bool:
             nonlocal excess

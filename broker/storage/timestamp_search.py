@@ -3,7 +3,7 @@
 The time index leads to the first batch that may qualify, and only that batch is decoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import attrs
 
@@ -22,7 +22,7 @@ class TimestampAndOffset:
     leader_epoch: int
 
 
-def find_timestamp(segments: Sequence[Segment], timestamp: int, *, log_start_offset: int) -> TimestampAndOffset | None:
+def find_timestamp(segments: Iterable[Segment], timestamp: int, *, log_start_offset: int) -> TimestampAndOffset | None:
     """The first record from `log_start_offset` on with a timestamp of at least `timestamp` (ms); None without one.
 
     Raises CorruptBatch, OSError.
@@ -35,7 +35,7 @@ def find_timestamp(segments: Sequence[Segment], timestamp: int, *, log_start_off
     return None
 
 
-def find_max_timestamp(segments: Sequence[Segment]) -> TimestampAndOffset | None:
+def find_max_timestamp(segments: Iterable[Segment]) -> TimestampAndOffset | None:
     """The first record with the largest timestamp of all; None in a log without timestamps (KIP-734).
 
     Where the leader set the timestamps, it is the last record of the first such batch, as Kafka has it.

@@ -75,7 +75,7 @@ def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path) -> None:
     for number in range(12):
         append(log, b"x", timestamp=NOW_MS + number)
     assert bases(log) == [0, 4, 8]
-    log.active.seal()
+    log.segments.active.seal()
     assert [(tmp_path / "t-1" / name).stat().st_size for name in listing(tmp_path / "t-1", ".timeindex")] == [36] * 3
 
 
