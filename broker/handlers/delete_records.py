@@ -3,6 +3,7 @@
 from typing import Final
 
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_names import is_internal
 from broker.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -39,10 +40,9 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> De
 
 def _delete(context: RequestContext, topic_name: str, index: int, offset: int) -> int:
     partitions = context.services.partitions
-    topic = partitions.topic(topic_name)
-    partition = None if topic is None else topic.partitions.get(index)
-    if partition is None:
-        raise partitions.absent(topic_name)
+    partition = partitions.get(topic_name, index)
+    if is_internal(topic_name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
     log = partition.leader_log()
     if not log.config.delete_enabled:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition} is only compacted, its records cannot be deleted")
@@ -50,8 +50,11 @@ def _delete(context: RequestContext, topic_name: str, index: int, offset: int) -
         offset = partition.high_watermark
     if not 0 <= offset <= partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the high watermark of {partition}")
-    if offset > log.log_start_offset:
+    try:
         log.advance_log_start_offset(offset)
+    except OSError as error:
+        partitions.log_failed(partition, error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error}") from error
     return log.log_start_offset
 
 

@@ -6,8 +6,9 @@ from broker.handlers.controller_errors import code_of, message_of, refusal
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import TopicToDelete
-from metadata.errors import ApiError
+from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled
 
+_DELETION_DISABLED_FROM: Final = 3
 _STRUCTS_FROM: Final = 6
 
 
@@ -19,6 +20,8 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     try:
         deleted = await context.services.controller.delete_topics(topics)
     except ApiError as error:
+        if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
+            error = InvalidRequest("Topic deletion is disabled.")
         code, message = refusal(error)
         return DeleteTopicsResponse(
             responses=[

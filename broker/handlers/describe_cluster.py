@@ -8,6 +8,7 @@ from broker.wire.errors import ErrorCode
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_MISMATCHED: Final = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -16,9 +17,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         mismatched = request.endpoint_type == _CONTROLLERS
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
-            + ("CONTROLLER" if mismatched else str(request.endpoint_type)),
-            cluster_id=services.cluster_id,
+            error_message=_MISMATCHED if mismatched else f"Unsupported endpoint type {request.endpoint_type}",
         )
     listener = context.connection.listener
     return DescribeClusterResponse(

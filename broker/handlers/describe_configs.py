@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): configs, and where each value comes from (KIP-133, KIP-226, KIP-569)."""
 
 from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.topic_names import why_unknown
+from broker.handlers.topic_names import unknown_topic
 from broker.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,8 +29,8 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
-    result.configs = [_config(request, entry) for entry in entries if wanted is None or entry.name in wanted]
+    wanted = set(resource.configuration_keys or ())  # none means all
+    result.configs = [_config(request, entry) for entry in entries if not wanted or entry.name in wanted]
     return result
 
 
@@ -41,19 +41,26 @@ def _entries(context: RequestContext, resource: DescribeConfigsResource) -> list
         case ResourceType.TOPIC:
             image = services.loader.image
             if name not in image.topics.by_name:
-                code = why_unknown(name)
-                raise KafkaError(code, f"Topic {name!r} is invalid." if code is not _UNKNOWN else _UNKNOWN_TEXT)
+                raise unknown_topic(name)
             return services.config.describe_topic(image.configs.topic(name))
         case ResourceType.BROKER:
             if not name:
                 return services.config.describe_cluster_default()
-            if name != str(services.config.node_id):
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Unexpected broker id, expected {services.config.node_id} or empty string, but received {name}",
-                )
+            _check_broker(name, services.config.node_id)
             return services.config.describe_broker()
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _check_broker(name: str, node_id: int) -> None:
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if broker_id != node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
+        )
 
 
 def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
@@ -73,8 +80,5 @@ def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConf
         documentation=entry.documentation if request.include_documentation else None,
     )
 
-
-_UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-_UNKNOWN_TEXT = "This server does not host this topic-partition."
 
 HANDLER = Handler(api_key=32, min_version=1, max_version=4, immediate=describe_configs)

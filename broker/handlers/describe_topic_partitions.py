@@ -12,6 +12,7 @@ from broker.wire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, PartitionImage, TopicImage
 
 
@@ -20,16 +21,18 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     services = context.services
     image = services.loader.image
-    left = min(request.response_partition_limit, services.config.max_request_partition_size_limit)
+    if not _is_valid(request):
+        return _refused(request)
+    left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name, first in _pages(request, image):
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = image.topics.by_name.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
-        if left <= 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=first)
-            break
         end = min(len(topic.partitions), first + left)
         left -= max(0, end - first)
         response.topics.append(_describe(image, topic, range(first, end)))
@@ -37,6 +40,24 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     return response
+
+
+def _is_valid(request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether a cursor, if there is one, can have come from an answer to the same question."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    names = [topic.name for topic in request.topics]
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+            for topic in request.topics
+        ]
+    )
 
 
 def _pages(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Iterator[tuple[str, int]]:
@@ -47,7 +68,7 @@ def _pages(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Ite
         if cursor is None or name > cursor.topic_name:
             yield name, 0
         elif name == cursor.topic_name:
-            yield name, max(0, cursor.partition_index)
+            yield name, cursor.partition_index
 
 
 def _describe(image: MetadataImage, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:

@@ -8,7 +8,8 @@ from typing import Final
 
 import trio
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.current_leader import LEADER_CHANGED, leader_endpoints
+from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
@@ -18,15 +19,18 @@ from broker.wire.api.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from broker.wire.errors import ErrorCode, KafkaError
 
 _TOPIC_IDS_FROM: Final = 13
-_LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_CURRENT_LEADER_FROM: Final = 16
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 # Clients of these versions do not know KAFKA_STORAGE_ERROR, but refresh their metadata on this one.
 _STORAGE_ERROR_FROM: Final = 6
+# Clients of these versions cannot read zstd; a topic that is known to be stored so is refused to them (KIP-110).
+_ZSTD_FROM: Final = 10
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pending:
@@ -57,12 +61,13 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
 class Reading:
     """One fetch request's plan, which may be carried out more than once while it waits."""
 
-    __slots__ = ("_context", "_isolation_level", "_max_bytes", "session")
+    __slots__ = ("_absent_before", "_context", "_isolation_level", "_max_bytes", "session")
 
     def __init__(self, context: RequestContext, session: Fetch, isolation_level: int, max_bytes: int) -> None:
         self._context = context
         self._isolation_level = isolation_level
         self._max_bytes = max_bytes
+        self._absent_before = -1
         self.session = session
 
     def partitions(self) -> list[Partition]:
@@ -78,30 +83,34 @@ class Reading:
     def read(self) -> list[FetchedPartition]:
         """Plan what to send, in the request's order, within its limits; touches no record (KIP-74)."""
         left = self._max_bytes
+        is_first = True
         fetched = []
         for target in self.session.targets:
-            partition = self._read_one(target, left, first=left == self._max_bytes)
+            partition = self._read_one(target, max(left, 0), is_first=is_first)
             if partition.records is not None:
                 left -= len(partition.records)
+                is_first = False
             fetched.append(partition)
         return fetched
 
     def is_enough(self, fetched: list[FetchedPartition], min_bytes: int) -> bool:
         """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
 
-        Partitions unknown here do not cut the wait short for the others: a client that keeps asking for a deleted
-        topic would otherwise do so without a pause.
+        Partitions that were unknown from the first do not cut the wait short for the others: a client that keeps asking
+        for a deleted topic would otherwise do so without a pause.
         """
-        size = 0
-        nothing_to_wait_for = True
+        size = absent = 0
         for partition in fetched:
             if partition.error is ErrorCode.NONE:
-                nothing_to_wait_for = False
                 if partition.records is not None:
                     size += len(partition.records)
-            elif partition.error not in _ABSENT:
+            elif partition.error in _ABSENT:
+                absent += 1
+            else:
                 return True
-        return nothing_to_wait_for or size >= min_bytes
+        if self._absent_before < 0:
+            self._absent_before = absent
+        return size >= min_bytes or absent == len(fetched) or absent > self._absent_before
 
     def respond(self, fetched: list[FetchedPartition]) -> FetchResponse:
         try:
@@ -119,9 +128,26 @@ class Reading:
                 else:
                     responses.append(FetchableTopicResponse(topic_id=topic))
             responses[-1].partitions.append(self._partition_data(partition))
-        return FetchResponse(session_id=self.session.session_id, responses=responses)
+        return FetchResponse(
+            session_id=self.session.session_id, responses=responses, node_endpoints=self._endpoints(responses)
+        )
 
-    def _read_one(self, target: FetchTarget, left: int, *, first: bool) -> FetchedPartition:
+    def _endpoints(self, responses: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
+        """Of the leaders that the response names."""
+        leader_ids = [
+            partition.current_leader.leader_id
+            for topic in responses
+            for partition in topic.partitions
+            if partition.current_leader is not None
+        ]
+        if not leader_ids:
+            return []
+        return [
+            NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
+            for leader in leader_endpoints(self._context, leader_ids)
+        ]
+
+    def _read_one(self, target: FetchTarget, left: int, *, is_first: bool) -> FetchedPartition:
         topics = self._context.services.partitions
         topic = topics.topic(target.topic)
         partition = None if topic is None else topic.partitions.get(target.index)
@@ -129,15 +155,15 @@ class Reading:
             return FetchedPartition(target, topics.absent(target.topic).code)
         try:
             log = partition.leader_log(target.current_leader_epoch)
-            records = None
-            if left > 0:
-                records = partition.read(
-                    log,
-                    target.fetch_offset,
-                    min(target.max_bytes, left),
-                    isolation_level=self._isolation_level,
-                    min_one_batch=first,
-                )
+            if self._context.api_version < _ZSTD_FROM and log.config.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {_ZSTD_FROM}")
+            records = partition.read(
+                log,
+                target.fetch_offset,
+                min(target.max_bytes, left),
+                isolation_level=self._isolation_level,
+                min_one_batch=is_first,
+            )
         except KafkaError as error:
             return FetchedPartition(target, self._error_for_version(error.code))
         return FetchedPartition(
@@ -146,7 +172,7 @@ class Reading:
             partition.high_watermark,
             partition.last_stable_offset(log),
             log.log_start_offset,
-            FileRange(records.file, records.position, records.size) if records is not None and records.size else None,
+            FileRange(records.file, records.position, records.size) if records.size else None,
         )
 
     def _partition_data(self, fetched: FetchedPartition) -> PartitionData:
@@ -159,7 +185,7 @@ class Reading:
             aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
             records=b"" if fetched.records is None else fetched.records,
         )
-        if fetched.error in _LEADER_CHANGED:
+        if fetched.error in LEADER_CHANGED and self._context.api_version >= _CURRENT_LEADER_FROM:
             topic = self._context.services.partitions.topic(fetched.target.topic)
             partition = None if topic is None else topic.partitions.get(fetched.target.index)
             if partition is not None:
@@ -244,6 +270,3 @@ def _forgotten(context: RequestContext, request: FetchRequest) -> list[TargetKey
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-
-
-HANDLER = Handler(api_key=1, min_version=4, max_version=18, immediate=fetch)

@@ -7,21 +7,25 @@ a transaction coordinator, which this broker does not have yet.
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.errors import ErrorCode
+from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from metadata.errors import ApiError
 
 
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await context.services.producer_ids.allocate()
     except ApiError:
         # The controller is away for a moment: the one answer that every client retries.
-        return InitProducerIdResponse(
-            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1
-        )
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
 HANDLER = Handler(api_key=22, min_version=0, max_version=5, deferred=init_producer_id)

@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Final
 
 from broker.handlers.handler import Handler, RequestContext
-from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -24,45 +23,45 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
-_NEEDED_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_NEEDED_VERSION: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_NEVER: Final = 1 << 15
 _UNKNOWN: Final = -1
 
 
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     partitions = context.services.partitions
     partitions.commit_staged()
-    responses = []
+    times_asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
     for topic_request in request.topics:
-        times_asked = Counter(partition.partition_index for partition in topic_request.partitions)
-        topic = partitions.topic(topic_request.name)
-        answers = []
         for asked in topic_request.partitions:
+            key = (topic_request.name, asked.partition_index)
             try:
-                if times_asked[asked.partition_index] > 1:
+                if times_asked[key] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
-                partition = None if topic is None else topic.partitions.get(asked.partition_index)
-                if partition is None:
-                    raise partitions.absent(topic_request.name)
-                answers.append(_list_one(context, request, partition, asked))
+                answers[key] = _list_one(context, request, topic_request.name, asked)
             except KafkaError as error:
-                answers.append(
-                    ListOffsetsPartitionResponse(
-                        partition_index=asked.partition_index,
-                        error_code=error.code,
-                        timestamp=_UNKNOWN,
-                        offset=_UNKNOWN,
-                        leader_epoch=_UNKNOWN,
-                    )
+                answers[key] = ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    error_code=error.code,
+                    timestamp=_UNKNOWN,
+                    offset=_UNKNOWN,
+                    leader_epoch=_UNKNOWN,
                 )
-        responses.append(ListOffsetsTopicResponse(name=topic_request.name, partitions=answers))
-    return ListOffsetsResponse(topics=responses)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    for (name, _), answer in answers.items():
+        topics.setdefault(name, ListOffsetsTopicResponse(name=name)).partitions.append(answer)
+    return ListOffsetsResponse(topics=list(topics.values()))
 
 
 def _list_one(
-    context: RequestContext, request: ListOffsetsRequest, partition: Partition, asked: ListOffsetsPartition
+    context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, 0):
+    if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, _NEVER):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
+    partition = context.services.partitions.get(topic_name, asked.partition_index)
     log = partition.leader_log(asked.current_leader_epoch)
     end = partition.end_for(log, request.isolation_level)
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN

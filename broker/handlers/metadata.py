@@ -9,10 +9,10 @@ from typing import Final
 from broker.handlers.availability import availability
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.topic_names import is_internal, why_unknown
-from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
 from broker.wire.api.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -28,6 +28,9 @@ _NO_TOPIC_ID: Final = bytes(16)
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Pending:
+    topics = request.topics or []
+    if context.api_version < _TOPIC_IDS_FROM and any(topic.name is None or any(topic.topic_id) for topic in topics):
+        return _refused(topics)
     missing = _to_create(context, request)
     if missing:
         return context.defer(_create_and_answer(context, request, missing))
@@ -50,9 +53,28 @@ def _to_create(context: RequestContext, request: MetadataRequest) -> list[str]:
     services = context.services
     if not request.topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
         return []
+    if any(topic.topic_id != _NO_TOPIC_ID for topic in request.topics):
+        return []  # a request asks for ids or for names, never both
     known = services.loader.image.topics.by_name
-    names = [topic.name for topic in request.topics if topic.name is not None and topic.name not in known]
-    return list(dict.fromkeys(names))
+    # Internal topics are left to their coordinators, which know how they have to be configured.
+    return [name for name in _names(request.topics) if name not in known and not is_internal(name)]
+
+
+def _names(topics: list[MetadataRequestTopic]) -> list[str]:
+    """Each once, in the order of the request."""
+    return list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
+
+
+def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+    """A version without topic ids asks by topic id, or for a topic without a name."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
+            )
+            for topic in topics
+        ]
+    )
 
 
 def _answer(context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]) -> MetadataResponse:
@@ -76,25 +98,26 @@ def _topics(
 ) -> list[MetadataResponseTopic]:
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return [_topic(image, topic) for topic in image.topics.by_name.values()]
-    answers = []
-    for asked in request.topics:
-        if asked.name is None or asked.topic_id != _NO_TOPIC_ID:
-            if context.api_version < _TOPIC_IDS_FROM:
-                raise ProtocolError(f"topic ids are not supported in Metadata version {context.api_version}")
-            topic = image.topics.by_id.get(asked.topic_id)
-            unknown = MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=[]
-            )
-        else:
-            topic = image.topics.by_name.get(asked.name)
-            unknown = MetadataResponseTopic(
-                error_code=failures.get(asked.name) or why_unknown(asked.name),
-                name=asked.name,
-                is_internal=is_internal(asked.name),
-                partitions=[],
-            )
-        answers.append(unknown if topic is None else _topic(image, topic))
-    return answers
+    topic_ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != _NO_TOPIC_ID)
+    if topic_ids:
+        return [_by_id(image, topic_id) for topic_id in topic_ids]
+    return [_by_name(image, name, failures) for name in _names(request.topics)]
+
+
+def _by_id(image: MetadataImage, topic_id: bytes) -> MetadataResponseTopic:
+    topic = image.topics.by_id.get(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+    return _topic(image, topic)
+
+
+def _by_name(image: MetadataImage, name: str, failures: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    topic = image.topics.by_name.get(name)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=failures.get(name) or why_unknown(name), name=name, is_internal=is_internal(name), partitions=[]
+        )
+    return _topic(image, topic)
 
 
 def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:

@@ -19,14 +19,10 @@ def offset_for_leader_epoch(
     partitions.commit_staged()
     results = []
     for topic_request in request.topics:
-        topic = partitions.topic(topic_request.topic)
         answers = []
         for asked in topic_request.partitions:
             try:
-                partition = None if topic is None else topic.partitions.get(asked.partition)
-                if partition is None:
-                    raise partitions.absent(topic_request.topic)
-                answers.append(_end_offset(partition, asked))
+                answers.append(_end_offset(partitions.get(topic_request.topic, asked.partition), asked))
             except KafkaError as error:
                 answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
         results.append(OffsetForLeaderTopicResult(topic=topic_request.topic, partitions=answers))

@@ -7,13 +7,18 @@ from the lowest version (KAFKA-18659), and refused. Version 13 names topics by i
 from struct import Struct
 from typing import Final
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.current_leader import LEADER_CHANGED, leader_endpoints
+from broker.handlers.handler import RequestContext
+from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
 from broker.replication.flushes import Flushes
 from broker.replication.partition import Partition
+from broker.storage.validation import RecordsRejected
 from broker.wire.api.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -22,13 +27,25 @@ from broker.wire.api.produce import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression
-from broker.wire.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG
+from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLAG
 
-_LENGTH_AND_ATTRIBUTES: Final = Struct(">8xi9xh")
+_LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
+# No format of a batch, not even the oldest, is shorter behind its length.
+_LENGTH_MIN: Final = 14
 _ZSTD_FROM: Final = 7
 _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 10
-_LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+# Kafka's own AdminClient names itself so when it writes for the cluster; nobody else writes to internal topics.
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+# The refusals that Kafka answers without saying where the log starts.
+_WITHOUT_LOG_START: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Pending | None:
@@ -68,6 +85,8 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
             raise ProtocolError("a produce request with acks=0 failed")
         return None
     response = ProduceResponse(responses=responses)
+    if failed:
+        response.node_endpoints = _endpoints(context, responses)
     return _after_flush(context, flushed, response) if flushed else response
 
 
@@ -77,7 +96,9 @@ def _append(
     records = data.records
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without records")
-    _check_batch(records, context.api_version)
+    if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
+    check_single_batch(records, context.api_version)
     info = partition.append(records, acks=acks, now_ms=now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
@@ -102,22 +123,28 @@ def _after_flush(context: RequestContext, partitions: list[Partition], response:
     return pending
 
 
-def _check_batch(records: memoryview, api_version: int) -> None:
-    """What the request, rather than the log, demands of its batch."""
+def check_single_batch(records: memoryview, api_version: int) -> None:
+    """What the request, rather than the log, demands of its batch. Raises KafkaError, with the codes Kafka has."""
     if len(records) < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are less than the header of a batch")
-    length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(records)
-    if length + LOG_OVERHEAD != len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without a whole record batch")
+    length, magic, attributes = _LENGTH_MAGIC_ATTRIBUTES.unpack_from(records)
+    if length < _LENGTH_MIN or not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch has length {length} and magic {magic}")
+    if magic != MAGIC or length + LOG_OVERHEAD != len(records):
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {api_version} must have exactly one record batch per partition",
+            f"Produce requests with version {api_version} must have exactly one record batch of magic {MAGIC} "
+            "per partition",
         )
     if attributes & COMPRESSION_MASK == Compression.ZSTD and api_version < _ZSTD_FROM:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, not {api_version}"
         )
     if attributes & TRANSACTIONAL_FLAG:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactional records outside a transaction")
+        # The request has no transactional id, or it would not have come this far.
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+        )
 
 
 def _failure(
@@ -126,15 +153,34 @@ def _failure(
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
     )
+    if isinstance(error, RecordsRejected):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
+            for record in error.record_errors
+        ]
     if partition is None:
         return response
     if partition.log is not None and partition.log.failure is not None:
         context.services.partitions.log_failed(partition, partition.log.failure)
-    if error.code in _LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
+    if error.code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
         response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
-    if partition.log is not None:
+    if partition.log is not None and error.code not in _WITHOUT_LOG_START:
         response.log_start_offset = partition.log.log_start_offset
     return response
+
+
+def _endpoints(context: RequestContext, responses: list[TopicProduceResponse]) -> list[NodeEndpoint]:
+    """Of the leaders that the response names."""
+    leader_ids = [
+        partition.current_leader.leader_id
+        for topic in responses
+        for partition in topic.partition_responses
+        if partition.current_leader is not None
+    ]
+    return [
+        NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
+        for leader in leader_endpoints(context, leader_ids)
+    ]
 
 
 def _refused(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
@@ -156,6 +202,3 @@ def _refused(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceR
             for topic in request.topic_data
         ]
     )
-
-
-HANDLER = Handler(api_key=0, min_version=3, max_version=13, advertised_from=0, immediate=produce)

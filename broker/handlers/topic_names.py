@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import validate_topic_name
 from metadata.errors import InvalidTopic
 
@@ -14,10 +14,15 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def why_unknown(name: str) -> ErrorCode:
+def unknown_topic(name: str) -> KafkaError:
     """The error for a topic that does not exist: it may be because it cannot."""
     try:
         validate_topic_name(name)
-    except InvalidTopic:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except InvalidTopic as error:
+        return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, error.message)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def why_unknown(name: str) -> ErrorCode:
+    """As `unknown_topic`, for answers that have no message."""
+    return unknown_topic(name).code

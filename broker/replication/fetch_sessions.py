@@ -178,10 +178,10 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
-        if session.by_topic_id != by_topic_id:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was opened the other way")
         if session.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {session.epoch}, got {epoch}")
+        if session.by_topic_id != by_topic_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was opened the other way")
         session.update(named, forgotten)
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
         session.last_used_ms = now_ms

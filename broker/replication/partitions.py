@@ -48,6 +48,14 @@ class Partitions:
         """By name or by topic id."""
         return self._topics.get(key)
 
+    def get(self, key: str | bytes, index: int) -> Partition:
+        """A partition by its topic's name or id. Raises KafkaError as `absent` says."""
+        topic = self._topics.get(key)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is None:
+            raise self.absent(key)
+        return partition
+
     def absent(self, key: str | bytes) -> KafkaError:
         """Why a partition of this topic is not served here."""
         assert self._image is not None, "requests come after start"

@@ -1,0 +1,30 @@
+"""Where the leader of a partition can be reached, for those who asked the wrong broker (KIP-951)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from broker.handlers.handler import RequestContext
+from broker.wire.errors import ErrorCode
+
+# The errors that come with the leader that the client should have asked, and its epoch.
+LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Endpoint(NamedTuple):
+    """A broker, as it is reached through the listener that the client uses."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def leader_endpoints(context: RequestContext, leader_ids: Iterable[int]) -> Iterator[Endpoint]:
+    """Each broker once; those that are not to be reached are left out."""
+    brokers = context.services.loader.image.cluster.brokers
+    for leader_id in dict.fromkeys(leader_ids):
+        broker = brokers.get(leader_id)
+        if broker is not None and not broker.fenced:
+            endpoint = broker.end_points.get(context.connection.listener)
+            if endpoint is not None:
+                yield Endpoint(leader_id, endpoint.host, endpoint.port, broker.rack)
