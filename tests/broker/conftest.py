@@ -1,0 +1,23 @@
+"""A node and a connection to it, for the tests that need no say in how it is started."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.running_node import RunningNode, running_node
+from tests.support.wire_client import WireClient, connected
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+    """A node with development defaults on a directory of its own."""
+    async with running_node(tmp_path) as running:
+        yield running
+        assert not running.traced.of("handler-failed")
+
+
+@pytest.fixture
+async def client(node: RunningNode) -> AsyncIterator[WireClient]:
+    async with connected(node.port) as connection:
+        yield connection

@@ -1,0 +1,163 @@
+"""Which requests are answered at all, in every version that is advertised; which ones close the connection."""
+
+from typing import Any
+
+import pytest
+
+from broker.handlers import HANDLERS
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.wire.api.metadata import MetadataRequest
+from broker.wire.codec import decode
+from broker.wire.errors import ErrorCode
+from broker.wire.header import encode_request_header
+from tests.support.requests import batch, create_topic, fetch_request, produce_request
+from tests.support.running_node import RunningNode
+from tests.support.wire_client import WireClient, connected, framed
+
+API_VERSIONS = 18
+PRODUCE, FETCH, METADATA = 0, 1, 3
+# The broker APIs of this stage; a client decides by this table what it may ask for.
+ADVERTISED = {
+    0: (0, 13),
+    1: (4, 18),
+    2: (1, 10),
+    3: (0, 13),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (2, 4),
+    32: (1, 4),
+    33: (0, 2),
+    35: (1, 5),
+    37: (0, 3),
+    44: (0, 1),
+    60: (0, 2),
+    75: (0, 0),
+}
+SERVED = [
+    (handler.api_key, version)
+    for handler in HANDLERS
+    for version in range(handler.min_version, handler.max_version + 1)
+]
+
+
+def software(name: str = "test", version: str = "1.0") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+def request_of(api_key: int, version: int) -> Any:
+    """A request that is answered with more than an empty list where that is easily had."""
+    if api_key == API_VERSIONS:
+        return software()
+    if api_key == PRODUCE:
+        return produce_request(batch(b"value"))
+    if api_key == FETCH:
+        return fetch_request()
+    return APIS[api_key].request()
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_version_of_api_versions_advertises_what_is_served(client: WireClient, version: int) -> None:
+    response = await client.call(software(), version)
+
+    assert response.error_code == 0
+    assert {api.api_key: (api.min_version, api.max_version) for api in response.api_keys} == ADVERTISED
+
+
+async def test_every_advertised_version_answers_in_whole(client: WireClient) -> None:
+    await create_topic(client)
+
+    for api_key, version in SERVED:
+        await client.call(request_of(api_key, version), version)
+
+
+async def test_default_requests_leave_the_connection_usable(client: WireClient) -> None:
+    """All of them at once, so that each also has to wait for its turn."""
+    served = [(request_of(api_key, version), version) for api_key, version in SERVED]
+
+    await client.pipeline(*served)
+
+    for _ in served:
+        await client.receive()
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        *((key, last + 1) for key, (_, last) in ADVERTISED.items() if key != API_VERSIONS),
+        *((key, first - 1) for key, (first, _) in ADVERTISED.items() if key != API_VERSIONS),
+        (PRODUCE, 2),
+        (7, 3),  # an API that Kafka once had between its brokers
+        (10, 4),  # FindCoordinator: not yet
+        (9999, 0),
+    ],
+)
+async def test_what_is_not_advertised_closes_the_connection(node: RunningNode, api_key: int, version: int) -> None:
+    async with connected(node.port) as client:
+        await client.send_bytes(framed(encode_request_header(api_key, version, 1, "test") + bytes(64)))
+        await client.expect_close()
+    assert node.traced.of("connection-closed")
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(client: WireClient, version: int) -> None:
+    """KIP-511: the client learns from it which version to ask in."""
+    header = API_VERSIONS.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\4test"
+    await client.send_bytes(framed(header + b"\0whatever"))
+
+    payload = await client.receive_frame()
+
+    assert payload[:4] == b"\0\0\0\7"
+    response, end = decode(ApiVersionsResponse, 0, payload, 4)
+    assert end == len(payload)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(API_VERSIONS, 0, 4)]
+    assert (await client.call(software(), 4)).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a", "1."), ("a b", "1"), ("ä", "1"), ("a\n", "1")]
+)
+async def test_a_client_that_calls_itself_what_none_may_is_told(client: WireClient, name: str, version: str) -> None:
+    response = await client.call(software(name, version), 3)
+
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert not response.api_keys
+
+
+async def test_features_are_told_with_the_level_in_force(client: WireClient) -> None:
+    response = await client.call(software(), 4)
+
+    supported = {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features}
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert "metadata.version" in finalized
+    assert all(supported[name][0] <= level <= supported[name][1] for name, level in finalized.items())
+    assert response.finalized_features_epoch >= 0
+
+
+async def test_old_clients_are_not_told_of_features_that_begin_at_zero(client: WireClient) -> None:
+    """They take them for an error (KAFKA-17011)."""
+    response = await client.call(software(), 3)
+
+    assert all(feature.min_version > 0 for feature in response.supported_features)
+
+
+async def test_a_request_cut_short_closes_its_connection_alone(node: RunningNode, client: WireClient) -> None:
+    async with connected(node.port) as other:
+        whole = other.frame(MetadataRequest(topics=None), 9)[4:]
+        await other.send_bytes(framed(whole[:-1]))
+        await other.expect_close()
+
+    assert (await client.call(software(), 3)).error_code == 0
+
+
+async def test_a_controller_listener_serves_api_versions_alone(node: RunningNode) -> None:
+    async with connected(node.controller_port) as client:
+        response = await client.call(software(), 3)
+        assert [api.api_key for api in response.api_keys] == [API_VERSIONS]
+
+        await client.send(MetadataRequest(topics=None), 9)
+        await client.expect_close()
