@@ -426,7 +426,8 @@ class Log:
         """
         if len(self.segments) > 1 or self.segments.active.size_bytes:
             self._delete_due_segments(now_ms, high_watermark)
-            self.segments.release_sealed()
+            if not self._staged:
+                self.segments.release()  # or every segment that was ever read would keep a descriptor
         return self.take_discarded()
 
     def take_discarded(self) -> list[str]:
@@ -515,8 +516,7 @@ class Log:
         self._staged.clear()
         if self.failure is None:
             self.failure = OSError(f"{self._directory} is closed")
-        for segment in self.segments:
-            segment.release()
+        self.segments.release()
 
     async def close_cleanly(self) -> None:
         """Commit, complete the indexes and make everything durable, so that the next start can trust it all.

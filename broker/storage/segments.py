@@ -90,9 +90,9 @@ class Segments:
         """The segment that `offset` belongs into, and all behind it."""
         return self._segments[self.floor_index(offset) :]
 
-    def release_sealed(self) -> None:
-        """Free the indexes and descriptors of the segments that do not grow; a reader loads them again."""
-        for segment in self._segments[:-1]:
+    def release(self) -> None:
+        """Free indexes and descriptors; who needs them loads them again. Nothing may be staged."""
+        for segment in self._segments:
             segment.release()
 
     def remember(self, offset: int) -> None:

@@ -233,6 +233,25 @@ def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path
     assert bases(log) == [2, 3, 4, 5]
 
 
+def test_a_look_for_retention_closes_idle_files_and_the_log_goes_on(six: Log, tmp_path: Path) -> None:
+    def open_files() -> int:
+        links = Path("/proc/self/fd").iterdir()
+        return sum(1 for link in links if link.exists() and link.resolve().is_relative_to(tmp_path))
+
+    trio.run(six.flush)
+    assert len(values(six)) == 6
+    assert open_files() == 6
+    staged = batch(b"6", timestamp=NOW_MS)
+    six.append(staged, leader_epoch=0, now_ms=NOW_MS)
+    six.delete_old_segments(NOW_MS, 6)
+    six.commit()
+    six.delete_old_segments(NOW_MS, 7)
+    assert open_files() == 0
+    append(six, b"7", timestamp=NOW_MS)
+    assert values(six) == [b"%d" % number for number in range(8)]
+    assert values(open_log(tmp_path / "t-0")) == [b"%d" % number for number in range(8)]
+
+
 # Truncation
 
 
