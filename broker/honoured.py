@@ -72,6 +72,6 @@ _OWN: Final = frozenset(
 )
 
 # A topic's honoured key brings the broker's keys that are its default.
-HONOURED_BROKER_CONFIGS: Final[frozenset[str]] = _OWN.union(
-    *({synonym.name for synonym in TOPIC_SYNONYMS.get(name, ())} for name in HONOURED_TOPIC_CONFIGS)
-)
+HONOURED_BROKER_CONFIGS: Final[frozenset[str]] = _OWN | {
+    synonym.name for name in HONOURED_TOPIC_CONFIGS for synonym in TOPIC_SYNONYMS.get(name, ())
+}

@@ -88,8 +88,8 @@ class Recovery:
             if base is not None and is_index and segment_file_name(base, LOG_SUFFIX) not in present:
                 self.trace("storage.index_orphaned", path=f"{self.directory}/{name}")
                 self._put_aside(name)
-        logs = (name for name in present if name.endswith(LOG_SUFFIX))
-        return sorted(base for name in logs if (base := _base_offset(name)) is not None)
+        logs = sorted(name for name in present if name.endswith(LOG_SUFFIX))
+        return [base for name in logs if (base := _base_offset(name)) is not None]
 
     def _swap_in(self, swaps: list[str], present: set[str]) -> None:
         """Let cleaned segments take the place of those they were made from."""

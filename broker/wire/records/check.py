@@ -153,7 +153,7 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
         index += 1
     if at != len(data):
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-    signed = [(delta >> 1) ^ -(delta & 1) for delta in deltas]
+    signed = {(delta >> 1) ^ -(delta & 1) for delta in deltas}
     return min(signed), max(signed), has_null_key
 
 
