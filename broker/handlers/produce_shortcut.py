@@ -13,6 +13,7 @@ from typing import Final, Literal
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.produce import check_single_batch, produce
 from broker.handlers.services import Services
+from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
 from broker.replication.flushes import Flushes
 from broker.wire.api.produce import (
@@ -98,6 +99,11 @@ class ProduceShortcut:
         topic = request.topic_data[0]
         data = topic.partition_data[0]
         if data.records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
+            return
+        local = self._services.partitions.topic(
+            topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
+        )
+        if local is None or is_internal(local.name):
             return
         size = len(data.records)
         length_size = _varint_size(size + 1) if self._flexible else _LENGTH.size
