@@ -1,0 +1,459 @@
+"""Produce: what is appended, what is refused and in which words, and when it is answered."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.errors import ErrorCode
+from broker.wire.records import Compression, Record, TimestampType, encode_batch, read_header
+from tests.support.requests import (
+    batch,
+    create_topic,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    read_values,
+    records_of,
+)
+from tests.support.running_node import RunningNode, running_node
+from tests.support.wire_client import WireClient, connected, only
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+MAGIC_POSITION = 16
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+    """As everywhere, but its clock stands still, so that timestamps can be told."""
+    async with running_node(tmp_path, wall=lambda: NOW_MS / 1000) as running:
+        yield running
+        assert not running.traced.of("handler-failed")
+
+
+def by_id(topic_id: bytes, records: bytes, index: int = 0) -> ProduceRequest:
+    data = PartitionProduceData(index=index, records=records)
+    return ProduceRequest(
+        acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])]
+    )
+
+
+def without_crc(records: bytes) -> bytes:
+    """With a bit of the last record flipped."""
+    return records[:-1] + bytes([records[-1] ^ 1])
+
+
+def with_magic(records: bytes, magic: int) -> bytes:
+    return records[:MAGIC_POSITION] + bytes([magic]) + records[MAGIC_POSITION + 1 :]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_batch_is_appended_and_answered_with_its_offset(client: WireClient, version: int, acks: int) -> None:
+    await create_topic(client)
+    await produce(client, batch(b"before", b"it"))
+
+    answer = await produce(client, batch(b"value"), version, acks=acks)
+
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+    assert await read_values(client) == [b"before", b"it", b"value"]
+    if version >= 5:
+        assert answer.log_start_offset == 0
+    if version >= 8:
+        assert (answer.record_errors, answer.error_message) == ([], None)
+
+
+async def test_a_batch_may_be_appended_by_topic_id(client: WireClient) -> None:
+    topic_id = await create_topic(client)
+
+    topic = only((await client.call(by_id(topic_id, batch(b"value")), 13)).responses)
+
+    assert topic.topic_id == topic_id
+    assert only(topic.partition_responses).error_code == 0
+    assert await read_values(client) == [b"value"]
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+async def test_acks_0_appends_without_an_answer(client: WireClient, version: int) -> None:
+    await create_topic(client)
+
+    await client.send_unanswered(produce_request(batch(b"value"), acks=0), version)
+
+    assert await read_values(client) == [b"value"]
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+async def test_no_other_acks_are_known(client: WireClient, acks: int) -> None:
+    await create_topic(client)
+
+    answer = await produce(client, batch(b"value"), acks=acks)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert await read_values(client) == []
+
+
+@pytest.mark.parametrize(("topic", "index"), [("other", 0), ("topic", 1), ("topic", -1)])
+async def test_an_unknown_partition_is_said_to_be_unknown(client: WireClient, topic: str, index: int) -> None:
+    await create_topic(client)
+
+    answer = await produce(client, batch(b"value"), topic=topic, index=index)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert answer.log_start_offset == -1
+
+
+async def test_an_unknown_topic_id_is_told_from_an_unknown_partition_of_a_known_one(client: WireClient) -> None:
+    topic_id = await create_topic(client)
+
+    unknown_id = await client.call(by_id(bytes(15) + b"\1", batch(b"value")), 13)
+    unknown_index = await client.call(by_id(topic_id, batch(b"value"), index=1), 13)
+
+    assert only(only(unknown_id.responses).partition_responses).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert only(only(unknown_index.responses).partition_responses).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_one_partition_that_fails_does_not_keep_the_others_from_it(client: WireClient) -> None:
+    await create_topic(client, partitions=2)
+    request = produce_request(batch(b"good"))
+    request.topic_data[0].partition_data += [
+        PartitionProduceData(index=1, records=without_crc(batch(b"bad"))),
+        PartitionProduceData(index=2, records=batch(b"nowhere")),
+    ]
+
+    answers = only((await client.call(request, 9)).responses).partition_responses
+
+    assert [(answer.index, answer.error_code) for answer in answers] == [
+        (0, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE),
+        (2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert await read_values(client) == [b"good"]
+    assert await read_values(client, indexes=[1]) == []
+
+
+CONTROL_RECORD = Record(timestamp=NOW_MS, key=b"\0\0\0\1", value=b"\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (None, ErrorCode.INVALID_RECORD),
+        (batch(b"value")[:40], ErrorCode.INVALID_RECORD),
+        (batch(b"value")[:-1], ErrorCode.INVALID_RECORD),
+        (batch(b"one") + batch(b"two"), ErrorCode.INVALID_RECORD),
+        (without_crc(batch(b"value")), ErrorCode.CORRUPT_MESSAGE),
+        (bytes(80), ErrorCode.CORRUPT_MESSAGE),
+        (
+            bytes([*batch(b"value")[:MAGIC_POSITION], 1, *batch(b"value")[MAGIC_POSITION + 1 :]]),
+            ErrorCode.INVALID_RECORD,
+        ),
+        (
+            bytes([*batch(b"value")[:MAGIC_POSITION], 3, *batch(b"value")[MAGIC_POSITION + 1 :]]),
+            ErrorCode.CORRUPT_MESSAGE,
+        ),
+        (encode_batch([CONTROL_RECORD], control=True), ErrorCode.INVALID_RECORD),
+        (
+            batch(b"value", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        (encode_batch([Record(timestamp=NOW_MS, value=b"v")], base_offset=7), ErrorCode.INVALID_RECORD),
+        (encode_batch([Record(timestamp=NOW_MS, value=b"v")], last_offset=3), ErrorCode.INVALID_RECORD),
+        (batch(), ErrorCode.INVALID_RECORD),
+        (batch(b"value", producer_id=1, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
+    ],
+    ids=[
+        "empty",
+        "null",
+        "less than a header",
+        "cut short",
+        "two batches",
+        "corrupt",
+        "zeros",
+        "magic 1",
+        "magic 3",
+        "control batch",
+        "transactional batch",
+        "base offset",
+        "counts disagree",
+        "no records",
+        "producer without a sequence",
+    ],
+)
+async def test_what_no_producer_may_write_is_refused(
+    client: WireClient, records: bytes | None, code: ErrorCode
+) -> None:
+    await create_topic(client)
+
+    answer = await produce(client, records)
+
+    assert (answer.error_code, answer.base_offset, answer.record_errors) == (code, -1, [])
+    # Kafka tells where the log starts with all but the refusals that every client understands.
+    assert answer.log_start_offset == (-1 if code is ErrorCode.CORRUPT_MESSAGE else 0)
+    assert await read_values(client) == []
+    assert (await produce(client, batch(b"value"))).base_offset == 0
+
+
+@pytest.mark.parametrize(("version", "code"), [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, ErrorCode.NONE)])
+async def test_zstd_needs_version_7(client: WireClient, version: int, code: ErrorCode) -> None:
+    """KIP-110."""
+    await create_topic(client)
+
+    answer = await produce(client, batch(b"value" * 100, compression=Compression.ZSTD), version)
+
+    assert answer.error_code == code
+
+
+async def test_a_batch_larger_than_max_message_bytes_is_refused(client: WireClient) -> None:
+    records = batch(bytes(1000))
+    await create_topic(client, "fits", configs={"max.message.bytes": str(len(records))})
+    await create_topic(client, "tight", configs={"max.message.bytes": str(len(records) - 1)})
+
+    assert (await produce(client, records, topic="fits")).error_code == 0
+    assert (await produce(client, records, topic="tight")).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_with_log_append_time_the_broker_sets_the_time_and_tells_it(client: WireClient) -> None:
+    await create_topic(client, configs={"message.timestamp.type": "LogAppendTime"})
+
+    answer = await produce(client, batch(b"one", b"two", timestamp=5))
+
+    assert answer.log_append_time_ms == NOW_MS
+    partition = await fetch(client)
+    header = read_header(partition.records)
+    assert (header.timestamp_type, header.max_timestamp) == (TimestampType.LOG_APPEND_TIME, NOW_MS)
+    assert [record.timestamp for record in records_of(partition)] == [NOW_MS, NOW_MS]
+
+
+async def test_timestamps_too_far_ahead_are_refused_record_by_record(client: WireClient) -> None:
+    """KIP-937's `message.timestamp.after.max.ms`, an hour by default; KIP-467's record errors."""
+    await create_topic(client)
+    records = encode_batch(
+        [Record(timestamp=time, value=b"v") for time in (NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS, NOW_MS + 2 * HOUR_MS)]
+    )
+
+    answer = await produce(client, records)
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert answer.log_start_offset == 0
+    assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
+    assert [error.batch_index for error in answer.record_errors] == [1, 3]
+    assert answer.record_errors[0].batch_index_error_message == (
+        f"Timestamp {NOW_MS + HOUR_MS + 1} of message with offset 1 is out of range. The timestamp should be within "
+        f"[{NOW_MS - (2**63 - 1)}, {NOW_MS + HOUR_MS}]"
+    )
+    assert (await produce(client, batch(b"value", timestamp=NOW_MS + HOUR_MS))).error_code == 0
+
+
+async def test_timestamps_too_old_are_refused_where_the_topic_says_so(client: WireClient) -> None:
+    await create_topic(client, configs={"message.timestamp.before.max.ms": "1000"})
+
+    assert (await produce(client, batch(b"v", timestamp=NOW_MS - 1001))).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert (await produce(client, batch(b"v", timestamp=NOW_MS - 1000))).error_code == 0
+
+
+async def test_a_compacted_topic_takes_no_record_without_a_key(client: WireClient) -> None:
+    await create_topic(client, configs={"cleanup.policy": "compact"})
+    records = encode_batch([Record(timestamp=NOW_MS, key=key, value=b"v") for key in (b"k", None, b"", None)])
+
+    answer = await produce(client, records)
+
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [(error.batch_index, error.batch_index_error_message) for error in answer.record_errors] == [
+        (1, "Compacted topic cannot accept message without key"),
+        (3, "Compacted topic cannot accept message without key"),
+    ]
+    assert answer.error_message.startswith("One or more records have been rejected due to 2 record errors in total")
+    assert (await produce(client, batch(b"v", key=b"k"))).base_offset == 0
+
+
+async def test_a_topic_with_a_compression_of_its_own_stores_batches_in_it(client: WireClient) -> None:
+    await create_topic(client, configs={"compression.type": "gzip"})
+    values = [b"a" * 500, None, b"", b"b" * 500]
+
+    await produce(client, batch(*values))
+    await produce(client, batch(*values, compression=Compression.LZ4))
+
+    for offset in (0, 4):
+        partition = await fetch(client, offset)
+        assert read_header(partition.records).compression is Compression.GZIP
+    assert await read_values(client) == [*values, *values]
+
+
+async def test_each_batch_is_kept_as_it_came_by_default(client: WireClient) -> None:
+    await create_topic(client)
+    records = batch(b"a" * 500, compression=Compression.LZ4, timestamp=NOW_MS)
+
+    await produce(client, records)
+
+    stored = bytes((await fetch(client)).records)
+    assert stored[16:] == records[16:]  # all behind base offset, length and leader epoch
+
+
+# Idempotence (KIP-98)
+
+
+def numbered(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0) -> bytes:
+    values = [b"%d" % (sequence + index) for index in range(count)]
+    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+async def test_a_retry_is_answered_with_the_offset_of_the_first_try(client: WireClient) -> None:
+    await create_topic(client)
+    await produce(client, batch(b"somebody else's"))
+    first = await produce(client, numbered(0, 3))
+    await produce(client, numbered(3))
+
+    retry = await produce(client, numbered(0, 3))
+
+    assert (first.base_offset, retry.base_offset, retry.error_code) == (1, 1, 0)
+    assert (await fetch(client)).high_watermark == 5
+
+
+async def test_retries_are_known_for_five_batches(client: WireClient) -> None:
+    await create_topic(client)
+    for sequence in range(6):
+        await produce(client, numbered(sequence))
+
+    assert [(await produce(client, numbered(sequence))).base_offset for sequence in range(1, 6)] == [1, 2, 3, 4, 5]
+    answer = await produce(client, numbered(0))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+async def test_a_gap_is_refused_until_it_is_filled(client: WireClient) -> None:
+    await create_topic(client)
+    await produce(client, numbered(0, 2))
+
+    answer = await produce(client, numbered(3))
+
+    assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer.log_start_offset == 0
+    assert (await produce(client, numbered(2))).base_offset == 2
+    assert (await produce(client, numbered(3))).base_offset == 3
+
+
+async def test_a_retry_with_another_range_is_no_retry(client: WireClient) -> None:
+    await create_topic(client)
+    await produce(client, numbered(0, 3))
+
+    assert (await produce(client, numbered(0, 2))).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_an_old_epoch_is_refused_and_a_new_one_begins_at_0(client: WireClient) -> None:
+    """KIP-360."""
+    await create_topic(client)
+    await produce(client, numbered(0, epoch=1))
+
+    assert (await produce(client, numbered(1, epoch=0))).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await produce(client, numbered(1, epoch=2))).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await produce(client, numbered(0, epoch=2))).error_code == 0
+
+
+async def test_sequence_numbers_begin_again_after_the_largest(client: WireClient) -> None:
+    await create_topic(client)
+    await produce(client, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=2**31 - 2))
+
+    assert (await produce(client, numbered(0))).error_code == 0
+
+
+async def test_five_requests_in_one_write_are_appended_in_order(client: WireClient) -> None:
+    await create_topic(client)
+
+    await client.pipeline(*((produce_request(numbered(sequence)), 9) for sequence in range(5)))
+
+    offsets = [only(only((await client.receive()).responses).partition_responses).base_offset for _ in range(5)]
+    assert offsets == [0, 1, 2, 3, 4]
+
+
+async def test_a_duplicate_in_the_same_write_as_its_original_is_found(client: WireClient) -> None:
+    await create_topic(client)
+
+    await client.pipeline((produce_request(numbered(0)), 9), (produce_request(numbered(0)), 9))
+
+    offsets = [only(only((await client.receive()).responses).partition_responses).base_offset for _ in range(2)]
+    assert offsets == [0, 0]
+    assert (await fetch(client)).high_watermark == 1
+
+
+# Acknowledgement
+
+
+async def test_acks_all_needs_min_insync_replicas(client: WireClient) -> None:
+    await create_topic(client, configs={"min.insync.replicas": "2"})
+
+    answer = await produce(client, batch(b"value"))
+
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert (await produce(client, batch(b"value"), acks=1)).error_code == 0
+    assert await read_values(client) == [b"value"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "records"),
+    [("other", batch(b"value")), ("topic", without_crc(batch(b"value"))), ("topic", b"")],
+    ids=["unknown topic", "corrupt", "empty"],
+)
+async def test_a_failure_with_acks_0_closes_the_connection(node: RunningNode, topic: str, records: bytes) -> None:
+    """The only way to tell a client that wants no answer; it then asks for metadata anew."""
+    async with connected(node.port) as client:
+        await create_topic(client)
+        await client.send_unanswered(produce_request(records, topic=topic, acks=0), 9)
+        await client.expect_close()
+
+
+async def test_no_other_acks_close_the_connection_when_they_fail(client: WireClient) -> None:
+    answer = await produce(client, batch(b"value"), topic="other", acks=1)
+
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await create_topic(client)
+
+
+async def test_a_fetch_in_the_same_write_sees_what_was_produced_before_it_and_not_after(client: WireClient) -> None:
+    await create_topic(client)
+
+    await client.pipeline(
+        (produce_request(batch(b"one")), 9),
+        (fetch_request(), 12),
+        (produce_request(batch(b"two")), 9),
+        (fetch_request(1), 12),
+    )
+
+    received: list[Any] = [await client.receive() for _ in range(4)]
+    first, second = (only(only(received[at].responses).partitions) for at in (1, 3))
+    assert [record.value for record in records_of(first)] == [b"one"]
+    assert [record.value for record in records_of(second)] == [b"two"]
+
+
+async def test_a_transactional_request_is_refused_while_there_are_no_transactions(client: WireClient) -> None:
+    await create_topic(client)
+    request = produce_request(batch(b"value"))
+    request.transactional_id = "tx"
+
+    answer = only(only((await client.call(request, 9)).responses).partition_responses)
+
+    assert answer.error_code != 0
+    assert await read_values(client) == []
+
+
+async def test_nobody_but_the_cluster_writes_to_internal_topics(client: WireClient) -> None:
+    await create_topic(client, "__consumer_offsets")
+
+    for _ in range(2):
+        answer = await produce(client, batch(b"value", key=b"k"), topic="__consumer_offsets")
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+    assert await read_values(client, topic="__consumer_offsets") == []
+
+
+async def test_produce_creates_no_topic(client: WireClient) -> None:
+    """Only Metadata does, in Kafka as here."""
+    await produce(client, batch(b"value"), topic="other")
+
+    names = [MetadataRequestTopic(name="other")]
+    response = await client.call(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+    assert only(response.topics).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
