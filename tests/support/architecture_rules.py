@@ -1,0 +1,282 @@
+"""The rules of the house as functions of source code. Each returns what breaks it, as readable lines."""
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from tests.support.source_code import Module, imported_module, imports, is_within
+
+# What a room that is pure must not know of: time, chance, and the world.
+IMPURE = frozenset(
+    {
+        *(
+            "trio",
+            "asyncio",
+            "threading",
+            "multiprocessing",
+            "concurrent",
+            "subprocess",
+            "signal",
+            "select",
+            "selectors",
+        ),
+        *("socket", "ssl", "time", "random", "secrets", "uuid", "os", "io", "pathlib", "shutil", "tempfile", "glob"),
+        *("fcntl", "mmap", "ctypes"),
+    }
+)
+# What reaches the world other than through Env and Trio.
+WORLD = IMPURE - {"trio", "ssl", "io"}
+# Uses of Trio and of the language that do so too.
+WORLDLY_CALLS = (
+    "open",
+    "input",
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "datetime.datetime.now",
+    "trio.Path",
+    "trio.open_file",
+    "trio.run_process",
+    "trio.to_thread.run_sync",
+    "trio.from_thread.run",
+    "trio.from_thread.run_sync",
+    "trio.lowlevel.spawn_system_task",
+    "trio.lowlevel.start_thread_soon",
+)
+FORBIDDEN_NAMES = re.compile(r"(?:.*_)?(?:utils?|helpers?|common|misc)")
+
+_SETS = (ast.Set, ast.SetComp)
+_SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet")
+# Where the order of what is passed does not matter, or is made.
+_ORDERLESS = ("sorted", "set", "frozenset", "any", "all", "sum", "min", "max", "len", "Counter")
+_ORDERED = ("list", "tuple", "iter", "enumerate", "next", "map", "filter", "zip", "reversed", "dict", "deque")
+_MUTABLE_CALLS = ("list", "dict", "set", "bytearray", "deque", "defaultdict", "Counter", "OrderedDict", "array")
+_MUTATORS = (
+    *("append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear"),
+    *("add", "discard", "update", "setdefault", "sort", "reverse"),
+)
+
+
+def broken_directions(modules: Mapping[str, Module], allowed: Mapping[str, Collection[str]]) -> list[str]:
+    """Imports of project modules that the importing room's entry in `allowed` does not have.
+
+    The most precise entry counts, for the importer and for what it imports; every room may import itself.
+    """
+    problems = []
+    for module in modules.values():
+        room = room_of(module.name, allowed)
+        if room is None:
+            problems.append(f"{module.name} belongs to no room")
+            continue
+        for imported in imports(module):
+            target = imported_module(imported, modules)
+            if target not in modules:
+                continue
+            target_room = room_of(target, allowed)
+            if target_room != room and not any(is_within(target, prefix) for prefix in allowed[room]):
+                problems.append(f"{module.name}:{imported.line} imports {target}, {room} must not")
+    return problems
+
+
+def room_of(module: str, rooms: Iterable[str]) -> str | None:
+    """The most precise room that a module lies in."""
+    return max((room for room in rooms if is_within(module, room)), key=len, default=None)
+
+
+def impurities(module: Module) -> list[str]:
+    """What a pure room must not use. To name the type of a socket or of a random generator is not to use one."""
+    used = _used_names(module.tree)
+    return [
+        f"{module.name}:{imported.line} uses {imported.module}"
+        for imported in imports(module)
+        if (imported.top_level in IMPURE or imported.module == "kraft.env") and imported.bound_name in used
+    ]
+
+
+def worldly(module: Module) -> set[str]:
+    """The ways past Env and Trio that a module takes: modules it imports, and calls it makes."""
+    used = _used_names(module.tree)
+    found = {
+        imported.top_level
+        for imported in imports(module)
+        if imported.top_level in WORLD and imported.bound_name in used
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute | ast.Name) and (name := ast.unparse(node)) in WORLDLY_CALLS:
+            found.add(name)
+    return found
+
+
+def _used_names(tree: ast.Module) -> set[str]:
+    """Names that are used other than as types in annotations."""
+    annotations: set[int] = set()
+    for node in ast.walk(tree):
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if isinstance(annotation, ast.expr):
+                annotations.update(id(inner) for inner in ast.walk(annotation))
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
+
+
+def import_cycle(modules: Mapping[str, Module]) -> list[str]:
+    """One cycle of imports at run time, as the names along it; empty where there is none.
+
+    That importing a module runs the packages around it is left out: a package re-exports what is in it.
+    """
+    graph = {
+        module.name: [
+            imported_module(imported, modules)
+            for imported in imports(module)
+            if imported.module_level and not imported.type_checking
+        ]
+        for module in modules.values()
+    }
+    finished: set[str] = set()
+
+    def search(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in finished:
+            return []
+        for target in graph.get(name, ()):
+            if cycle := search(target, [*path, name]):
+                return cycle
+        finished.add(name)
+        return []
+
+    return next((cycle for name in graph if (cycle := search(name, []))), [])
+
+
+def package_content(module: Module) -> list[str]:
+    """What an `__init__.py` has besides a docstring, imports and `__all__`."""
+    body = module.tree.body
+    if ast.get_docstring(module.tree) is None:
+        return [f"{module.name} does not say what is in it"]
+    return [
+        f"{module.name}:{node.lineno} has more than imports"
+        for node in body[1:]
+        if not isinstance(node, ast.Import | ast.ImportFrom)
+        and not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    ]
+
+
+def mutable_globals(module: Module) -> list[str]:
+    """Module and class attributes that hold state.
+
+    A list, dict or set may be a table: named as a constant (or `Final`), and never changed by a function. `global` is
+    state whatever it names.
+    """
+    tree = module.tree
+    tables: set[str] = set()
+    problems = []
+    for scope in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+        for name, line, is_final in _mutable_assignments(scope):
+            if is_final or name.isupper() or name == "__all__":
+                tables.add(name)
+            else:
+                problems.append(f"{module.name}:{line} {name} is mutable, and no constant")
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            problems += [f"{module.name}:{line} {what}" for line, what in _changes(function, tables)]
+    return problems
+
+
+def _mutable_assignments(scope: ast.AST) -> Iterator[tuple[str, int, bool]]:
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, ast.Assign):
+            targets, value, annotation = node.targets, node.value, ""
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value, annotation = [node.target], node.value, ast.unparse(node.annotation)
+        else:
+            continue
+        if _is_mutable(value):
+            for target in targets:
+                yield ast.unparse(target), node.lineno, annotation.startswith("Final")
+
+
+def _is_mutable(value: ast.expr) -> bool:
+    if isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
+        return True
+    return isinstance(value, ast.Call) and _last_name(value.func) in _MUTABLE_CALLS
+
+
+def _changes(function: ast.AST, tables: Collection[str]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Global):
+            yield node.lineno, f"global {', '.join(node.names)}"
+        elif (changed := _changed(node)) is not None and ast.unparse(changed) in tables:
+            assert isinstance(node, ast.expr)
+            yield node.lineno, f"{ast.unparse(changed)} is changed"
+
+
+def _changed(node: ast.AST) -> ast.expr | None:
+    """What an item is set or deleted of, or a changing method is called on."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
+        return node.func.value
+    return None
+
+
+def set_iterations(module: Module) -> list[str]:
+    """Iterations over sets, as far as syntax shows them; their order differs between processes."""
+    tree = module.tree
+    sets = _known_sets(tree)
+    orderless = {
+        id(argument)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _last_name(node.func) in _ORDERLESS
+        for argument in node.args
+    }
+    problems = []
+    for node in ast.walk(tree):
+        iterables: list[ast.expr] = []
+        if isinstance(node, ast.For | ast.AsyncFor):
+            iterables = [node.iter]
+        elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp) and id(node) not in orderless:
+            iterables = [generator.iter for generator in node.generators]
+        elif isinstance(node, ast.Call) and (_last_name(node.func) in _ORDERED or _is_join(node)):
+            if id(node) not in orderless:
+                iterables = list(node.args)
+        elif isinstance(node, ast.Starred):
+            iterables = [node.value]
+        problems += [
+            f"{module.name}:{each.lineno} iterates over the set {ast.unparse(each)}"
+            for each in iterables
+            if _is_set(each, sets)
+        ]
+    return problems
+
+
+def _known_sets(tree: ast.Module) -> set[str]:
+    """Names and attributes that are annotated as sets, or only ever assigned sets."""
+    sets, others = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            (sets if _is_set_type(node.annotation) else others).add(node.arg)
+        elif isinstance(node, ast.AnnAssign):
+            (sets if _is_set_type(node.annotation) else others).add(ast.unparse(node.target))
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                (sets if _is_set(node.value, ()) else others).add(ast.unparse(target))
+    return sets - others
+
+
+def _is_set(node: ast.expr, known: Collection[str]) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor):
+        return _is_set(node.left, known) or (isinstance(node.op, ast.BitAnd) and _is_set(node.right, known))
+    if isinstance(node, ast.Call):
+        return _last_name(node.func) in ("set", "frozenset")
+    return isinstance(node, _SETS) or ast.unparse(node) in known
+
+
+def _is_set_type(annotation: ast.expr) -> bool:
+    text = ast.unparse(annotation).removeprefix("Final[")
+    return re.split(r"\W", text, maxsplit=1)[0] in _SET_TYPES
+
+
+def _is_join(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "join"
+
+
+def _last_name(function: ast.expr) -> str:
+    return ast.unparse(function).rpartition(".")[2]

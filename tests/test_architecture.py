@@ -1,0 +1,283 @@
+"""The rules of docs/architecture.md, held by a look at the syntax of every file. The rules themselves come last."""
+
+import re
+
+import pytest
+
+from tests.support.architecture_rules import (
+    FORBIDDEN_NAMES,
+    broken_directions,
+    import_cycle,
+    impurities,
+    mutable_globals,
+    package_content,
+    room_of,
+    set_iterations,
+    worldly,
+)
+from tests.support.source_code import ROOT, Module, functions, imported_module, imports, is_within, read_modules
+
+MODULES = read_modules()
+
+# What each room may import of the project, besides itself. The most precise entry counts.
+DIRECTIONS: dict[str, tuple[str, ...]] = {
+    "kraft": (),
+    "metadata": ("kraft",),
+    "metadata.records": (),
+    "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
+    "metadata.configuration": (),
+    "metadata.controller": ("kraft", "metadata"),
+    "broker.wire": (),
+    "broker.net": ("broker.wire",),
+    "broker.storage": ("broker.wire", "kraft.env"),
+    # The configuration of a node, and what else lies between the rooms and the root: no room of its own yet.
+    "broker": ("broker.wire", "broker.storage.log_config", "kraft.env", "metadata"),
+    "broker.replication": ("broker.effective_config", "broker.storage", "broker.wire", "kraft", "metadata"),
+    "broker.coordinator": ("broker.effective_config", "broker.replication", "broker.storage", "broker.wire", "kraft"),
+    "broker.handlers": ("broker", "kraft", "metadata"),
+    "broker.node": ("broker", "kraft", "metadata"),
+    "broker.cli": ("broker", "kraft", "metadata"),
+    "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
+    "broker.spark": ("broker.client",),
+    "jepsen": ("broker", "kraft", "metadata"),
+    "benchmarks": ("broker", "kraft", "metadata"),
+}
+HANDLERS_KNOWN_TO = {"broker.node"}
+ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
+
+# Rooms without a clock, a socket, chance or a disk, and what in them has a reason not to be pure.
+PURE: dict[str, frozenset[str]] = {
+    "kraft.core": frozenset(),
+    "metadata.records": frozenset(),
+    "metadata.image": frozenset(),
+    "metadata.configuration": frozenset(),
+    "metadata.controller": frozenset({"metadata.controller.controller"}),
+    "broker.wire": frozenset(),
+}
+
+# Who reaches the world other than through Env and Trio, and why.
+WORLDLY: dict[str, set[str]] = {
+    # The real Env and Disk.
+    "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
+    # The driver of kernel sockets, the one place that is not worth simulating: it carries plain TCP for speed.
+    "broker.net.epoll_reactor": {"select"},
+    "broker.net.send": {"socket"},
+    # A process's own affairs, before there is a node: its properties file, its directory, its signals.
+    "broker.cli.start": {"open", "os", "signal"},
+}
+
+# Tables that grow while modules are imported, and never again.
+REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
+
+# Lines of the longest file and of the longest function (docstring apart) of each room that has longer ones than it
+# should. They may only become less: whoever shortens the longest one lowers the number, down to SIZES_MAX.
+SIZES_MAX = (400, 30)
+SIZES: dict[str, tuple[int, int]] = {
+    "broker.wire": (400, 56),
+    "broker.storage": (533, 43),
+    "broker.replication": (400, 31),
+    "broker.handlers": (400, 40),
+    "broker.node": (400, 51),
+}
+# How far below its number a room may be before the number has to follow.
+SLACK = (25, 5)
+
+
+def test_every_room_imports_only_what_lies_below_it() -> None:
+    assert broken_directions(MODULES, DIRECTIONS) == []
+
+
+def test_only_the_composition_root_imports_handlers() -> None:
+    outside = {name: module for name, module in MODULES.items() if not is_within(name, "broker.handlers")}
+    importers = [name for name in outside if _imports_from(name, "broker.handlers")]
+    assert importers == sorted(HANDLERS_KNOWN_TO)
+
+
+def test_nothing_below_it_imports_the_composition_root() -> None:
+    importers = {name for name in MODULES if name != "broker.node" and _imports_from(name, "broker.node")}
+    assert not [name for name in importers if not any(is_within(name, root) for root in ROOTS_KNOWN_TO)]
+
+
+def test_there_are_no_cycles_of_imports() -> None:
+    assert import_cycle(MODULES) == []
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_pure_rooms_are_pure(room: str) -> None:
+    inside = [module for name, module in MODULES.items() if is_within(name, room)]
+    impure = {module.name for module in inside if impurities(module)}
+    assert impure == PURE[room], [problem for module in inside for problem in impurities(module)]
+
+
+def test_the_world_is_reached_through_env_and_trio_only() -> None:
+    product = [module for name, module in MODULES.items() if not is_within(name, "benchmarks")]
+    assert {module.name: ways for module in product if (ways := worldly(module))} == WORLDLY
+
+
+def test_packages_say_what_is_in_them_and_nothing_more() -> None:
+    assert [problem for module in MODULES.values() if module.is_package for problem in package_content(module)] == []
+
+
+def test_modules_keep_no_state() -> None:
+    def is_registry(problem: str) -> bool:
+        module = problem.partition(":")[0]
+        return any(re.search(rf" {name} is changed$", problem) for name in REGISTRIES.get(module, ()))
+
+    problems = [problem for module in MODULES.values() for problem in mutable_globals(module)]
+    assert [problem for problem in problems if not is_registry(problem)] == []
+
+
+def test_nothing_depends_on_the_order_of_a_set() -> None:
+    assert [problem for module in MODULES.values() for problem in set_iterations(module)] == []
+
+
+def test_every_concern_has_a_name() -> None:
+    names = [path.stem for package in ("tests", *DIRECTIONS) for path in (ROOT / package).rglob("*")]
+    assert [name for name in names if FORBIDDEN_NAMES.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("room", DIRECTIONS)
+def test_files_and_functions_do_not_grow_beyond_the_longest_of_their_room(room: str) -> None:
+    bounds = zip(SIZES.get(room, SIZES_MAX), SIZES_MAX, SLACK, strict=True)
+    for (size, name), (recorded, wanted, slack) in zip(_sizes(room), bounds, strict=True):
+        assert size <= recorded, f"{name} has grown to {size} lines"
+        assert recorded - max(size, wanted) <= slack, f"record that {name} is the longest of {room}, with {size} lines"
+
+
+def _imports_from(name: str, room: str) -> bool:
+    return any(is_within(imported_module(imported, MODULES), room) for imported in imports(MODULES[name]))
+
+
+def _sizes(room: str) -> tuple[tuple[int, str], tuple[int, str]]:
+    """The longest file and the longest function of a room, each with its name."""
+    inside = [module for module in MODULES.values() if room_of(module.name, DIRECTIONS) == room]
+    files = [(module.text.count("\n"), module.name) for module in inside]
+    lengths = [(each.lines, f"{module.name}.{each.name}") for module in inside for each in functions(module)]
+    return max(files, default=(0, "")), max(lengths, default=(0, ""))
+
+
+# The rules, tried on what breaks them.
+
+
+def modules(**texts: str) -> dict[str, Module]:
+    """Modules by name, "__" standing for the dot; a name that others lie in is a package."""
+    names = {name.replace("__", "."): text for name, text in texts.items()}
+    return {
+        name: Module(name, text, any(other.startswith(name + ".") for other in names)) for name, text in names.items()
+    }
+
+
+def module(text: str) -> Module:
+    return Module("m", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import b.inner",
+        "from b import inner",
+        "from b.inner import name",
+        "def f():\n    from b import inner",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import b.inner",
+    ],
+)
+def test_rule_directions(text: str) -> None:
+    found = modules(a=text, b="", b__inner="", c="")
+    assert len(broken_directions(found, {"a": (), "b": (), "c": ()})) == 1
+    assert broken_directions(found, {"a": ("b",), "b": (), "c": ()}) == []
+    assert len(broken_directions(found, {"a": ("b.other",), "b": (), "b.inner": (), "c": ()})) == 1
+    assert broken_directions(found, {"a": ("b",), "b": ()}) == ["c belongs to no room"]
+
+
+@pytest.mark.parametrize("text", ["import time\ntime.time()", "from os import path\npath", "import kraft.env\nkraft"])
+def test_rule_purity(text: str) -> None:
+    assert len(impurities(module(text))) == 1
+
+
+@pytest.mark.parametrize("text", ["from random import Random\ndef f(rng: Random) -> Random: ...", "import timeit"])
+def test_rule_purity_knows_types_from_uses(text: str) -> None:
+    assert impurities(module(text)) == []
+
+
+def test_rule_world() -> None:
+    assert worldly(module("import socket\nimport trio\nsocket.socket()\ntrio.to_thread.run_sync(f)\nopen(p)")) == {
+        "socket",
+        "trio.to_thread.run_sync",
+        "open",
+    }
+    assert worldly(module("import socket, trio\ndisk.open(p)\ndef f(s: socket.socket): trio.sleep(1)")) == set()
+
+
+def test_rule_cycles() -> None:
+    found = modules(a="import b", b="from c import d", c="", c__d="import a")
+    assert import_cycle(found) == ["a", "b", "c.d", "a"]
+    assert import_cycle(modules(a="import b", b="def f():\n    import a")) == []
+    assert import_cycle(modules(a="import b", b="if TYPE_CHECKING:\n    import a")) == []
+
+
+def test_rule_packages() -> None:
+    assert package_content(module('"""Doc."""\nfrom a import b\n__all__ = ["b"]')) == []
+    assert len(package_content(module("from a import b"))) == 1
+    assert len(package_content(module('"""Doc."""\nX = 1\ndef f(): ...'))) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cache = {}",
+        "seen: set[int] = set()",
+        "class A:\n    all = []",
+        "TABLE = {}\ndef f():\n    TABLE[1] = 2",
+        "TABLE: Final = []\ndef f():\n    TABLE.append(2)",
+        "TABLE = {}\ndef f():\n    del TABLE[1]",
+        "x = 1\ndef f():\n    global x",
+    ],
+)
+def test_rule_globals(text: str) -> None:
+    assert len(mutable_globals(module(text))) == 1
+
+
+def test_rule_globals_lets_tables_be() -> None:
+    assert mutable_globals(module("TABLE = {1: 2}\nnames: Final = [1]\nx = (1,)\ndef f():\n    own = []")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for x in {1, 2}: ...",
+        "[x for x in set(y)]",
+        "list({x for x in y})",
+        '",".join({"a"})',
+        "def f(names: set[str]):\n    for name in names: ...",
+        "class A:\n    def f(self):\n        self.all = set()\n        return tuple(self.all - other)",
+        "f(*{1, 2})",
+    ],
+)
+def test_rule_sets(text: str) -> None:
+    assert len(set_iterations(module(text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for x in sorted({1, 2}): ...",
+        "{x for x in {1, 2}}",
+        "any(x for x in {1, 2})",
+        "x = {1}\nx = [1]\nlist(x)",
+        "1 in {1}",
+        "sorted(map(f, {1, 2}))",
+    ],
+)
+def test_rule_sets_lets_order_be_made(text: str) -> None:
+    assert set_iterations(module(text)) == []
+
+
+def test_rule_names() -> None:
+    assert FORBIDDEN_NAMES.fullmatch("wire_utils")
+    assert FORBIDDEN_NAMES.fullmatch("helpers")
+    assert not FORBIDDEN_NAMES.fullmatch("uncommon_ground")
+
+
+def test_rule_sizes() -> None:
+    text = 'def f():\n    """Two\n    lines."""\n    a = 1\n    return a\n'
+    assert [(each.name, each.lines) for each in functions(module(text))] == [("f", 3)]
