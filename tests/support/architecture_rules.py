@@ -249,7 +249,8 @@ def set_iterations(module: Module) -> list[str]:
 
 def _known_sets(tree: ast.Module) -> set[str]:
     """Names and attributes that are annotated as sets, or only ever assigned sets."""
-    sets, others = set(), set()
+    sets: set[str] = set()
+    others: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.arg) and node.annotation is not None:
             (sets if _is_set_type(node.annotation) else others).add(node.arg)
