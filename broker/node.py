@@ -147,7 +147,7 @@ class Node:
     def _accept(self, nursery: trio.Nursery, services: Services) -> None:
         config = self._config
         acceptor = Acceptor(
-            services.partitions.commit_staged,
+            services.partitions.end_turn,
             ConnectionLimits(
                 request_size_max=config.socket_request_max_bytes,
                 connections_max=config.max_connections,

@@ -42,9 +42,10 @@ class EpollReactor:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
                 for descriptor, events in self._epoll.poll(0):
-                    # A turn for an earlier event may have closed this one.
+                    # An earlier event may have closed this one.
                     if (transport := self._transports.get(descriptor)) is not None:
                         self._on_event(transport, events)
+                self._turns.run_all()
         finally:
             for transport in list(self._transports.values()):
                 transport.connection.close("the node is stopping")
@@ -57,15 +58,15 @@ class EpollReactor:
     def watch(self, transport: "EpollTransport", events: int) -> None:
         self._epoll.modify(transport.descriptor, events)
 
-    def run_turn(self, connection: Connection) -> None:
-        self._turns.run(connection)
+    def received(self, connection: Connection) -> None:
+        self._turns.add(connection)
 
     def _on_event(self, transport: "EpollTransport", events: int) -> None:
         connection = transport.connection
         try:
             if events & _WRITE:
                 if transport.flush():
-                    self._turns.run(connection)
+                    self._turns.add(connection)
             elif events & _READ:
                 transport.receive()
             else:
@@ -87,7 +88,7 @@ class EpollTransport:
         self.descriptor = sock.fileno()
 
     def receive(self) -> None:
-        """Take what has arrived and run it; called when the socket is readable."""
+        """Take what has arrived; called when the socket is readable."""
         connection = self.connection
         space = connection.receive_space()
         if not space:
@@ -99,7 +100,7 @@ class EpollTransport:
             connection.close(None)
             return
         connection.received(count)
-        self._reactor.run_turn(connection)
+        self._reactor.received(connection)
 
     def flush(self) -> bool:
         """See `Transport.flush`. A socket that is full is watched for room, and meanwhile not read from."""

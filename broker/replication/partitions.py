@@ -40,6 +40,7 @@ class Partitions:
         self._trace = trace
         self._topics: dict[str | bytes, LocalTopic] = {}  # by name and by id
         self._staged: list[Partition] = []
+        self._lost = False
         self._image: MetadataImage | None = None
         self.flushes = Flushes(now_ms, self.log_failed)
         log_dirs.on_offline = self._on_offline
@@ -73,33 +74,41 @@ class Partitions:
         """The partition's log has something to write when the turn commits."""
         self._staged.append(partition)
 
-    def commit_staged(self) -> bool:
-        """Write what was staged, move high watermarks, wake who waits. False where a write failed.
+    def commit_staged(self) -> None:
+        """Write what was staged, move high watermarks, wake who waits.
 
-        A partition whose write fails takes its log directory offline, as Kafka does with one that returns errors.
+        A partition whose write fails takes its log directory offline, as Kafka does with one that returns errors;
+        `end_turn` then tells that something was lost.
         """
         if not self._staged:
-            return True
+            return
         staged, self._staged = self._staged, []
-        succeeded = True
         for partition in staged:
             log = partition.log
             if log is None:
-                succeeded = False  # its directory failed with the partition before it
+                self._lost = True  # its directory failed with the partition before it
             elif log.staged:
                 try:
                     log.commit()
                 except FsyncFailed:
                     raise
                 except OSError as error:
+                    self._lost = True
                     self.log_failed(partition, error)
-                    succeeded = False
                 else:
                     partition.advance_high_watermark()
         for partition in staged:
             if partition.waiting:
                 partition.wake()
-        return succeeded
+
+    def end_turn(self) -> bool:
+        """Commit; False where a write of this turn failed, now or before, so that nothing of it may be acknowledged."""
+        if self._staged:
+            self.commit_staged()
+        if self._lost:
+            self._lost = False
+            return False
+        return True
 
     def log_failed(self, partition: Partition, error: OSError) -> None:
         """The partition's log could not be written: its log directory goes offline, with every log in it."""
