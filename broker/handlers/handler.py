@@ -55,7 +55,9 @@ class RequestContext:
 class Shortcut(Protocol):
     """A way around decoding and encoding for requests that are seen often."""
 
-    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> bytes | Literal[False] | None:
+    def serve(
+        self, connection: Connection, start: int, end: int, correlation_id: int
+    ) -> bytes | list[Part] | Literal[False] | None:
         """The whole reply, None for none, or False: the request has to go the general way, nothing was done."""
         ...
 

@@ -13,7 +13,7 @@ from broker.handlers import (
     describe_configs,
     describe_log_dirs,
     describe_topic_partitions,
-    fetch,
+    fetch_shortcut,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
@@ -25,7 +25,7 @@ from broker.handlers.handler import Handler
 
 HANDLERS: Final[tuple[Handler, ...]] = (
     produce_shortcut.HANDLER,
-    fetch.HANDLER,
+    fetch_shortcut.HANDLER,
     list_offsets.HANDLER,
     metadata.HANDLER,
     api_versions.HANDLER,

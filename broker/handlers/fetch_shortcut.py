@@ -1,0 +1,215 @@
+"""A shorter way for the Fetch requests of a consumer that reads one partition, outside of a fetch session.
+
+Such requests are the same bytes apart from the correlation id and the fetch offset. As with Produce, both ways of
+coding are learned from the codec, and whatever is unusual (an error, data to wait for) goes the general way.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Literal, TypeAlias
+
+from broker.handlers.fetch import fetch
+from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.services import Services
+from broker.net.connection import Connection
+from broker.net.reply import FileRange, Part
+from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from broker.replication.partition import READ_COMMITTED
+from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from broker.wire.errors import KafkaError, WireError
+from broker.wire.header import parse_request_header
+from broker.wire.varint import encode_varint
+
+# After the correlation id; before it are the key and version, by which the route was found.
+_PREFIX_START: Final = 8
+# Requests remembered per version; forgotten all at once beyond this.
+REQUESTS_MAX: Final = 4096
+# Records up to this size are read at once: one buffer and one send for the whole reply.
+_READ_NOW_MAX: Final = 16 * 1024
+_OFFSET: Final = Struct(">q")
+_TOPIC_IDS_FROM: Final = 13
+_LOG_START_OFFSET_FROM: Final = 5
+
+# Values that occur nowhere else in a request or reply, to find out where the codec puts a field.
+_FETCH_OFFSET: Final = 0x5A17FE7C << 24
+_HIGH_WATERMARK: Final = 0x5A17314F << 24
+_STABLE_OFFSET: Final = 0x5A175741 << 24
+_LOG_START: Final = 0x5A175247 << 24
+
+Reply: TypeAlias = bytes | list[Part] | Literal[False]
+Frame: TypeAlias = Callable[[int, int, tuple[int, int, int]], tuple[bytes, bytes]]
+
+
+class FetchShortcut:
+    """The shortcut of one version of Fetch."""
+
+    def __init__(self, services: Services, version: int, flexible: bool) -> None:
+        self._services = services
+        self._flexible = flexible
+        self._entries: dict[bytes, _Entry] = {}
+
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
+        """The reply, or False: it has to go the general way."""
+        view = connection.buffer.view
+        position = start + connection.prefix_length
+        if position + 8 > end:
+            return False
+        entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
+        if entry is None:
+            return False
+        partitions = self._services.partitions
+        partitions.commit_staged()
+        topic = partitions.topic(entry.topic)
+        partition = None if topic is None else topic.partitions.get(entry.index)
+        if partition is None:
+            return False
+        max_bytes = min(entry.max_bytes, self._services.config.fetch_max_bytes)
+        try:
+            log = partition.leader_log(entry.current_leader_epoch)
+            (offset,) = _OFFSET.unpack_from(view, position)
+            records = partition.read(log, offset, max_bytes, isolation_level=entry.isolation_level, min_one_batch=True)
+            size = records.size
+            if size < entry.min_bytes or not size:
+                return False
+            head, tail = entry.frame(
+                correlation_id,
+                size,
+                (partition.high_watermark, partition.last_stable_offset(log), log.log_start_offset),
+            )
+            if size > _READ_NOW_MAX:
+                return [head, FileRange(records.file, records.position, size), tail]
+            return b"".join((head, records.file.read(records.position, size), tail))
+        except KafkaError:
+            return False  # the general way finds the same error, and tells of it
+
+    def learn(self, context: RequestContext, request: FetchRequest, start: int, end: int) -> None:
+        """Remember a request that went the general way, if it is of the kind served here."""
+        if (
+            len(request.topics) != 1
+            or len(request.topics[0].partitions) != 1
+            or request.forgotten_topics_data
+            or request.session_id != NO_SESSION
+            or request.session_epoch != FINAL_EPOCH
+        ):
+            return
+        frame = bytes(context.connection.buffer.view[start:end])
+        position = _offset_position(context, frame, request)
+        if position is None:
+            return
+        context.connection.prefix_length = position
+        key = frame[_PREFIX_START:position] + frame[position + 8 :]
+        if key not in self._entries:
+            if len(self._entries) >= REQUESTS_MAX:
+                self._entries.clear()
+            self._entries[key] = _Entry(context, request, self._flexible)
+
+
+class _Entry:
+    """What a request says apart from its offset, and how to answer it."""
+
+    __slots__ = ("current_leader_epoch", "frame", "index", "isolation_level", "max_bytes", "min_bytes", "topic")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
+        topic = request.topics[0]
+        partition = topic.partitions[0]
+        self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
+        self.index = partition.partition
+        self.current_leader_epoch = partition.current_leader_epoch
+        self.isolation_level = request.isolation_level
+        self.max_bytes = min(request.max_bytes, partition.partition_max_bytes)
+        self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
+        self.frame = _reply_template(context, topic, request.isolation_level, flexible)
+
+
+def _offset_position(context: RequestContext, frame: bytes, request: FetchRequest) -> int | None:
+    """Where in the frame the fetch offset is: another value there decodes to another offset, and to nothing else."""
+    offset = request.topics[0].partitions[0].fetch_offset
+    encoded = _OFFSET.pack(offset)
+    body = parse_request_header(frame)[4]
+    position = frame.find(encoded, body)
+    while position >= 0:
+        changed = frame[:position] + _OFFSET.pack(_FETCH_OFFSET) + frame[position + 8 :]
+        if _decodes_to(context, changed, body, request, _FETCH_OFFSET):
+            return position
+        position = frame.find(encoded, position + 1)
+    return None
+
+
+def _decodes_to(context: RequestContext, frame: bytes, body: int, request: FetchRequest, fetch_offset: int) -> bool:
+    """Whether the frame says what `request` says, but for the fetch offset, and ends where it ends."""
+    try:
+        decoded, end = context.route.decode(frame, body, len(frame))
+    except WireError:
+        return False
+    if end != len(frame) or len(decoded.topics) != 1 or len(decoded.topics[0].partitions) != 1:
+        return False
+    partition = decoded.topics[0].partitions[0]
+    if partition.fetch_offset != fetch_offset:
+        return False
+    partition.fetch_offset = request.topics[0].partitions[0].fetch_offset
+    return repr(decoded) == repr(request)
+
+
+def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level: int, flexible: bool) -> Frame:
+    """(correlation id, size of the records, (high watermark, last stable offset, log start offset)) -> head and tail.
+
+    The codec encodes one such reply; what the fields look like in it tells where to put others.
+    """
+    records = FileRange(_NO_FILE, 0, 1)
+    response = FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=topic.partitions[0].partition,
+                        high_watermark=_HIGH_WATERMARK,
+                        last_stable_offset=_STABLE_OFFSET,
+                        log_start_offset=_LOG_START,
+                        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+                        records=records,
+                    )
+                ],
+            )
+        ]
+    )
+    sample = RequestContext(context.dispatcher, context.connection, context.route, 0, None)
+    parts = sample.encode(response)
+    assert isinstance(parts, list), "records in a file stay a part of their own"
+    head, _, tail = parts
+    assert isinstance(head, bytes), "what is before them is one buffer"
+    assert isinstance(tail, bytes), "and what is behind them too"
+    before = head[8 : -len(_encode_length(1, flexible))]
+    watermarks_at = before.index(_HIGH_WATERMARK.to_bytes(8, "big"))
+    assert before.index(_STABLE_OFFSET.to_bytes(8, "big")) == watermarks_at + 8, "the fields follow on each other"
+    count = 2 if context.api_version < _LOG_START_OFFSET_FROM else 3
+    first, last = before[:watermarks_at], before[watermarks_at + 8 * count :]
+    pack = Struct(f">ii{len(first)}s{count}q{len(last)}s").pack
+    fixed = len(before) + len(tail) + 4
+
+    def frame(correlation_id: int, size: int, watermarks: tuple[int, int, int]) -> tuple[bytes, bytes]:
+        length = _encode_length(size, flexible)
+        whole = fixed + len(length) + size
+        return pack(whole, correlation_id, first, *watermarks[:count], last) + length, tail
+
+    return frame
+
+
+def _encode_length(size: int, flexible: bool) -> bytes:
+    return encode_varint(size + 1) if flexible else size.to_bytes(4, "big")
+
+
+class _NoFile:
+    """Stands in a sample reply, and is never read."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        raise AssertionError("a sample is not sent")
+
+    def send_to(self, sock: object, offset: int, count: int) -> int:
+        raise AssertionError("a sample is not sent")
+
+
+_NO_FILE: Final = _NoFile()
+
+HANDLER = Handler(api_key=1, min_version=4, max_version=18, immediate=fetch, shortcut=FetchShortcut)
