@@ -77,7 +77,8 @@ class FetchShortcut:
                 (partition.high_watermark, partition.last_stable_offset(log), log.log_start_offset),
             )
             if size > _READ_NOW_MAX:
-                return [head, FileRange(records.file, records.position, size), tail]
+                reply: list[Part] = [head, FileRange(records.file, records.position, size)]
+                return [*reply, tail] if tail else reply
             return b"".join((head, records.file.read(records.position, size), tail))
         except KafkaError:
             return False  # the general way finds the same error, and tells of it
@@ -177,9 +178,9 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
     sample = RequestContext(context.dispatcher, context.connection, context.route, 0, None)
     parts = sample.encode(response)
     assert isinstance(parts, list), "records in a file stay a part of their own"
-    head, _, tail = parts
+    head, _, *rest = parts
     assert isinstance(head, bytes), "what is before them is one buffer"
-    assert isinstance(tail, bytes), "and what is behind them too"
+    tail = b"".join(rest)  # type: ignore[arg-type]  # buffers: there are no other records
     before = head[8 : -len(_encode_length(1, flexible))]
     watermarks_at = before.index(_HIGH_WATERMARK.to_bytes(8, "big"))
     assert before.index(_STABLE_OFFSET.to_bytes(8, "big")) == watermarks_at + 8, "the fields follow on each other"

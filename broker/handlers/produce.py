@@ -12,7 +12,6 @@ from broker.handlers.handler import RequestContext
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
-from broker.replication.flushes import Flushes
 from broker.replication.partition import Partition
 from broker.storage.validation import RecordsRejected
 from broker.wire.api.produce import (
@@ -32,7 +31,7 @@ from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLA
 _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
 # No format of a batch, not even the oldest, is shorter behind its length.
 _LENGTH_MIN: Final = 14
-_ZSTD_FROM: Final = 7
+ZSTD_FROM: Final = 7
 _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 10
 # Kafka's own AdminClient names itself so when it writes for the cluster; nobody else writes to internal topics.
@@ -68,7 +67,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
                 if partition is None:
                     raise services.partitions.absent(topic_data.topic_id if by_id else topic_data.name)
                 answer = _append(context, partition, data, request.acks, now_ms)
-                if Flushes.concerns(partition):
+                if partition.flushes_appends:
                     flushed.append(partition)
             except KafkaError as error:
                 failed = True
@@ -99,7 +98,7 @@ def _append(
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     check_single_batch(records, context.api_version)
-    info = partition.append(records, acks=acks, now_ms=now_ms)
+    info = partition.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
     return PartitionProduceResponse(
@@ -136,9 +135,9 @@ def check_single_batch(records: memoryview, api_version: int) -> None:
             f"Produce requests with version {api_version} must have exactly one record batch of magic {MAGIC} "
             "per partition",
         )
-    if attributes & COMPRESSION_MASK == Compression.ZSTD and api_version < _ZSTD_FROM:
+    if attributes & COMPRESSION_MASK == Compression.ZSTD and api_version < ZSTD_FROM:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, not {api_version}"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {ZSTD_FROM}, not {api_version}"
         )
     if attributes & TRANSACTIONAL_FLAG:
         # The request has no transactional id, or it would not have come this far.

@@ -11,11 +11,10 @@ from struct import Struct
 from typing import Final, Literal
 
 from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.produce import check_single_batch, produce
+from broker.handlers.produce import ZSTD_FROM, produce
 from broker.handlers.services import Services
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
-from broker.replication.flushes import Flushes
 from broker.wire.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -24,6 +23,8 @@ from broker.wire.api.produce import (
     TopicProduceResponse,
 )
 from broker.wire.errors import KafkaError, WireError
+from broker.wire.records import HEADER_SIZE, Compression
+from broker.wire.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from broker.wire.varint import read_varint
 
 # After the correlation id; before it are the key and version, by which the route was found.
@@ -33,6 +34,8 @@ PREFIXES_MAX: Final = 4096
 # No tagged fields of the partition, the topic and the request.
 _FLEXIBLE_TAIL: Final = b"\0\0\0"
 _LENGTH: Final = Struct(">i")
+# The byte of a batch's attributes that has flags in it.
+_FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
 _TOPIC_IDS_FROM: Final = 13
 _LOG_START_OFFSET_FROM: Final = 5
 
@@ -49,9 +52,11 @@ class ProduceShortcut:
     """The shortcut of one version of Produce."""
 
     def __init__(self, services: Services, version: int, flexible: bool) -> None:
-        self._services = services
-        self._version = version
         self._flexible = flexible
+        self._now_ms = services.now_ms
+        self._topics = services.partitions.topics
+        self._stage = services.partitions.stage
+        self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, version), range(256)))
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> bytes | Literal[False] | None:
@@ -63,10 +68,13 @@ class ProduceShortcut:
             return False
         data = buffer.data
         if self._flexible:
-            try:
-                size, position = read_varint(data, position)
-            except (IndexError, WireError):
-                return False
+            size = data[position]
+            position += 1
+            if size > 0x7F:
+                try:
+                    size, position = read_varint(data, position - 1)
+                except (IndexError, WireError):
+                    return False
             batch_end = position + size - 1
             if batch_end + len(_FLEXIBLE_TAIL) != end or data[batch_end:end] != _FLEXIBLE_TAIL:
                 return False
@@ -75,19 +83,18 @@ class ProduceShortcut:
             if position + 4 > end or _LENGTH.unpack_from(data, position)[0] != end - position - 4:
                 return False
             position += 4
-        partitions = self._services.partitions
-        topic = partitions.topic(entry.topic)
-        partition = None if topic is None else topic.partitions.get(entry.index)
-        if partition is None or Flushes.concerns(partition):
+        if batch_end - position < HEADER_SIZE or data[position + _FLAGS_POSITION] in self._unusual_flags:
             return False
-        batch = buffer.view[position:batch_end]
+        topic = self._topics.get(entry.topic)
+        partition = None if topic is None else topic.partitions.get(entry.index)
+        if partition is None or partition.flushes_appends:
+            return False
         try:
-            check_single_batch(batch, self._version)
-            info = partition.append(batch, acks=entry.acks, now_ms=self._services.now_ms())
+            info = partition.append(buffer.view[position:batch_end], entry.acks, self._now_ms())
         except KafkaError:
             return False  # nothing was appended; the general way finds the same error, and tells of it
         if not info.duplicate:
-            partitions.stage(partition)
+            self._stage(partition)
         if entry.acks == 0:
             return None
         return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
@@ -100,9 +107,7 @@ class ProduceShortcut:
         data = topic.partition_data[0]
         if data.records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
             return
-        local = self._services.partitions.topic(
-            topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
-        )
+        local = self._topics.get(topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name)
         if local is None or is_internal(local.name):
             return
         size = len(data.records)
@@ -170,6 +175,11 @@ def _reply_template(
     return lambda correlation_id, offset, time, log_start: pack(
         before, correlation_id, between, offset, time, log_start, after
     )
+
+
+def _is_unusual(flags: int, version: int) -> bool:
+    """Whether a batch whose attributes end in this byte is one that `check_single_batch` may refuse."""
+    return bool(flags & TRANSACTIONAL_FLAG) or (flags & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_FROM)
 
 
 def _varint_size(value: int) -> int:

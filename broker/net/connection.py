@@ -134,12 +134,14 @@ class Connection:
     def pump(self) -> bool:
         """Run complete frames. True when it stopped early to have replies sent first, and wants to be run again."""
         buffer = self.buffer
+        serve = self._service.serve
         try:
             while not self.closed and self._exclusive is None:
-                held = buffer.end - buffer.start
+                start = buffer.start
+                held = buffer.end - start
                 if held < 4:
                     return False
-                size = _SIZE.unpack_from(buffer.data, buffer.start)[0]
+                size = _SIZE.unpack_from(buffer.data, start)[0]
                 if size + 4 > held or size < 0:
                     self._check_size(size)
                     return False
@@ -147,9 +149,13 @@ class Connection:
                     return True
                 if len(self._pending) >= IN_FLIGHT_MAX:
                     return False
-                start = buffer.start + 4
-                buffer.start = end = start + size
-                self._reply(self._service.serve(self, start, end))
+                buffer.start = end = start + 4 + size
+                reply = serve(self, start + 4, end)
+                if type(reply) is bytes and not self._pending:  # by far the most frequent case
+                    self.outgoing.append(reply)
+                    self.outgoing_size += len(reply)
+                else:
+                    self._reply(reply)
         except ProtocolError as error:
             self.close(str(error))
         return False

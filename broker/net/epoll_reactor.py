@@ -17,6 +17,9 @@ from broker.net.turns import Turns
 
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
+# Rounds served before the other tasks of the node get their turn: while there is more to do at once, this saves the
+# way through Trio's scheduler. At 64 a heartbeat starved; few are enough to spread the cost.
+POLLS_PER_WAKE_UP: Final = 4
 # Muted: neither read nor written; the kernel still reports errors and hang-ups.
 _MUTED: Final = 0
 
@@ -41,11 +44,15 @@ class EpollReactor:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
-                for descriptor, events in self._epoll.poll(0):
-                    # An earlier event may have closed this one.
-                    if (transport := self._transports.get(descriptor)) is not None:
-                        self._on_event(transport, events)
-                self._turns.run_all()
+                for _ in range(POLLS_PER_WAKE_UP):
+                    ready = self._epoll.poll(0)
+                    if not ready:
+                        break
+                    for descriptor, events in ready:
+                        # An earlier event may have closed this one.
+                        if (transport := self._transports.get(descriptor)) is not None:
+                            self._on_event(transport, events)
+                    self._turns.run_all()
         finally:
             for transport in list(self._transports.values()):
                 transport.connection.close("the node is stopping")

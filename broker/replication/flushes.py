@@ -6,7 +6,6 @@ import attrs
 import trio
 
 from broker.replication.partition import Partition
-from broker.storage.log_config import MAX_LONG
 from kraft.env import FsyncFailed
 
 
@@ -28,11 +27,6 @@ class Flushes:
         self._on_failure = on_failure
         self._waiting: list[_Waiting] = []
         self._work = trio.Event()
-
-    @staticmethod
-    def concerns(partition: Partition) -> bool:
-        """Whether appends to the partition may have to wait."""
-        return partition.log is not None and partition.log.config.flush_messages != MAX_LONG
 
     def wait(self, partitions: Sequence[Partition], done: Callable[[bool], None]) -> None:
         """Call `done` once what is being appended to the partitions in this turn is as durable as their configs ask.

@@ -2,7 +2,9 @@
 
 from typing import Final, Protocol
 
+from broker.effective_config import TopicConfig
 from broker.storage.log import AppendInfo, Log, LogSlice
+from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
 
 # The isolation levels of a Fetch or ListOffsets request.
@@ -20,9 +22,13 @@ class Waiter(Protocol):
 
 
 class Partition:
-    """See the module's docstring. `log` is None while its log directory is offline."""
+    """See the module's docstring. `log` is None while its log directory is offline.
+
+    `flushes_appends` says that `flush.messages` may have an append wait for the disk before it is answered.
+    """
 
     __slots__ = (
+        "flushes_appends",
         "high_watermark",
         "index",
         "isr",
@@ -48,6 +54,7 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.min_insync_replicas = 1
+        self.flushes_appends = False
         self.high_watermark = log.log_start_offset if log is not None else 0
         self.waiting: dict[Waiter, None] = {}
 
@@ -64,6 +71,13 @@ class Partition:
                 self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
         self.advance_high_watermark()
 
+    def configure(self, config: TopicConfig) -> None:
+        """Obey the topic's config from now on."""
+        self.min_insync_replicas = config.min_insync_replicas
+        self.flushes_appends = config.log.flush_messages != MAX_LONG
+        if self.log is not None and self.log.config is not config.log:
+            self.log.config = config.log
+
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
         """The log, if this replica leads and the client's view of the epoch agrees (KIP-320).
 
@@ -79,19 +93,21 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by broker {self.leader_id}")
         return self.log
 
-    def append(self, batches: memoryview, *, acks: int, now_ms: int) -> AppendInfo:
+    def append(self, batches: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """The leader's append; the batches are staged and written when the turn commits.
 
         Raises KafkaError as `leader_log` and `Log.append` do, and NOT_ENOUGH_REPLICAS for acks=all while fewer than
         `min.insync.replicas` are in sync.
         """
-        log = self.leader_log()
+        log = self.log
+        if log is None or self.leader_id != self.local_id:
+            log = self.leader_log()  # which says what is wrong
         if acks == -1 and len(self.isr) < self.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(self.isr)} in-sync replicas, min.insync.replicas is {self.min_insync_replicas}",
             )
-        return log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return log.append(batches, self.leader_epoch, now_ms)
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what every in-sync replica holds; True when it moved.

@@ -24,7 +24,10 @@ class LocalTopic:
 
 
 class Partitions:
-    """See the module's docstring. A publisher of the metadata loader, from `start` on."""
+    """See the module's docstring. A publisher of the metadata loader, from `start` on.
+
+    `topics` has each topic twice, by its name and by its id.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Partitions:
         self._log_dirs = log_dirs
         self._configs = configs
         self._trace = trace
-        self._topics: dict[str | bytes, LocalTopic] = {}  # by name and by id
+        self.topics: dict[str | bytes, LocalTopic] = {}
         self._staged: list[Partition] = []
         self._lost = False
         self._image: MetadataImage | None = None
@@ -47,11 +50,11 @@ class Partitions:
 
     def topic(self, key: str | bytes) -> LocalTopic | None:
         """By name or by topic id."""
-        return self._topics.get(key)
+        return self.topics.get(key)
 
     def get(self, key: str | bytes, index: int) -> Partition:
         """A partition by its topic's name or id. Raises KafkaError as `absent` says."""
-        topic = self._topics.get(key)
+        topic = self.topics.get(key)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None:
             raise self.absent(key)
@@ -66,7 +69,7 @@ class Partitions:
                 return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         elif key not in topics.by_name:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        if key in self._topics:
+        if key in self.topics:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads this partition")
 
@@ -116,7 +119,7 @@ class Partitions:
 
     def high_watermark(self, topic: str, index: int) -> int:
         """0 for a partition that is not here."""
-        local = self._topics.get(topic)
+        local = self.topics.get(topic)
         partition = None if local is None else local.partitions.get(index)
         return 0 if partition is None else partition.high_watermark
 
@@ -151,13 +154,13 @@ class Partitions:
         is_new: Callable[[int], bool],
     ) -> None:
         assert self._image is not None, "set by every caller"
-        local = self._topics.get(topic_id)
+        local = self.topics.get(topic_id)
         config = self._configs.topic(self._image.configs.topic(name))
         for index, image in partitions.items():
             if self._local_id not in image.replicas:
                 continue
             if local is None:
-                local = self._topics[name] = self._topics[topic_id] = LocalTopic(name, topic_id)
+                local = self.topics[name] = self.topics[topic_id] = LocalTopic(name, topic_id)
             partition = local.partitions.get(index)
             if partition is None:
                 try:
@@ -166,7 +169,7 @@ class Partitions:
                     self._trace("partition-offline", topic=name, partition=index, error=str(error))
                     log = None
                 partition = local.partitions[index] = Partition(name, topic_id, index, self._local_id, log)
-            partition.min_insync_replicas = config.min_insync_replicas
+            partition.configure(config)
             partition.become(
                 leader_id=image.leader,
                 leader_epoch=image.leader_epoch,
@@ -178,24 +181,22 @@ class Partitions:
         changed = delta.configs.changed
         if any(resource.type == ResourceType.BROKER for resource in changed):
             self._configs.update(image)
-            names = [key for key in self._topics if isinstance(key, str)]
+            names = [key for key in self.topics if isinstance(key, str)]
         else:
             names = [resource.name for resource in changed if resource.type == ResourceType.TOPIC]
         for name in names:
-            local = self._topics.get(name)
+            local = self.topics.get(name)
             if local is not None:
                 config = self._configs.topic(image.configs.topic(name))
                 for partition in local.partitions.values():
-                    partition.min_insync_replicas = config.min_insync_replicas
-                    if partition.log is not None:
-                        partition.log.config = config.log
+                    partition.configure(config)
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        local = self._topics.pop(topic.topic_id, None)
+        local = self.topics.pop(topic.topic_id, None)
         if local is None:
             return
-        if self._topics.get(topic.name) is local:
-            del self._topics[topic.name]
+        if self.topics.get(topic.name) is local:
+            del self.topics[topic.name]
         for partition in local.partitions.values():
             partition.log = None
             try:
@@ -220,7 +221,7 @@ class Partitions:
 
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:
-            local = self._topics.get(name)
+            local = self.topics.get(name)
             partition = None if local is None else local.partitions.get(index)
             if partition is not None:
                 partition.log = None

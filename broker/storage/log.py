@@ -185,7 +185,7 @@ class Log:
 
     # Appending
 
-    def append(self, batches: memoryview, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append a producer's batch, as the partition's leader of `leader_epoch`.
 
         Base offset and epoch are written into the buffer, which has to be writable and to stay as it is until `commit`.
