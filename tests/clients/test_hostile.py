@@ -1,6 +1,7 @@
 """Connections that mean harm, beside a client that means well: the node lives, leaks nothing, and serves on."""
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from tests.support.confluent_driver import create_topic, new_consumer, watermarks
-from tests.support.hostile import Attacks, Siege
+from tests.support.hostile import LENGTH, Attacks, Siege
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -135,4 +136,19 @@ def test_hostile_connections_harm_nobody_but_themselves(
     assert resident_after <= resident_bound
     assert "Traceback" not in node.output()
     assert watermarks(node.bootstrap, "healthy", 1) == [(0, len(latencies_ms))]
+    node.stop()
+
+
+def test_a_connection_takes_with_it_what_it_had_sent(new_node: Callable[..., NodeProcess]) -> None:
+    """Memory of a closed connection is free at once, not when a garbage collection happens to come by."""
+    node = new_node()
+    node.start()
+    resident_before = node.resident_bytes()
+    sent_bytes = 30_000_000
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", node.port), timeout=30) as sock:
+            sock.sendall(LENGTH.pack(100_000_000) + bytes(sent_bytes))
+    # Two of them may be on their way out at the same time.
+    resident_bound = resident_before + 3 * sent_bytes
+    assert settled(node.resident_bytes, resident_bound) <= resident_bound
     node.stop()
