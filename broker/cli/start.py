@@ -35,7 +35,7 @@ _SHOWN: Final = frozenset(
         "node-stopped",
         "partition-offline",
         "storage.log_dir_offline",
-        "stray-log-deleted",
+        "stray-log-put-aside",
     }
 )
 

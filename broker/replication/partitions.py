@@ -206,18 +206,15 @@ class Partitions:
             partition.wake()
 
     def _drop_strays(self, image: MetadataImage) -> None:
-        """Delete the logs of topics that were deleted while this broker was down.
-
-        What the metadata log says was fsynced before anybody heard of it, so a topic it does not know is gone.
-        """
+        """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
         for (name, index), topic_id in list(self._log_dirs.topic_ids.items()):
             topic = image.topics.by_name.get(name)
             if topic is not None and topic_id in (None, topic.topic_id):
                 replicas = topic.partitions.get(index)
                 if replicas is not None and self._local_id in replicas.replicas:
                     continue
-            self._trace("stray-log-deleted", topic=name, partition=index)
-            self._log_dirs.delete(name, index)
+            self._trace("stray-log-put-aside", topic=name, partition=index)
+            self._log_dirs.put_aside(name, index)
 
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:

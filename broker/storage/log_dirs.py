@@ -18,7 +18,11 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, PartitionKey
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
-from broker.storage.partition_directory import deleted_directory_name, partition_directory_name
+from broker.storage.partition_directory import (
+    deleted_directory_name,
+    partition_directory_name,
+    stray_directory_name,
+)
 from broker.storage.partition_metadata import write_topic_id
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
@@ -174,7 +178,6 @@ class LogDirs:
 
         Does nothing if it is not here. Raises KafkaError KAFKA_STORAGE_ERROR if it may be in an offline directory.
         """
-        key = (topic, partition)
         directory = self.directory_of(topic, partition)
         if directory is None:
             if self.any_offline:
@@ -184,15 +187,34 @@ class LogDirs:
                     f"{self._offline_paths()}",
                 )
             return
-        log = self._forget(directory, key)
-        log.close()
-        old = f"{directory.path}/{partition_directory_name(topic, partition)}"
-        new = f"{directory.path}/{deleted_directory_name(topic, partition, new_uuid(self._env.rng.randbytes))}"
+        delay_ms = self.logs[topic, partition].config.file_delete_delay_ms
+        path = self._rename_away(directory, (topic, partition), deleted_directory_name)
+        if path is not None:
+            self.doom(directory, path, delay_ms=delay_ms)
+
+    def put_aside(self, topic: str, partition: int) -> None:
+        """Drop a partition that is here and that the metadata does not know: renamed, and never removed, as in Kafka.
+
+        Should it be the metadata that is wrong, since its directory was lost or mistaken, the records are still there.
+        """
+        directory = self.directory_of(topic, partition)
+        assert directory is not None, f"{topic}-{partition} is in logs"
+        self._rename_away(directory, (topic, partition), stray_directory_name)
+
+    def _rename_away(
+        self, directory: LogDir, key: PartitionKey, new_name: Callable[[str, int, bytes], str]
+    ) -> str | None:
+        """Take a log out of `logs` and its name from its directory; the new path, None where the directory failed."""
+        self._forget(directory, key).close()
+        old = f"{directory.path}/{partition_directory_name(*key)}"
+        new = f"{directory.path}/{new_name(*key, new_uuid(self._env.rng.randbytes))}"
+        renamed = None
         with self.offline_on_error(directory):
             self._disk.rename(old, new)
-            self.doom(directory, new, delay_ms=log.config.file_delete_delay_ms)
             self.shrunk.add(directory.path)
-        self._env.trace("storage.log_deleted", topic=topic, partition=partition, path=new)
+            self._env.trace("storage.log_renamed", topic=key[0], partition=key[1], path=new)
+            renamed = new
+        return renamed
 
     def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
         """Have a renamed file or directory removed in the background, `delay_ms` from now."""

@@ -30,7 +30,16 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 def deleted_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
     """The name under which a partition's directory waits for its removal; a long topic is cut to make it fit."""
-    suffix = f"-{partition}.{unique_id.hex()}-delete"
+    return _unique_name(topic, partition, unique_id, "delete")
+
+
+def stray_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
+    """The name under which a directory is kept that the metadata knows nothing of."""
+    return _unique_name(topic, partition, unique_id, "stray")
+
+
+def _unique_name(topic: str, partition: int, unique_id: bytes, kind: str) -> str:
+    suffix = f"-{partition}.{unique_id.hex()}-{kind}"
     return topic[: NAME_MAX - len(suffix)] + suffix
 
 
