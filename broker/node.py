@@ -79,15 +79,13 @@ class Node:
                 new_uuid(self._env.rng.randbytes)
             )
             log_dirs = await LogDirs.open(self._env, _log_dirs_config(self._config), cluster_id=self.cluster_id)
-        except BaseException:
+            try:
+                broker_epoch = await self._run_rooms(log_dirs, task_status)
+            except BaseException:
+                log_dirs.release()
+                raise
+        finally:
             await _close(self.bound)
-            raise
-        broker_epoch = -1
-        try:
-            broker_epoch = await self._run_rooms(log_dirs, task_status)
-        except BaseException:
-            log_dirs.release()
-            raise
         await log_dirs.close_cleanly(broker_epoch=broker_epoch)
         self._env.trace("node-stopped", node=self._config.node_id)
 
@@ -202,9 +200,7 @@ async def _bind(config: KafkaConfig) -> list[BoundListener]:
     bound: list[BoundListener] = []
     try:
         for listener in config.listeners:
-            sockets = await trio.open_tcp_listeners(
-                listener.port, host=listener.host or None, backlog=config.socket_listen_backlog_size
-            )
+            sockets = await _listen(listener, config.socket_listen_backlog_size)
             port = sockets[0].socket.getsockname()[1]
             if listener.port == 0:
                 # Each address of the host got a free port of its own; clients are told of one.
@@ -215,6 +211,14 @@ async def _bind(config: KafkaConfig) -> list[BoundListener]:
         await _close(bound)
         raise
     return bound
+
+
+async def _listen(listener: Listener, backlog: int) -> list[trio.SocketListener]:
+    try:
+        return await trio.open_tcp_listeners(listener.port, host=listener.host or None, backlog=backlog)
+    except OSError as error:
+        where = f"{listener.host or '0.0.0.0'}:{listener.port}"
+        raise OSError(error.errno, f"Socket server failed to bind to {where}: {error.strerror}") from error
 
 
 async def _close(bound: Sequence[BoundListener]) -> None:
