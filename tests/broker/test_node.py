@@ -1,0 +1,412 @@
+"""A node as a whole: what a restart and a crash leave of it, what it refuses to start on, what a failing disk does."""
+
+import errno
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.storage.log_dir import LogDirInUse
+from broker.storage.log_dirs import NoLogDirOnline
+from broker.storage.meta_properties import MetaPropertiesError
+from broker.wire.api.delete_topics import DeleteTopicsRequest
+from broker.wire.api.describe_log_dirs import DescribeLogDirsRequest
+from broker.wire.api.metadata import MetadataRequest
+from broker.wire.errors import ErrorCode
+from kraft.env import FsyncFailed
+from tests.support.faulty_disk import FaultyDisk
+from tests.support.requests import batch, create_topic, fetch, fetch_request, produce, produce_request, read_values
+from tests.support.running_node import RunningNode, running_node
+from tests.support.wire_client import connected, only
+
+CLEAN, CRASH = False, True
+
+
+def end(node: RunningNode, crash: bool) -> None:
+    """Let the end of the block that the node runs in be a crash, or leave it to be a clean stop."""
+    if crash:
+        node.crash()
+
+
+async def topics(port: int) -> dict[str, Any]:
+    async with connected(port) as client:
+        response = await client.call(MetadataRequest(topics=None), 12)
+    return {topic.name: topic for topic in response.topics}
+
+
+# Restarts
+
+
+@pytest.mark.parametrize("crash", [CLEAN, CRASH])
+async def test_topics_records_and_offsets_outlive_the_node(tmp_path: Path, crash: bool) -> None:
+    ids = {}
+    for life in range(3):
+        async with running_node(tmp_path) as node, connected(node.port) as client:
+            name = f"topic-{life}"
+            ids[name] = await create_topic(client, name, partitions=2)
+            for earlier in range(life + 1):
+                answer = await produce(client, batch(b"%d" % life), topic=f"topic-{earlier}", index=1)
+                assert answer.base_offset == life - earlier
+            assert await read_values(client, topic="topic-0", indexes=[1]) == [b"%d" % each for each in range(life + 1)]
+            end(node, crash)
+
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        assert {name: topic.topic_id for name, topic in (await topics(node.port)).items()} == ids
+        assert await read_values(client, topic="topic-1", indexes=[1]) == [b"1", b"2"]
+        assert (await fetch(client, topic="topic-0", indexes=[0])).high_watermark == 0
+
+
+@pytest.mark.parametrize("crash", [CLEAN, CRASH])
+async def test_a_retry_is_known_after_a_restart(tmp_path: Path, crash: bool) -> None:
+    def numbered(sequence: int) -> bytes:
+        return batch(b"value", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    now_ms = int(time.time() * 1000)  # by which a snapshot's producers may have expired
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client)
+        for sequence in range(3):
+            await produce(client, numbered(sequence))
+        end(node, crash)
+
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        assert (await produce(client, numbered(2))).base_offset == 2
+        assert (await produce(client, numbered(4))).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await produce(client, numbered(3))).base_offset == 3
+
+
+@pytest.mark.parametrize("crash", [CLEAN, CRASH])
+async def test_the_cluster_keeps_its_id(tmp_path: Path, crash: bool) -> None:
+    cluster_ids = set()
+    for _ in range(2):
+        async with running_node(tmp_path) as node:
+            cluster_ids.add(node.node.cluster_id)
+            end(node, crash)
+
+    assert len(cluster_ids) == 1
+    assert len(cluster_ids.pop()) == 22
+
+
+async def test_only_a_crash_begins_a_leader_epoch(tmp_path: Path) -> None:
+    """What was in the page cache may be lost then, and whoever read it has to be able to tell (KIP-320)."""
+    epochs = []
+    for crash in (CLEAN, CLEAN, CRASH, CLEAN, CRASH, CRASH, CLEAN):
+        async with running_node(tmp_path) as node, connected(node.port) as client:
+            if not epochs:
+                await create_topic(client)
+            epochs.append(only((await topics(node.port))["topic"].partitions).leader_epoch)
+            end(node, crash)
+
+    assert epochs == [0, 0, 0, 1, 1, 2, 3]
+
+
+async def test_each_life_has_a_broker_epoch_of_its_own(tmp_path: Path) -> None:
+    """The marker of a clean shutdown names it (KIP-966), and vouches once."""
+    marker = tmp_path / "data" / ".kafka_cleanshutdown"
+    epochs = []
+    for crash in (CLEAN, CLEAN, CRASH, CLEAN):
+        async with running_node(tmp_path) as node:
+            assert not marker.exists()
+            end(node, crash)
+        assert marker.exists() != crash
+        if not crash:
+            epochs.append(json.loads(marker.read_text())["brokerEpoch"])
+
+    assert epochs == sorted(set(epochs))
+    assert len(epochs) == 3
+
+
+async def test_a_parked_fetch_does_not_keep_the_node_from_stopping(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client)
+        await client.send(fetch_request(max_wait_ms=600_000), 12)
+        await client.expect_silence(0.05)
+        node.node.stop()
+        await client.expect_close()
+
+
+# What lies about in a log directory
+
+
+async def test_a_log_that_the_metadata_does_not_know_is_put_aside(tmp_path: Path) -> None:
+    """And kept: should the metadata be what is lost, the records are not."""
+    data = tmp_path / "data"
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client)
+        await create_topic(client, "unknown")
+        await produce(client, batch(b"kept"), topic="unknown")
+        await produce(client, batch(b"value"))
+        shutil.copytree(data / "unknown-0", tmp_path / "copy")
+        await client.call(DeleteTopicsRequest(topic_names=["unknown"], timeout_ms=1_000), 4)
+    for stray in ("unknown-0", "topic-7"):  # one of no topic, one of a partition that its topic does not have
+        shutil.copytree(tmp_path / "copy", data / stray)
+
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        assert set(await topics(node.port)) == {"topic"}
+        assert await read_values(client) == [b"value"]
+        names = {path.name for path in data.iterdir()}
+        assert not {"unknown-0", "topic-7"} & names
+        strays = sorted(path for path in data.iterdir() if path.name.endswith("-stray"))
+        assert [path.name.partition(".")[0] for path in strays] == ["topic-7", "unknown-0"]
+        assert (strays[1] / f"{0:020}.log").read_bytes() == (tmp_path / "copy" / f"{0:020}.log").read_bytes()
+
+    async with running_node(tmp_path):
+        assert all(path.exists() for path in strays)
+
+
+async def test_the_log_of_another_topic_of_the_same_name_is_put_aside(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client)
+        await produce(client, batch(b"old"))
+        shutil.copytree(data / "topic-0", tmp_path / "old")
+        await client.call(DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1_000), 4)
+        await create_topic(client)
+    shutil.rmtree(data / "topic-0")
+    shutil.copytree(tmp_path / "old", data / "topic-0")
+
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        assert await read_values(client) == []
+        assert (await produce(client, batch(b"new"))).base_offset == 0
+
+
+async def test_what_is_no_log_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with running_node(tmp_path):
+        pass
+    (data / "lost+found").mkdir()
+    (data / "notes-1").write_text("a file")
+
+    async with running_node(tmp_path) as node:
+        assert await topics(node.port) == {}
+
+    assert (data / "lost+found").is_dir()
+    assert (data / "notes-1").read_text() == "a file"
+
+
+async def test_what_a_crash_left_half_deleted_is_removed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client)
+        await produce(client, batch(b"value"))
+        await client.call(DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1_000), 4)
+        node.crash()
+    leftover = only([path for path in data.iterdir() if path.name.endswith("-delete")])
+
+    async with running_node(tmp_path):
+        with trio.fail_after(5):
+            while leftover.exists():
+                await trio.sleep(0.01)
+
+
+# What a node does not start on
+
+
+async def test_two_nodes_do_not_share_a_directory(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        with pytest.RaisesGroup(LogDirInUse, flatten_subgroups=True):
+            async with running_node(tmp_path):
+                pass
+        assert await topics(node.port) == {}
+
+    async with running_node(tmp_path):
+        pass
+
+
+async def test_a_port_that_is_taken_is_named_and_leaves_the_directory_free(tmp_path: Path) -> None:
+    async with running_node(tmp_path / "one") as node:
+        listeners = f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:0"
+        with pytest.RaisesGroup(pytest.RaisesExc(OSError, match=str(node.port)), flatten_subgroups=True) as raised:
+            async with running_node(tmp_path / "two", listeners=listeners):
+                pass
+        assert raised.value.exceptions[0].errno == errno.EADDRINUSE
+
+    async with running_node(tmp_path / "two"):
+        pass
+
+
+async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    both = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    for name in ("one", "two"):
+        async with running_node(tmp_path, log_dirs=tmp_path / name):
+            pass
+
+    with pytest.RaisesGroup(MetaPropertiesError, flatten_subgroups=True):
+        async with running_node(tmp_path, log_dirs=both):
+            pass
+
+    async with running_node(tmp_path, log_dirs=tmp_path / "one"):
+        pass
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with running_node(tmp_path):
+        pass
+
+    with pytest.RaisesGroup(MetaPropertiesError, flatten_subgroups=True):
+        async with running_node(tmp_path, node_id=2):
+            pass
+
+
+async def test_a_failed_start_gives_its_ports_back(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        taken = f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}"
+    metadata_log = tmp_path / "data" / "__cluster_metadata-0"
+    shutil.rmtree(metadata_log)
+    metadata_log.write_text("in the way")
+
+    with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+        async with running_node(tmp_path, listeners=taken):
+            pass
+
+    async with running_node(tmp_path / "other", listeners=taken):
+        pass
+
+
+# Failing disks
+
+
+def two_directories(path: Path) -> dict[str, object]:
+    return {"log_dirs": f"{path / 'one'},{path / 'two'}"}
+
+
+def index_in(path: Path) -> int:
+    """The partition of "topic" in a log directory that holds one of two."""
+    return int(only([each.name for each in path.iterdir() if each.name.startswith("topic-")]).rpartition("-")[2])
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+async def test_a_log_directory_that_fails_goes_alone(tmp_path: Path, error: int) -> None:
+    disk = FaultyDisk()
+    async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node:
+        async with connected(node.port) as client:
+            await create_topic(client, partitions=2)
+            lost, left = index_in(tmp_path / "two"), index_in(tmp_path / "one")
+            disk.failing, disk.error = (str(tmp_path / "two"),), error
+
+            # Nothing of a request that fails so is acknowledged: its connection is closed.
+            await client.send(produce_request(batch(b"lost"), index=lost), 9)
+            await client.expect_close()
+
+        async with connected(node.port) as client:
+            for acks in (1, -1):
+                answer = await produce(client, batch(b"lost"), index=lost, acks=acks)
+                assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            assert (await fetch(client, indexes=[lost])).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (await fetch(client, version=5, indexes=[lost])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await produce(client, batch(b"value"), index=left)).error_code == 0
+            assert await read_values(client, indexes=[left]) == [b"value"]
+            await create_topic(client, "new", partitions=2)
+            assert (await produce(client, batch(b"value"), topic="new", index=1)).error_code == 0
+
+            results = (await client.call(DescribeLogDirsRequest(topics=None), 4)).results
+            assert {result.log_dir: result.error_code for result in results} == {
+                str(tmp_path / "one"): 0,
+                str(tmp_path / "two"): ErrorCode.KAFKA_STORAGE_ERROR,
+            }
+        assert only(node.traced.of("storage.log_dir_offline"))["path"] == str(tmp_path / "two")
+
+
+async def test_a_parked_fetch_hears_of_a_failed_directory(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with (
+        running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node,
+        connected(node.port) as reader,
+        connected(node.port) as client,
+    ):
+        await create_topic(client, partitions=2)
+        lost = index_in(tmp_path / "two")
+        await reader.send(fetch_request(indexes=[lost], max_wait_ms=600_000), 12)
+        await reader.expect_silence(0.05)
+        disk.failing = (str(tmp_path / "two"),)
+        await client.send(produce_request(batch(b"lost"), index=lost), 9)
+
+        answer = only(only((await reader.receive()).responses).partitions)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_repaired_directory_is_back_after_a_restart(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node, connected(node.port) as client:
+        await create_topic(client, partitions=2)
+        lost = index_in(tmp_path / "two")
+        await produce(client, batch(b"before"), index=lost)
+        disk.failing = (str(tmp_path / "two"),)
+        await client.send(produce_request(batch(b"lost"), index=lost), 9)
+        await client.expect_close()
+
+    async with running_node(tmp_path, **two_directories(tmp_path)) as node, connected(node.port) as client:
+        assert await read_values(client, indexes=[lost]) == [b"before"]
+        assert (await produce(client, batch(b"after"), index=lost)).base_offset == 1
+
+
+async def test_a_node_that_has_lost_its_last_directory_ends(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with trio.fail_after(10), pytest.RaisesGroup(NoLogDirOnline, flatten_subgroups=True):
+        async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
+            await create_topic(client)
+            disk.failing = (str(tmp_path / "data" / "topic-0"),)
+            await client.send(produce_request(batch(b"lost")), 9)
+            await trio.sleep_forever()
+
+
+async def test_a_node_that_cannot_write_its_metadata_ends(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    with trio.fail_after(10), pytest.RaisesGroup(OSError, flatten_subgroups=True):
+        async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node:
+            async with connected(node.port) as client:
+                disk.failing = (str(tmp_path / "one" / "__cluster_metadata-0"),)
+                await client.send(MetadataRequest(topics=[], allow_auto_topic_creation=True), 9)
+                await client.receive()
+                with pytest.raises(EOFError):
+                    await create_topic(client)
+            await trio.sleep_forever()
+
+
+async def test_a_failed_fsync_ends_the_node(tmp_path: Path) -> None:
+    """Nobody can know what is durable then."""
+    disk = FaultyDisk()
+    with trio.fail_after(10), pytest.RaisesGroup(FsyncFailed, flatten_subgroups=True):
+        async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
+            await create_topic(client, configs={"flush.messages": "1"})
+            disk.unsyncable = (str(tmp_path / "data" / "topic-0"),)
+            await client.send(produce_request(batch(b"value")), 9)
+            await client.expect_close()
+            await trio.sleep_forever()
+
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        assert (await fetch(client)).high_watermark in (0, 1)
+
+
+# flush.messages
+
+
+async def test_with_flush_messages_1_nothing_is_acknowledged_before_it_is_synced(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
+        await create_topic(client, configs={"flush.messages": "1"})
+        disk.held = trio.Event()
+        segment = str(tmp_path / "data" / "topic-0" / f"{0:020}.log")
+
+        await client.pipeline(*[(produce_request(batch(b"value")), 9)] * 3)
+        await client.expect_silence(0.1)
+        assert segment not in disk.synced
+        disk.held.set()
+
+        for offset in range(3):
+            answer = only(only((await client.receive()).responses).partition_responses)
+            assert (answer.error_code, answer.base_offset) == (0, offset)
+        assert 1 <= disk.synced.count(segment) <= 2  # those that wait at the same time share a sync
+
+
+async def test_without_it_nothing_is_synced(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
+        await create_topic(client)
+        disk.held = trio.Event()
+
+        assert (await produce(client, batch(b"value"))).error_code == 0
+        disk.held.set()
