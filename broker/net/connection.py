@@ -40,6 +40,20 @@ class Transport(Protocol):
         ...
 
 
+class ClosedTransport:
+    """What a closed connection has in place of its transport.
+
+    The two refer to each other; letting go of one frees both at once, with what had been received, and not only when
+    the garbage collector comes by.
+    """
+
+    def flush(self) -> bool:
+        return False
+
+    def shut(self) -> None:
+        pass
+
+
 class Service(Protocol):
     """What requests are for."""
 
@@ -49,6 +63,9 @@ class Service(Protocol):
         Raises ProtocolError when the connection has to be closed.
         """
         ...
+
+
+_CLOSED: Final = ClosedTransport()
 
 
 class ProtocolError(Exception):
@@ -176,7 +193,8 @@ class Connection:
         pending, self._pending = self._pending, deque()
         for reply in pending:
             reply.abandon()
-        self.transport.shut()
+        transport, self.transport = self.transport, _CLOSED
+        transport.shut()
         self._on_close(self)
 
     @property

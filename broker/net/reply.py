@@ -97,6 +97,7 @@ class Pending:
         """Answer with these parts, a whole frame; None sends nothing."""
         if not self.done:
             self.done = True
+            self.on_abandon = None
             self.parts = parts
             self._connection.reply_completed()
 
@@ -104,8 +105,9 @@ class Pending:
         """The connection is gone: nobody waits for this any more."""
         if not self.done:
             self.done = True
-            if self.on_abandon is not None:
-                self.on_abandon()
+            on_abandon, self.on_abandon = self.on_abandon, None
+            if on_abandon is not None:
+                on_abandon()
 
 
 class ExclusivePending(Pending):

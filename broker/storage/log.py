@@ -24,9 +24,10 @@ from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
 from broker.storage.segments import LogSlice, Segments
 from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
-from broker.storage.validation import check_batch, conform, needs_conforming
+from broker.storage.validation import check_batch, conform
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import NO_TIMESTAMP, CorruptBatch, TimestampType, patch
+from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
 from kraft.env import Disk, Tracer
 
 __all__ = ["AppendInfo", "Log", "LogSlice", "TimestampAndOffset"]
@@ -196,7 +197,11 @@ class Log:
             raise self._storage_error()
         config = self._config
         header = check_batch(batches, config, self.partition)
-        if needs_conforming(header, config, now_ms):
+        if (
+            header.attributes & LOG_APPEND_TIME_FLAG
+            or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+            or not config.stores_as_is
+        ):
             batches, header = conform(batches, header, config, now_ms=now_ms, partition=self.partition)
         first_offset = header.base_offset = self.log_end_offset
         if header.producer_id >= 0:
@@ -225,7 +230,7 @@ class Log:
         self._now_ms = now_ms
         self._staged.append(batches)
         self.log_end_offset = last_offset + 1
-        log_append_time_ms = max_timestamp if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        log_append_time_ms = NO_TIMESTAMP if config.keeps_create_time else max_timestamp
         return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def commit(self) -> None:

@@ -73,6 +73,10 @@ class LogConfig:
         return TimestampType.CREATE_TIME
 
     @cached_property
+    def keeps_create_time(self) -> bool:
+        return self.timestamp_type is TimestampType.CREATE_TIME
+
+    @cached_property
     def target_compression(self) -> Compression | None:
         """What batches are stored in; None where each keeps its producer's choice."""
         if self.compression_type == "producer":

@@ -142,15 +142,6 @@ def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
         )
 
 
-def needs_conforming(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether a checked batch may have to be refused or rewritten for its records' sake."""
-    return (
-        not config.stores_as_is
-        or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
-        or header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    )
-
-
 def conform(
     batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, partition: str
 ) -> tuple[memoryview, BatchHeader]:

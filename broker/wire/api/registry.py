@@ -42,6 +42,7 @@ APIS: Final = {
         Api(1, "Fetch", "fetch", 4, 18, flexible_from=12),
         Api(2, "ListOffsets", "list_offsets", 1, 10, flexible_from=6),
         Api(3, "Metadata", "metadata", 0, 13, flexible_from=9),
+        Api(10, "FindCoordinator", "find_coordinator", 0, 6, flexible_from=3),
         Api(18, "ApiVersions", "api_versions", 0, 4, flexible_from=3),
         Api(19, "CreateTopics", "create_topics", 2, 7, flexible_from=5),
         Api(20, "DeleteTopics", "delete_topics", 1, 6, flexible_from=4),

@@ -23,6 +23,7 @@ ADVERTISED = {
     1: (4, 18),
     2: (1, 10),
     3: (0, 13),
+    10: (0, 6),
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
@@ -91,7 +92,7 @@ async def test_default_requests_leave_the_connection_usable(client: WireClient) 
         *((key, first - 1) for key, (first, _) in ADVERTISED.items() if key != API_VERSIONS),
         (PRODUCE, 2),
         (7, 3),  # an API that Kafka once had between its brokers
-        (10, 4),  # FindCoordinator: not yet
+        (11, 4),  # JoinGroup: not yet
         (9999, 0),
     ],
 )
