@@ -8,6 +8,7 @@ at once.
 import argparse
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -46,12 +47,23 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = _read(options.properties, options.override)
         _warn(config)
+        _raise_descriptor_limit()
         trio.run(_serve, config, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         for error in _leaves(group):
             print(f"kraft: {error}", file=sys.stderr)
         exit_code = 1
     return exit_code
+
+
+def _raise_descriptor_limit() -> None:
+    """Take all descriptors the system grants: every connection and every active partition holds one.
+
+    Running out of them looks like a disk that fails. Many systems grant 1,024 at first and far more to who asks.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _parser() -> argparse.ArgumentParser:
