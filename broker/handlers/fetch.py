@@ -30,7 +30,7 @@ _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 # Clients of these versions do not know KAFKA_STORAGE_ERROR, but refresh their metadata on this one.
 _STORAGE_ERROR_FROM: Final = 6
 # Clients of these versions cannot read zstd; a topic that is known to be stored so is refused to them (KIP-110).
-_ZSTD_FROM: Final = 10
+ZSTD_FROM: Final = 10
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pending:
@@ -155,8 +155,8 @@ class Reading:
             return FetchedPartition(target, topics.absent(target.topic).code)
         try:
             log = partition.leader_log(target.current_leader_epoch)
-            if self._context.api_version < _ZSTD_FROM and log.config.compression_type == "zstd":
-                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {_ZSTD_FROM}")
+            if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
             records = partition.read(
                 log,
                 target.fetch_offset,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.fetch import fetch
+from broker.handlers.fetch import ZSTD_FROM, fetch
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.services import Services
 from broker.net.connection import Connection
@@ -46,6 +46,7 @@ class FetchShortcut:
     def __init__(self, services: Services, version: int, flexible: bool) -> None:
         self._services = services
         self._flexible = flexible
+        self._reads_zstd = version >= ZSTD_FROM
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
@@ -55,8 +56,8 @@ class FetchShortcut:
         if position + 8 > end:
             return False
         entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
-        if entry is None:
-            return False
+        if entry is None or entry.prefix_length != connection.prefix_length:
+            return False  # the offset of another request was taken out of this one, and what is left looks alike
         partitions = self._services.partitions
         partitions.commit_staged()
         topic = partitions.topic(entry.topic)
@@ -66,6 +67,8 @@ class FetchShortcut:
         max_bytes = min(entry.max_bytes, self._services.config.fetch_max_bytes)
         try:
             log = partition.leader_log(entry.current_leader_epoch)
+            if not self._reads_zstd and log.config.compression_type == "zstd":
+                return False
             (offset,) = _OFFSET.unpack_from(view, position)
             records = partition.read(log, offset, max_bytes, isolation_level=entry.isolation_level, min_one_batch=True)
             size = records.size
@@ -108,11 +111,21 @@ class FetchShortcut:
 class _Entry:
     """What a request says apart from its offset, and how to answer it."""
 
-    __slots__ = ("current_leader_epoch", "frame", "index", "isolation_level", "max_bytes", "min_bytes", "topic")
+    __slots__ = (
+        "current_leader_epoch",
+        "frame",
+        "index",
+        "isolation_level",
+        "max_bytes",
+        "min_bytes",
+        "prefix_length",
+        "topic",
+    )
 
     def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
+        self.prefix_length = context.connection.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
