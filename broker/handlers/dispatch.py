@@ -96,10 +96,17 @@ class Dispatcher:
             return self.defer(context, handler.deferred(context, request))
         response = handler.immediate(context, request)
         if route.shortcut is not None:
-            route.shortcut.learn(context, request, start, end)
+            self._learn(route.shortcut, context, request, start, end)
         if response is None or isinstance(response, Pending):
             return response
         return context.encode(response)
+
+    def _learn(self, shortcut: Shortcut, context: RequestContext, request: Message, start: int, end: int) -> None:
+        """Whatever goes wrong here must not harm a request that was served."""
+        try:
+            shortcut.learn(context, request, start, end)
+        except Exception as error:  # noqa: BLE001 - the general way remains
+            self._failed(context.connection, error)
 
     def defer(self, context: RequestContext, response: Awaitable[Message]) -> ExclusivePending:
         """See `RequestContext.defer`."""

@@ -25,7 +25,7 @@ from broker.wire.api.produce import (
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.records import HEADER_SIZE, Compression
 from broker.wire.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG
-from broker.wire.varint import read_varint
+from broker.wire.varint import encode_varint, read_varint
 
 # After the correlation id; before it are the key and version, by which the route was found.
 _PREFIX_START: Final = 8
@@ -111,8 +111,12 @@ class ProduceShortcut:
         if local is None or is_internal(local.name):
             return
         size = len(data.records)
-        length_size = _varint_size(size + 1) if self._flexible else _LENGTH.size
-        prefix_end = end - size - length_size - (len(_FLEXIBLE_TAIL) if self._flexible else 0)
+        behind = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
+        prefix_end = end - len(behind[1]) - size - len(behind[0])
+        view = context.connection.buffer.view
+        length, tail = view[prefix_end : prefix_end + len(behind[0])], view[end - len(behind[1]) : end]
+        if (bytes(length), bytes(tail)) != behind:
+            return  # tagged fields, or a length that is not encoded in the shortest way
         connection = context.connection
         prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
         connection.prefix_length = prefix_end - start
@@ -180,10 +184,6 @@ def _reply_template(
 def _is_unusual(flags: int, version: int) -> bool:
     """Whether a batch whose attributes end in this byte is one that `check_single_batch` may refuse."""
     return bool(flags & TRANSACTIONAL_FLAG) or (flags & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_FROM)
-
-
-def _varint_size(value: int) -> int:
-    return (max(value.bit_length(), 1) + 6) // 7
 
 
 HANDLER = Handler(

@@ -24,6 +24,7 @@ def send_queue(sock: socket.socket, queue: list[Part]) -> int:
     connection is broken.
     """
     sent = 0
+    is_corked = False
     try:
         if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent case
             sent = sock.send(queue[0])
@@ -33,22 +34,24 @@ def send_queue(sock: socket.socket, queue: list[Part]) -> int:
             head = queue[0]
             if isinstance(head, FileRange) and head.size >= SENDFILE_MIN:
                 sent += _send_range(sock, head)
+                is_corked = True
                 if head.size:
                     continue
                 del queue[0]
             else:
                 batch, more = _gather(queue)
                 count = sock.sendmsg(batch, [], socket.MSG_MORE if more else 0)
+                is_corked = more
                 sent += count
                 _drop(queue, count)
     except BlockingIOError:
-        if queue and isinstance(queue[0], FileRange):
+        if is_corked:
             _uncork(sock)
     return sent
 
 
 def _uncork(sock: socket.socket) -> None:
-    """Have the kernel send the last bytes it took from a file.
+    """Have the kernel send the last bytes it took with more announced.
 
     sendfile says "more to come" with each page. Where it stops because the socket is full, the last segment may be
     incomplete and would be held back for 200 ms, unless something pushes it: setting TCP_NODELAY (again) does.

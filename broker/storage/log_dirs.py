@@ -208,13 +208,11 @@ class LogDirs:
         self._forget(directory, key).close()
         old = f"{directory.path}/{partition_directory_name(*key)}"
         new = f"{directory.path}/{new_name(*key, new_uuid(self._env.rng.randbytes))}"
-        renamed = None
         with self.offline_on_error(directory):
             self._disk.rename(old, new)
             self.shrunk.add(directory.path)
             self._env.trace("storage.log_renamed", topic=key[0], partition=key[1], path=new)
-            renamed = new
-        return renamed
+        return new if directory.is_online else None
 
     def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
         """Have a renamed file or directory removed in the background, `delay_ms` from now."""
