@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.api.delete_topics import DeleteTopicsRequest
@@ -85,6 +86,16 @@ async def test_a_large_answer_from_several_partitions_arrives_whole(client: Wire
 
     read = {part.partition_index: only(records_of(part)).value for part in only(response.responses).partitions}
     assert read == values
+
+
+async def test_no_part_of_a_large_answer_is_held_back(client: WireClient) -> None:
+    """The kernel waits 200 ms for the rest of a segment where it was told that more is to come."""
+    await create_topic(client)
+    await produce(client, batch(bytes(300_000)))
+
+    with trio.fail_after(1.5):
+        for _ in range(10):
+            assert len((await fetch(client)).records) > 300_000
 
 
 # Limits
