@@ -114,7 +114,7 @@ class EpollTransport:
         connection = self.connection
         queue = connection.outgoing
         try:
-            connection.outgoing_size -= send_queue(self._sock, queue)
+            connection.outgoing_size -= send_queue(self._sock, queue, connection.outgoing_size)
         except OSError as error:
             connection.close(f"connection failed: {error}")
             return False

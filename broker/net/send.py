@@ -9,6 +9,8 @@ from broker.net.reply import FileRange, Part
 SENDFILE_MIN: Final = 256 * 1024
 # Linux's IOV_MAX is 1,024; half of it leaves one call enough work.
 GATHER_MAX: Final = 512
+# A queue of buffers up to this size is joined and sent with the simplest call there is.
+JOIN_ALL_MAX: Final = 16 * 1024
 # Buffers smaller than this are cheaper joined than gathered.
 JOIN_BELOW: Final = 4 * 1024
 
@@ -17,8 +19,8 @@ class ShortFile(OSError):
     """A file ended before the range that was promised to the peer: it was cut meanwhile, and the frame is lost."""
 
 
-def send_queue(sock: socket.socket, queue: list[Part]) -> int:
-    """Send as much of the queue as the socket takes, removing it from the queue; the number of bytes sent.
+def send_queue(sock: socket.socket, queue: list[Part], size: int) -> int:
+    """Send as much of the queue, `size` bytes, as the socket takes, and remove it; the number of bytes sent.
 
     Stops at the first refusal (the socket's buffer is full), leaving the rest in the queue. Raises OSError when the
     connection is broken.
@@ -26,9 +28,12 @@ def send_queue(sock: socket.socket, queue: list[Part]) -> int:
     sent = 0
     is_corked = False
     try:
-        if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent case
-            sent = sock.send(queue[0])
-            _drop(queue, sent)
+        if size <= JOIN_ALL_MAX and FileRange not in map(type, queue):  # by far the most frequent case
+            data = queue[0] if len(queue) == 1 else b"".join(queue)  # type: ignore[arg-type]
+            sent = sock.send(data)  # type: ignore[arg-type]  # there is no FileRange in it
+            queue.clear()
+            if sent < size:
+                queue.append(memoryview(data)[sent:])  # type: ignore[arg-type]
             return sent
         while queue:
             head = queue[0]
