@@ -18,8 +18,8 @@ from broker.net.turns import Turns
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
 # Rounds served before the other tasks of the node get their turn: while there is more to do at once, this saves the
-# way through Trio's scheduler. At 64 a heartbeat starved; few are enough to spread the cost.
-POLLS_PER_WAKE_UP: Final = 4
+# way through Trio's scheduler. At 64 a heartbeat starved; these few are enough to spread the cost.
+POLLS_PER_WAKE_UP: Final = 16
 # Muted: neither read nor written; the kernel still reports errors and hang-ups.
 _MUTED: Final = 0
 
@@ -28,7 +28,7 @@ class EpollReactor:
     """Serves kernel sockets until cancelled."""
 
     def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+        self.turns = turns
         self._epoll = select.epoll()
         self._transports: dict[int, EpollTransport] = {}
 
@@ -41,6 +41,7 @@ class EpollReactor:
         return transport
 
     async def run(self) -> None:
+        transports = self._transports
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
@@ -49,10 +50,14 @@ class EpollReactor:
                     if not ready:
                         break
                     for descriptor, events in ready:
-                        # An earlier event may have closed this one.
-                        if (transport := self._transports.get(descriptor)) is not None:
+                        transport = transports.get(descriptor)
+                        if transport is None:
+                            continue  # an earlier event has closed it
+                        if events == _READ:
+                            transport.receive()
+                        else:
                             self._on_event(transport, events)
-                    self._turns.run_all()
+                    self.turns.run_all()
         finally:
             for transport in list(self._transports.values()):
                 transport.connection.close("the node is stopping")
@@ -65,30 +70,26 @@ class EpollReactor:
     def watch(self, transport: "EpollTransport", events: int) -> None:
         self._epoll.modify(transport.descriptor, events)
 
-    def received(self, connection: Connection) -> None:
-        self._turns.add(connection)
-
     def _on_event(self, transport: "EpollTransport", events: int) -> None:
-        connection = transport.connection
-        try:
-            if events & _WRITE:
-                if transport.flush():
-                    self._turns.add(connection)
-            elif events & _READ:
-                transport.receive()
-            else:
-                connection.close(None)  # EPOLLHUP or EPOLLERR on a connection that is muted or half closed
-        except OSError as error:
-            connection.close(f"connection failed: {error}")
+        """Everything but the mere arrival of bytes."""
+        if events & _WRITE:
+            if transport.flush():
+                self.turns.add(transport.connection)
+        elif events & _READ:
+            transport.receive()
+        else:
+            # EPOLLHUP or EPOLLERR on a connection that is muted or half closed
+            transport.connection.close(None)
 
 
 class EpollTransport:
     """One socket of the reactor."""
 
-    __slots__ = ("_events", "_reactor", "_sock", "connection", "descriptor")
+    __slots__ = ("_add_turn", "_events", "_reactor", "_sock", "connection", "descriptor")
 
     def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection) -> None:
         self._reactor = reactor
+        self._add_turn = reactor.turns.add
         self._sock = sock
         self._events = _READ
         self.connection = connection
@@ -102,12 +103,18 @@ class EpollTransport:
             connection.muted = True
             self._watch(_MUTED)  # it has more requests waiting than it may; `flush` listens again
             return
-        count = self._sock.recv_into(space)
+        try:
+            count = self._sock.recv_into(space)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            connection.close(f"connection failed: {error}")
+            return
         if not count:
             connection.close(None)
             return
         connection.received(count)
-        self._reactor.received(connection)
+        self._add_turn(connection)
 
     def flush(self) -> bool:
         """See `Transport.flush`. A socket that is full is watched for room, and meanwhile not read from."""
