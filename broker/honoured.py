@@ -68,6 +68,7 @@ _OWN: Final = frozenset(
         "replica.high.watermark.checkpoint.interval.ms",
         "socket.listen.backlog.size",
         "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
     }
 )
 

@@ -146,12 +146,7 @@ class Node:
         config = self._config
         acceptor = Acceptor(
             services.partitions.end_turn,
-            ConnectionLimits(
-                request_size_max=config.socket_request_max_bytes,
-                connections_max=config.max_connections,
-                connections_per_ip_max=config.max_connections_per_ip,
-                idle_ms_max=config.connections_max_idle_ms,
-            ),
+            _connection_limits(config),
             kernel_socket,
             self._on_connection_closed,
         )
@@ -252,3 +247,15 @@ def _log_dirs_config(config: KafkaConfig) -> LogDirsConfig:
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
     )
+
+
+def _connection_limits(config: KafkaConfig) -> ConnectionLimits:
+    limits = ConnectionLimits(
+        request_size_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        idle_ms_max=config.connections_max_idle_ms,
+    )
+    if "socket.send.buffer.bytes" in config.layers.static:
+        return attrs.evolve(limits, send_buffer_bytes=config.socket_send_buffer_bytes)
+    return limits

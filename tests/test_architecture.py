@@ -60,7 +60,7 @@ WORLDLY: dict[str, set[str]] = {
     # The real Env and Disk.
     "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
     # The driver of kernel sockets, the one place that is not worth simulating: it carries plain TCP for speed.
-    "broker.net.epoll_reactor": {"select"},
+    "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.start": {"open", "os", "signal"},

@@ -16,12 +16,19 @@ from broker.net.turns import Turns
 
 @attrs.frozen
 class ConnectionLimits:
-    """`socket.request.max.bytes`, `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`."""
+    """`socket.request.max.bytes`, `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`, and
+    `socket.send.buffer.bytes`.
+
+    Left to itself, Linux lets a send buffer grow to 4 MiB: what is sent has then long left the processor's caches
+    when it is received. 400,000 bytes more than double what a large fetch achieves on the loopback interface, at half
+    the CPU; Kafka's 102,400 leave both sides waiting for each other when only one thread serves.
+    """
 
     request_size_max: int
     connections_max: int
     connections_per_ip_max: int
     idle_ms_max: int
+    send_buffer_bytes: int = 400_000
 
 
 class Acceptor:
@@ -42,7 +49,7 @@ class Acceptor:
         self._kernel_socket = kernel_socket
         self._on_close = on_close
         self._turns = Turns(commit)
-        self._reactor = EpollReactor(self._turns)
+        self._reactor = EpollReactor(self._turns, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
 

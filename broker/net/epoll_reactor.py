@@ -25,15 +25,18 @@ _MUTED: Final = 0
 
 
 class EpollReactor:
-    """Serves kernel sockets until cancelled."""
+    """Serves kernel sockets until cancelled. `send_buffer_bytes` is each one's SO_SNDBUF; -1: as the system has it."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, send_buffer_bytes: int) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
         self.turns = turns
         self._epoll = select.epoll()
         self._transports: dict[int, EpollTransport] = {}
 
     def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
         """Serve a connected, non-blocking socket from now on; the reactor closes it."""
+        if self._send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         transport = EpollTransport(self, sock, connection)
         connection.transport = transport
         self._transports[transport.descriptor] = transport
