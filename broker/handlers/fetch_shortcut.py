@@ -44,7 +44,8 @@ class FetchShortcut:
     """The shortcut of one version of Fetch."""
 
     def __init__(self, services: Services, version: int, flexible: bool) -> None:
-        self._services = services
+        self._commit_staged = services.partitions.commit_staged
+        self._topics = services.partitions.topics
         self._flexible = flexible
         self._reads_zstd = version >= ZSTD_FROM
         self._entries: dict[bytes, _Entry] = {}
@@ -58,19 +59,19 @@ class FetchShortcut:
         entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
         if entry is None or entry.prefix_length != connection.prefix_length:
             return False  # the offset of another request was taken out of this one, and what is left looks alike
-        partitions = self._services.partitions
-        partitions.commit_staged()
-        topic = partitions.topic(entry.topic)
+        self._commit_staged()
+        topic = self._topics.get(entry.topic)
         partition = None if topic is None else topic.partitions.get(entry.index)
         if partition is None:
             return False
-        max_bytes = min(entry.max_bytes, self._services.config.fetch_max_bytes)
         try:
             log = partition.leader_log(entry.current_leader_epoch)
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
             (offset,) = _OFFSET.unpack_from(view, position)
-            records = partition.read(log, offset, max_bytes, isolation_level=entry.isolation_level, min_one_batch=True)
+            records = partition.read(
+                log, offset, entry.max_bytes, isolation_level=entry.isolation_level, min_one_batch=True
+            )
             size = records.size
             if size < entry.min_bytes or not size:
                 return False
@@ -82,8 +83,9 @@ class FetchShortcut:
             if size > _READ_NOW_MAX:
                 reply: list[Part] = [head, FileRange(records.file, records.position, size)]
                 return [*reply, tail] if tail else reply
-            return b"".join((head, records.file.read(records.position, size), tail))
-        except KafkaError:
+            data = records.file.read(records.position, size)
+            return b"".join((head, data, tail)) if len(data) == size else False
+        except (KafkaError, OSError):
             return False  # the general way finds the same error, and tells of it
 
     def learn(self, context: RequestContext, request: FetchRequest, start: int, end: int) -> None:
@@ -130,7 +132,7 @@ class _Entry:
         self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
         self.isolation_level = request.isolation_level
-        self.max_bytes = min(request.max_bytes, partition.partition_max_bytes)
+        self.max_bytes = min(request.max_bytes, partition.partition_max_bytes, context.services.config.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 
