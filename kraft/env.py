@@ -235,15 +235,14 @@ class RealFile:
         return b"".join(pieces)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        descriptor = self._open()
         for first in range(0, len(buffers), GATHER_BUFFERS_MAX):
-            some = buffers[first : first + GATHER_BUFFERS_MAX]
+            some = buffers if len(buffers) <= GATHER_BUFFERS_MAX else buffers[first : first + GATHER_BUFFERS_MAX]
             wanted = sum(map(len, some))
-            written = os.pwritev(descriptor, some, offset)
+            written = os.pwritev(self._open(), some, offset)
             if written < wanted:  # the kernel's 2 GiB limit, or a disk that is filling up
                 rest = memoryview(b"".join(some))
                 while written < wanted:
-                    written += os.pwrite(descriptor, rest[written:], offset + written)
+                    written += os.pwrite(self._open(), rest[written:], offset + written)
             offset += wanted
 
     def size(self) -> int:

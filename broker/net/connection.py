@@ -137,6 +137,8 @@ class Connection:
         """Where to receive into; empty when the connection takes no more until it has been run."""
         buffer = self.buffer
         held = buffer.end - buffer.start
+        if not held:
+            return buffer.writable(0)
         frame_size = 0
         if held >= 4:
             frame_size = 4 + _SIZE.unpack_from(buffer.data, buffer.start)[0]

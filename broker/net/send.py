@@ -28,12 +28,19 @@ def send_queue(sock: socket.socket, queue: list[Part], size: int) -> int:
     sent = 0
     is_corked = False
     try:
-        if size <= JOIN_ALL_MAX and FileRange not in map(type, queue):  # by far the most frequent case
-            data = queue[0] if len(queue) == 1 else b"".join(queue)  # type: ignore[arg-type]
-            sent = sock.send(data)  # type: ignore[arg-type]  # there is no FileRange in it
+        if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent cases come first
+            sent = sock.send(queue[0])
+            if sent == size:
+                queue.clear()
+            else:
+                queue[0] = memoryview(queue[0])[sent:]
+            return sent
+        if size <= JOIN_ALL_MAX and FileRange not in map(type, queue):
+            data = b"".join(queue)  # type: ignore[arg-type]  # there is no FileRange in it
+            sent = sock.send(data)
             queue.clear()
             if sent < size:
-                queue.append(memoryview(data)[sent:])  # type: ignore[arg-type]
+                queue.append(memoryview(data)[sent:])
             return sent
         while queue:
             head = queue[0]

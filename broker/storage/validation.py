@@ -46,20 +46,36 @@ def check_batch(batch: memoryview, config: LogConfig, partition: str) -> BatchHe
     size = len(batch)
     if size < HEADER_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch in {partition}")
-    header = BatchHeader(*HEADER.unpack_from(batch))
+    fields = HEADER.unpack_from(batch)
+    header = BatchHeader(*fields)
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        _,
+        _,
+        producer_id,
+        _,
+        base_sequence,
+        count,
+    ) = fields
     if (
-        header.magic != MAGIC
-        or header.length + LOG_OVERHEAD != size
+        magic != MAGIC
+        or length + LOG_OVERHEAD != size
         or size > config.max_message_bytes
         or size > config.segment_bytes
-        or header.base_offset != 0
-        or header.last_offset_delta < 0
-        or header.count != header.last_offset_delta + 1
-        or header.attributes & CONTROL_FLAG
-        or (header.producer_id >= 0 and header.base_sequence < 0)
+        or base_offset != 0
+        or last_offset_delta < 0
+        or count != last_offset_delta + 1
+        or attributes & CONTROL_FLAG
+        or (producer_id >= 0 and base_sequence < 0)
     ):
         _check_header(batch, header, config, partition)
-    if crc32c(batch[ATTRIBUTES_POSITION:]) != header.crc:
+    if crc32c(batch[ATTRIBUTES_POSITION:]) != crc:
         raise _corrupt(header, partition)
     return header
 
