@@ -25,23 +25,26 @@ def send_queue(sock: socket.socket, queue: list[Part], size: int) -> int:
     Stops at the first refusal (the socket's buffer is full), leaving the rest in the queue. Raises OSError when the
     connection is broken.
     """
-    sent = 0
-    is_corked = False
     try:
-        if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent cases come first
+        if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent case
             sent = sock.send(queue[0])
-            if sent == size:
-                queue.clear()
-            else:
-                queue[0] = memoryview(queue[0])[sent:]
+            queue[:] = [memoryview(queue[0])[sent:]] if sent < size else ()
             return sent
         if size <= JOIN_ALL_MAX and FileRange not in map(type, queue):
             data = b"".join(queue)  # type: ignore[arg-type]  # there is no FileRange in it
             sent = sock.send(data)
-            queue.clear()
-            if sent < size:
-                queue.append(memoryview(data)[sent:])
+            queue[:] = [memoryview(data)[sent:]] if sent < size else ()
             return sent
+    except BlockingIOError:
+        return 0
+    return _send_mixed(sock, queue)
+
+
+def _send_mixed(sock: socket.socket, queue: list[Part]) -> int:
+    """`send_queue` for ranges of files and large buffers."""
+    sent = 0
+    is_corked = False
+    try:
         while queue:
             head = queue[0]
             if isinstance(head, FileRange) and head.size >= SENDFILE_MIN:
