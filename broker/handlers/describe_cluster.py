@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
@@ -20,7 +21,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
             error_message=_MISMATCHED if mismatched else f"Unsupported endpoint type {request.endpoint_type}",
         )
     listener = context.connection.listener
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         cluster_id=services.cluster_id,
         controller_id=services.config.node_id,
         endpoint_type=_BROKERS,
@@ -37,6 +38,9 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
             and (endpoint := broker.end_points.get(listener)) is not None
         ],
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
 
 
 HANDLER = Handler(api_key=60, min_version=0, max_version=2, immediate=describe_cluster)

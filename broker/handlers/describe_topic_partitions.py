@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from broker.handlers.availability import availability
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.topic_names import is_internal, why_unknown
@@ -77,6 +78,7 @@ def _describe(image: MetadataImage, topic: TopicImage, indexes: range) -> Descri
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[_partition(image, index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -1,11 +1,11 @@
 """Metadata (key 3): brokers, topics and their partitions' leaders; creates topics on the way where that is allowed.
 
 Version 0 asks for all topics with an empty list, later ones with null. From version 12 topics may be asked for by id.
-Without an authorizer, authorized operations stay at Kafka's value for "not computed".
 """
 
 from typing import Final
 
+from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import availability
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.topic_names import is_internal, why_unknown
@@ -81,7 +81,7 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
     services = context.services
     image = services.loader.image
     listener = context.connection.listener
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in image.cluster.brokers.values()
@@ -91,6 +91,13 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
         controller_id=services.config.node_id,
         topics=_topics(context, request, image, failures),
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
 
 
 def _topics(

@@ -322,3 +322,34 @@ async def test_only_the_partitions_that_are_asked_for_are_described(client: Wire
 
     topic = only(result.topics)
     assert (topic.name, [each.partition_index for each in topic.partitions]) == ("topic", [2])
+
+
+# Read, write, create, delete, alter, describe, and describing and altering configs.
+ALL_OF_A_TOPIC = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
+# Create, alter, describe, cluster action, describing and altering configs, idempotent write.
+ALL_OF_THE_CLUSTER = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
+NOT_ASKED_FOR = -(2**31)
+
+
+async def test_without_an_authorizer_everything_is_authorized(client: WireClient) -> None:
+    """KIP-430."""
+    await create_topic(client)
+
+    silent = await client.call(named("topic"), 9)
+    assert silent.cluster_authorized_operations == NOT_ASKED_FOR
+    assert only(silent.topics).topic_authorized_operations == NOT_ASKED_FOR
+
+    asked = named(
+        "topic", "missing", include_topic_authorized_operations=True, include_cluster_authorized_operations=True
+    )
+    told = await client.call(asked, 9)
+    assert told.cluster_authorized_operations == ALL_OF_THE_CLUSTER
+    assert [topic.topic_authorized_operations for topic in told.topics] == [ALL_OF_A_TOPIC, NOT_ASKED_FOR]
+
+    described = await client.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="topic")]), 0)
+    assert only(described.topics).topic_authorized_operations == ALL_OF_A_TOPIC
+
+    cluster = await client.call(DescribeClusterRequest(), 1)
+    assert cluster.cluster_authorized_operations == NOT_ASKED_FOR
+    cluster = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+    assert cluster.cluster_authorized_operations == ALL_OF_THE_CLUSTER
