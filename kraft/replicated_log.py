@@ -5,6 +5,7 @@ protocol.
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Protocol
 
 import attrs
@@ -22,6 +23,14 @@ class Leadership:
     epoch: int
 
 
+class BatchKind(IntEnum):
+    """Whose records a batch holds: the state machine's, or the quorum's own. The numbers are those on disk."""
+
+    DATA = 0
+    LEADER_CHANGE = 1
+    VOTERS = 2
+
+
 @attrs.frozen
 class Batch:
     """Records that were appended together, and so are in the log either all or not at all.
@@ -33,6 +42,7 @@ class Batch:
     epoch: int
     append_time_ms: int
     records: tuple[bytes, ...]
+    kind: BatchKind = BatchKind.DATA
 
     @property
     def last_offset(self) -> int:
