@@ -46,7 +46,7 @@ def learn(replica: Replica, source: int, known: Known) -> None:
 def follow(replica: Replica, leader_id: int, leader_address: str) -> None:
     voter = replica.voters.get(leader_id)
     address = leader_address or (voter.address if voter is not None else "")
-    deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    deadline_ms = replica.now_ms + replica.random_fetch_timeout_ms()
     replica.become(Cause.LEADER_FOUND, Follower(leader_id, address, deadline_ms))
 
 

@@ -109,7 +109,7 @@ def hear(replica: Replica, state: Follower) -> None:
     replica.lost_elections = 0
     state.heard_ms = replica.now_ms
     state.leader_lost = False
-    state.deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    state.deadline_ms = replica.now_ms + replica.random_fetch_timeout_ms()
 
 
 def pause(replica: Replica, destination: int, kind: type[FetchRequest] | type[FetchSnapshotRequest]) -> None:

@@ -102,6 +102,10 @@ class Replica:
     def random_election_timeout_ms(self) -> float:
         return self.config.election_timeout_ms * (1 + self._chance())
 
+    def random_fetch_timeout_ms(self) -> float:
+        """Followers lose a leader at the same moment; a little chance keeps them from standing at the same moment."""
+        return self.config.fetch_timeout_ms * (1 + 0.1 * self._chance())
+
     def election_backoff_ms(self, attempts: int) -> float:
         """Grows with the attempts and is random, so that rivals stop to meet."""
         longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0**attempts)

@@ -40,6 +40,7 @@ class Listener:
     def answered(self, source: int, destination: int, response: Response) -> None: ...
     def lost(self, source: int, destination: int, message: Request | Response) -> None: ...
     def wrote(self, node_id: int, effect: Effect) -> None: ...
+    def committed(self, node_id: int, end_offset: int) -> None: ...
 
 
 @attrs.define(eq=False)
@@ -141,7 +142,7 @@ class RaftWorld:
         host.disk.crash(self.rng)
         for token, (_, target, _, _) in list(self._tokens.items()):
             if target == node_id:
-                self._fail(token)
+                self._fail(token, self.latency_ms())
 
     def wipe(self, node_id: int, generation: str) -> None:
         """The disk is lost; the node comes back with an empty one, knowing only whom to ask."""
@@ -154,6 +155,9 @@ class RaftWorld:
         """Everybody notices that the process is gone."""
         for host in self.live:
             self.at(self.latency_ms(), self._in_life(host, happened.ConnectionReset(node_id)))
+
+    def leave(self, node_id: int) -> None:
+        self.step(self.hosts[node_id], happened.Leave())
 
     def append(self, node_id: int, *values: str) -> None:
         records = tuple(value.encode() for value in values)
@@ -204,8 +208,6 @@ class RaftWorld:
         effects = core.step(event, self.now_ms)
         for effect in effects:
             match effect:
-                case todo.RoleChanged():
-                    self.listener.became(host.node_id, effect)
                 case todo.AppendLog():
                     named = [batch for batch in effect.batches if batch.kind is BatchKind.VOTERS]
                     voters = decode_voters(named[-1].records[0]) if named else voters
@@ -252,8 +254,10 @@ class RaftWorld:
             case todo.TruncatePrefix():
                 host.disk.drop_prefix()
             case todo.Committed():
+                self.listener.committed(host.node_id, effect.end_offset)
                 self.invariants.commits(host.node_id, effect.end_offset, host.disk.history())
             case todo.RoleChanged():
+                self.listener.became(host.node_id, effect)
                 if effect.role is Role.LEADER:  # what it did before its vote was durable, nobody has seen
                     self.invariants.elected(host.node_id, effect.epoch)
                     self.invariants.leads(host.node_id, effect.epoch, host.disk.history())
@@ -356,11 +360,11 @@ class RaftWorld:
             arrival = self._in_life(asker, happened.Responded(destination, request, response))
             self.at(self.latency_ms(), arrival)
 
-    def _fail(self, token: int) -> None:
+    def _fail(self, token: int, delay_ms: float = REQUEST_TIMEOUT_MS) -> None:
         source, destination, life, request = self._tokens.pop(token)
         asker = self.hosts[source]
         if asker.life == life:
-            self.at(REQUEST_TIMEOUT_MS, self._in_life(asker, happened.RequestFailed(destination, request)))
+            self.at(delay_ms, self._in_life(asker, happened.RequestFailed(destination, request)))
 
     def _passes(self, source: int, destination: int) -> bool:
         return (source, destination) not in self.cuts and self.rng.random() >= self.loss
