@@ -53,7 +53,10 @@ class Listener(Protocol):
     """A state machine on top of the log. Its methods are called in the order of the log, and must not block."""
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """These batches are committed; they follow directly on those of the call before."""
+        """These batches are committed, and nothing of a state machine's lies between them and those before.
+
+        Offsets may be missing in between: they belong to the quorum, which writes entries of its own.
+        """
         ...
 
     def handle_leader_change(self, leadership: Leadership) -> None:

@@ -1,5 +1,6 @@
 """Batches in one append-only file. Whatever it hands out after `open`, or after `sync`, survives a power cut."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from kraft.env import Disk, File
@@ -16,12 +17,17 @@ class CorruptLog(Exception):
 class DurableLog:
     """The open file. `end_offset` is the next record's offset, `epoch` that of the last batch (0 in an empty log)."""
 
-    def __init__(self, file: File, size: int, end_offset: int, epoch: int) -> None:
+    def __init__(self, file: File) -> None:
         self._file = file
-        self._size = size
-        self._durable_size = size
-        self.end_offset = end_offset
-        self.epoch = epoch
+        self._size = self._durable_size = 0
+        self._positions: list[int] = []
+        self._base_offsets: list[int] = []
+        self._epochs: list[int] = []
+        self.end_offset = 0
+
+    @property
+    def epoch(self) -> int:
+        return self._epochs[-1] if self._epochs else 0
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
@@ -44,10 +50,11 @@ class DurableLog:
         file.truncate(size)
         await file.sync()
         await disk.sync_dir(directory)
-        batches = [frame.batch for frame in frames]
-        if not batches:
-            return cls(file, 0, 0, 0), []
-        return cls(file, size, batches[-1].last_offset + 1, batches[-1].epoch), batches
+        log = cls(file)
+        for frame in frames:
+            log._note(frame.batch, frame.end)
+        log._durable_size = size
+        return log, [frame.batch for frame in frames]
 
     def write(self, batch: Batch) -> None:
         """Put `batch` behind the last one; durable after `sync`. Raises OSError, and is of no more use then."""
@@ -56,9 +63,46 @@ class DurableLog:
         assert batch.epoch >= self.epoch, f"batch of epoch {batch.epoch} behind one of {self.epoch}"
         frame = encode_frame(batch, self._durable_size)
         self._file.write(self._size, [frame])
-        self._size += len(frame)
-        self.end_offset = batch.last_offset + 1
-        self.epoch = batch.epoch
+        self._note(batch, self._size + len(frame))
+
+    def read(self, offset: int, end_offset: int, max_bytes: int) -> tuple[Batch, ...]:
+        """The batches from the one that begins at `offset` on, below `end_offset`.
+
+        No more than `max_bytes` of the file hold, but at least one where there is one.
+        """
+        first = bisect_left(self._base_offsets, offset)
+        behind = bisect_left(self._base_offsets, end_offset)
+        if first >= behind:
+            return ()
+        start = self._positions[first]
+        limit = start + max_bytes
+        fitting = len(self._positions) if limit >= self._size else bisect_right(self._positions, limit) - 1
+        stop = self._position(min(max(first + 1, fitting), behind))
+        data = memoryview(self._file.read(start, stop - start))
+        batches, position = [], 0
+        while position < len(data):
+            frame = decode_frame(data, position)
+            if frame is None:
+                raise CorruptLog(f"{self._file.path} is damaged at byte {start + position}")
+            batches.append(frame.batch)
+            position = frame.end
+        return tuple(batches)
+
+    async def truncate(self, end_offset: int) -> None:
+        """Drop the batches from `end_offset` on, durably. Not while a sync runs. Raises FsyncFailed.
+
+        Synced at once, or the bytes that a power cut brings back would lie behind, and among, those written next.
+        """
+        kept = bisect_left(self._base_offsets, end_offset)
+        size = self._position(kept)
+        assert kept == 0 or end_offset in (*self._base_offsets[kept : kept + 1], self.end_offset), (
+            "a cut within a batch"
+        )
+        del self._positions[kept:], self._base_offsets[kept:], self._epochs[kept:]
+        self._size, self._durable_size = size, min(size, self._durable_size)
+        self.end_offset = min(end_offset, self.end_offset)
+        self._file.truncate(size)
+        await self.sync()
 
     async def sync(self) -> None:
         """Make everything written before the call durable. Raises FsyncFailed, which ends the process."""
@@ -68,6 +112,16 @@ class DurableLog:
 
     def close(self) -> None:
         self._file.close()
+
+    def _note(self, batch: Batch, end_position: int) -> None:
+        self._positions.append(self._size)
+        self._base_offsets.append(batch.base_offset)
+        self._epochs.append(batch.epoch)
+        self._size = end_position
+        self.end_offset = batch.last_offset + 1
+
+    def _position(self, index: int) -> int:
+        return self._positions[index] if index < len(self._positions) else self._size
 
 
 def _intact_frames(data: memoryview) -> Iterator[Frame]:

@@ -7,6 +7,8 @@ import pytest
 from kraft.core import LogShape, OffsetAndEpoch, Role, elections, leading, quorum, reconfiguration
 from kraft.core import messages as said
 from kraft.core.log_shape import Match
+from kraft.core.replica import Replica
+from kraft.core.transitions import Cause
 from tests.support import raft_world
 from tests.support.raft_chaos import Chaos
 from tests.support.raft_invariants import Violation
@@ -169,10 +171,10 @@ def test_pre_votes_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -
     """KIP-996: whether a deaf follower disturbs the others is what pre-votes are for."""
     assert deaf_node() <= 1
 
-    def start_at_once(replica: elections.Replica, cause: elections.Cause) -> None:
+    def start_at_once(replica: Replica, cause: Cause) -> None:
         original(replica, cause)
         if replica.state.role is Role.PROSPECTIVE:
-            elections.start_election(replica, elections.Cause.PRE_VOTE_WON)
+            elections.start_election(replica, Cause.PRE_VOTE_WON)
 
     original = elections.start_pre_vote
     monkeypatch.setattr(elections, "start_pre_vote", start_at_once)
