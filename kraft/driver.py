@@ -6,7 +6,7 @@ be durable first. Syncs of the log are another task: one of them covers all that
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import trio
@@ -24,8 +24,8 @@ from kraft.core.messages import (
     VoterChangeResponse,
 )
 from kraft.env import Env
-from kraft.log import DurableLog, ElectionFile
-from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader
+from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
+from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, SnapshotListener
 from kraft.rpc import ConnectionLost, Links, ServedConnection
 
 # One answer to a Fetch; also what is handed to listeners at a time.
@@ -48,7 +48,9 @@ class DriverConfig:
 class Quorum:
     """Implements `kraft.replicated_log.ReplicatedLog`: this node's replica of a log that its voters agree on."""
 
-    def __init__(self, env: Env, config: DriverConfig, log: DurableLog, election: ElectionFile, core: Core) -> None:
+    def __init__(
+        self, env: Env, config: DriverConfig, log: DurableLog, snapshots: Snapshots, election: ElectionFile, core: Core
+    ) -> None:
         self.node_id = config.quorum.me.node_id
         self.leadership = Leadership(None, core.epoch)
         self.committed_end_offset = 0
@@ -56,6 +58,7 @@ class Quorum:
         self._env = env
         self._config = config
         self._log = log
+        self._snapshots = snapshots
         self._election = election
         self._listeners: list[Listener] = []
         self._links = Links(env, self, config.cluster_id, self.node_id, config.request_timeout_ms / 1000)
@@ -73,16 +76,12 @@ class Quorum:
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
         log, recovered = await DurableLog.open(env.disk, directory)
+        snapshots = await Snapshots.open(env.disk, directory)
         election = await ElectionFile.open(env.disk, directory)
-        shape, voters = LogShape(), VoterHistory(config.initial_voters)
-        for batch in recovered:
-            shape.append(batch.base_offset, batch.last_offset, batch.epoch)
-            if batch.kind is BatchKind.VOTERS:
-                voters.append(batch.base_offset, decode_voters(batch.records[0]))
-        shape.synced(shape.end)
+        shape, voters = await _recover(log, recovered, snapshots, config.initial_voters)
         core = Core(config.quorum, env.rng.random, election.state, shape, voters, _now_ms())
         env.trace("log_recovered", node=config.quorum.me.node_id, end_offset=log.end_offset, epoch=core.epoch)
-        return cls(env, config, log, election, core)
+        return cls(env, config, log, snapshots, election, core)
 
     @property
     def end_offset(self) -> int:
@@ -94,6 +93,8 @@ class Quorum:
     def append(self, epoch: int, records: Sequence[bytes]) -> int:
         self._check_leads(epoch)
         assert records, "an append holds at least one record"
+        if self.core.deadline_ms <= _now_ms():
+            self.step(happened.Tick())  # a process that was stopped for a while may have lost its majority
         if self.core.role is not Role.LEADER or self.core.epoch != epoch:
             raise NotLeader(f"node {self.node_id} is about to learn that it does not lead in epoch {epoch} any more")
         self.step(happened.Append(tuple(records), int(self._env.wall() * 1000)))
@@ -117,6 +118,19 @@ class Quorum:
             del self._changes[token]
         return answers[0]
 
+    async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
+        """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
+
+        `end_offset` is where a batch ends that was handed over. Raises OSError: the log goes on without the snapshot.
+        """
+        assert end_offset <= self.committed_end_offset, f"a snapshot at {end_offset} of what is not committed"
+        if end_offset <= self.core.log.start.offset:
+            return
+        place = OffsetAndEpoch(end_offset, self.core.log.epoch_before(end_offset))
+        await self._snapshots.save(place, self.core.voters_at(end_offset), records)
+        self._env.trace("snapshot_taken", node=self.node_id, end_offset=end_offset)
+        self.step(happened.SnapshotTaken(place))
+
     async def leave(self, timeout_ms: float = 1_000) -> None:
         """Hand over before this node stops: until somebody else leads, or `timeout_ms` have passed."""
         if self.core.role is Role.LEADER:
@@ -136,6 +150,8 @@ class Quorum:
                 nursery.start_soon(self._perform_all)
                 nursery.start_soon(self._sync_all)
                 nursery.start_soon(self._tick)
+                if self._snapshots.latest is not None:
+                    self._load_snapshot(self._snapshots.latest)
                 self.step(happened.Tick())
                 while self.core.voters.ids == (self.node_id,) and self.leadership.leader_id is None:
                     await self._changed.wait()
@@ -229,15 +245,50 @@ class Quorum:
             case todo.RoleChanged():
                 self._change_role(effect)
             case todo.AnswerSnapshot():
-                self._answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
-            case todo.WriteSnapshot() | todo.InstallSnapshot() | todo.TruncatePrefix():
-                raise NotImplementedError("nothing takes snapshots yet, so none can be fetched")
+                self._answer_snapshot(effect)
+            case todo.WriteSnapshot():
+                self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
+            case todo.InstallSnapshot():
+                await self._install_snapshot(effect.snapshot)
+            case todo.TruncatePrefix():
+                await self._truncate_prefix(effect.snapshot)
 
     def _write(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
             self._log.write(batch)
         self._env.trace("log_written", node=self.node_id, end_offset=self._log.end_offset)
         self._to_sync.set()
+
+    def _answer_snapshot(self, effect: todo.AnswerSnapshot) -> None:
+        request = effect.request
+        try:
+            data, size_bytes = self._snapshots.read(request.snapshot, request.position, FETCH_BYTES_MAX)
+        except FileNotFoundError:
+            self._answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+        else:
+            self._answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
+
+    async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
+        """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""
+        await self._snapshots.install(place)
+        async with self._disk_in_use:
+            await self._log.start_at(place.offset, place.epoch, keep=False)
+        await self._snapshots.remove_below(place.offset)
+        voters = self._load_snapshot(place)
+        self._env.trace("snapshot_installed", node=self.node_id, end_offset=place.offset)
+        self.step(happened.SnapshotInstalled(place, voters))
+
+    async def _truncate_prefix(self, place: OffsetAndEpoch) -> None:
+        async with self._disk_in_use:
+            await self._log.start_at(place.offset, place.epoch, keep=True)
+        await self._snapshots.remove_below(place.offset)
+
+    def _load_snapshot(self, place: OffsetAndEpoch) -> VoterSet:
+        for listener in self._listeners:
+            assert isinstance(listener, SnapshotListener), f"{listener} cannot start from a snapshot"
+            listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
+        self.committed_end_offset = place.offset
+        return self._snapshots.open_snapshot(place).voters
 
     def _answer(self, token: int, response: Response) -> None:
         if token in self._asked:
@@ -284,6 +335,36 @@ class Quorum:
     def _check_leads(self, epoch: int) -> None:
         if self.leadership != Leadership(self.node_id, epoch):
             raise NotLeader(f"node {self.node_id} does not lead in epoch {epoch}")
+
+
+async def _recover(
+    log: DurableLog, recovered: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
+) -> tuple[LogShape, VoterHistory]:
+    """What the core has to know. Raises CorruptLog where the snapshot that the log starts at is gone."""
+    place = snapshots.latest or OffsetAndEpoch(0, 0)
+    if log.start_offset > place.offset:
+        raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
+    shape, voters = (
+        LogShape(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0)),
+        VoterHistory(initial),
+    )
+    for batch in recovered:
+        shape.append(batch.base_offset, batch.last_offset, batch.epoch)
+        if batch.kind is BatchKind.VOTERS:
+            voters.append(batch.base_offset, decode_voters(batch.records[0]))
+    shape.synced(shape.end)
+    if snapshots.latest is None:
+        return shape, voters
+    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
+        shape.reset(place)
+        voters.truncate(0)
+        await log.start_at(place.offset, place.epoch, keep=False)
+    elif place.offset > log.start_offset:
+        shape.start_at(place)
+        await log.start_at(place.offset, place.epoch, keep=True)
+    log.start_epoch = place.epoch
+    voters.start_at(place.offset, snapshots.open_snapshot(place).voters)
+    return shape, voters
 
 
 def _now_ms() -> float:

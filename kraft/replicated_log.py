@@ -4,9 +4,9 @@ Nothing in here says how many voters there are: `kraft.single_voter` agrees with
 protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -65,6 +65,18 @@ class Listener(Protocol):
         Where this node is the leader, everything that was committed before its epoch has been handed over already.
         Where it was the leader, whatever it had appended and not yet seen committed counts as lost.
         """
+        ...
+
+
+@runtime_checkable
+class SnapshotListener(Protocol):
+    """A listener that can start from a state rather than from the beginning of the log.
+
+    Whoever takes snapshots needs all listeners to be ones: the log before a snapshot is gone.
+    """
+
+    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Forget everything: these records make the state after all below `end_offset`."""
         ...
 
 

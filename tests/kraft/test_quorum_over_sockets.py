@@ -6,6 +6,7 @@ from random import Random
 import pytest
 import trio
 
+from kraft import driver
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.env import FsyncFailed
 from kraft.message_codec import encode
@@ -69,6 +70,19 @@ async def test_nothing_is_committed_without_a_majority() -> None:
         with pytest.raises(NotLeader), trio.fail_after(10):
             await leader.quorum.wait_committed(epoch, offset)
         assert leader.heard.records == [b"a"]
+
+
+async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check-quorum comes first: whoever asks it to append before it has looked around is refused."""
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
+        monkeypatch.setattr(driver, "_now_ms", lambda: trio.current_time() * 1000 + 30_000)
+        with pytest.raises(NotLeader):
+            leader.quorum.append(epoch, [b"too late"])
+        assert leader.quorum.end_offset == end_offset
 
 
 async def test_what_was_committed_survives_a_power_cut_of_all() -> None:

@@ -1,6 +1,6 @@
 """Replicas in this process, over real sockets on the loopback interface and disks in memory."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -21,10 +21,15 @@ class Heard:
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
+        self.snapshots = 0
         self.leaders: list[Leadership] = []
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         self.records += [record for batch in batches for record in batch.records]
+
+    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        self.records = [record for portion in portions for record in portion]
+        self.snapshots += 1
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         self.leaders.append(leadership)
@@ -36,6 +41,7 @@ class QuorumNode:
     def __init__(self, node_id: int, listener: trio.SocketListener) -> None:
         self.node_id = node_id
         self.disk = VolatileDisk()
+        self.directory_id = f"dir{node_id}"
         self.heard = Heard()
         self.trace: list[str] = []
         self.port = listener.socket.getsockname()[1]
@@ -46,7 +52,7 @@ class QuorumNode:
 
     @property
     def voter(self) -> Voter:
-        return Voter(ReplicaKey(self.node_id, f"dir{self.node_id}"), f"127.0.0.1:{self.port}")
+        return Voter(ReplicaKey(self.node_id, self.directory_id), f"127.0.0.1:{self.port}")
 
     @property
     def quorum(self) -> Quorum:
@@ -63,9 +69,11 @@ class QuorumNode:
 
     async def run(self, voters: VoterSet, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         env = Env(self.disk, Random(self.node_id), lambda: 1_700_000_000.0, self._trace)
-        bootstrap = () if voters.get(self.node_id) else tuple(voter.address for voter in voters.voters)
+        knows_voters = voters.contains(self.voter.key)
+        others = tuple(voter.address for voter in voters.voters if voter.node_id != self.node_id)
+        bootstrap = () if knows_voters else others
         config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
-        known = voters if voters.get(self.node_id) else VoterSet()
+        known = voters if knows_voters else VoterSet()
         quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, "cluster", known, 600))
         self.heard = Heard()
         quorum.register(self.heard)
@@ -81,12 +89,22 @@ class QuorumNode:
         self._quorum = None
         self._ended.set()
 
+    def wipe(self) -> None:
+        """Another disk is put in while the node is down."""
+        self.disk, self.directory_id = VolatileDisk(), self.directory_id + "new"
+
     async def stop(self) -> None:
         self._scope.cancel()
         await self._ended.wait()
 
     def _trace(self, kind: str, /, **fields: object) -> None:
         self.trace.append(f"{kind} {fields}")
+
+
+async def snapshot(node: QuorumNode) -> None:
+    await node.quorum.take_snapshot(node.quorum.committed_end_offset, list(node.heard.records))
+    end_offset = node.quorum.committed_end_offset
+    assert node.quorum.core.log.start.offset == end_offset
 
 
 class QuorumNodes:
