@@ -4,8 +4,9 @@ Nothing in here says how many voters there are: `kraft.single_voter` agrees with
 protocol.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -22,6 +23,14 @@ class Leadership:
     epoch: int
 
 
+class BatchKind(IntEnum):
+    """Whose records a batch holds: the state machine's, or the quorum's own. The numbers are those on disk."""
+
+    DATA = 0
+    LEADER_CHANGE = 1
+    VOTERS = 2
+
+
 @attrs.frozen
 class Batch:
     """Records that were appended together, and so are in the log either all or not at all.
@@ -33,6 +42,7 @@ class Batch:
     epoch: int
     append_time_ms: int
     records: tuple[bytes, ...]
+    kind: BatchKind = BatchKind.DATA
 
     @property
     def last_offset(self) -> int:
@@ -43,7 +53,10 @@ class Listener(Protocol):
     """A state machine on top of the log. Its methods are called in the order of the log, and must not block."""
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """These batches are committed; they follow directly on those of the call before."""
+        """These batches are committed, and nothing of a state machine's lies between them and those before.
+
+        Offsets may be missing in between: they belong to the quorum, which writes entries of its own.
+        """
         ...
 
     def handle_leader_change(self, leadership: Leadership) -> None:
@@ -52,6 +65,18 @@ class Listener(Protocol):
         Where this node is the leader, everything that was committed before its epoch has been handed over already.
         Where it was the leader, whatever it had appended and not yet seen committed counts as lost.
         """
+        ...
+
+
+@runtime_checkable
+class SnapshotListener(Protocol):
+    """A listener that can start from a state rather than from the beginning of the log.
+
+    Whoever takes snapshots needs all listeners to be ones: the log before a snapshot is gone.
+    """
+
+    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Forget everything: these records make the state after all below `end_offset`."""
         ...
 
 

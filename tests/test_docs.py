@@ -7,6 +7,7 @@ import pytest
 from broker.handlers import HANDLERS
 from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.wire.api import APIS
+from kraft.core.transitions import diagram
 from metadata.configuration.synonyms import TOPIC_SYNONYMS
 from tests.support.source_code import ROOT, Module, is_within, read_modules
 
@@ -74,6 +75,10 @@ def test_every_kip_that_the_code_follows_is_listed() -> None:
     }
     assert cited <= set(listed)
     assert len(listed) == len(set(listed))
+
+
+def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
+    assert f"```mermaid\n{diagram()}```" in (ROOT / "docs/architecture.md").read_text()
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/compatibility.md"])

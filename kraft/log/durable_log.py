@@ -1,12 +1,13 @@
 """Batches in one append-only file. Whatever it hands out after `open`, or after `sync`, survives a power cut."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from kraft.env import Disk, File
 from kraft.log.frame import MAGIC, Frame, decode_frame, encode_frame
 from kraft.replicated_log import Batch
 
-FILE_NAME = f"{0:020}.log"
+_SUFFIX = ".log"
 
 
 class CorruptLog(Exception):
@@ -14,14 +15,26 @@ class CorruptLog(Exception):
 
 
 class DurableLog:
-    """The open file. `end_offset` is the next record's offset, `epoch` that of the last batch (0 in an empty log)."""
+    """The open file, which is named after the offset at which it starts. `end_offset` is the next record's offset.
 
-    def __init__(self, file: File, size: int, end_offset: int, epoch: int) -> None:
+    `epoch` is that of the last batch; in an empty log `start_epoch`, which whoever has the snapshot before it knows.
+    """
+
+    def __init__(self, disk: Disk, directory: str, file: File, start_offset: int) -> None:
+        self._disk = disk
+        self._directory = directory
         self._file = file
-        self._size = size
-        self._durable_size = size
-        self.end_offset = end_offset
-        self.epoch = epoch
+        self.start_offset = start_offset
+        self.start_epoch = 0
+        self._size = self._durable_size = 0
+        self._positions: list[int] = []
+        self._base_offsets: list[int] = []
+        self._epochs: list[int] = []
+        self.end_offset = start_offset
+
+    @property
+    def epoch(self) -> int:
+        return self._epochs[-1] if self._epochs else self.start_epoch
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
@@ -35,19 +48,21 @@ class DurableLog:
         """
         disk.make_dir(directory)
         await disk.sync_dir(directory.rpartition("/")[0] or "/")
-        file = disk.open(f"{directory}/{FILE_NAME}", create=True)
+        start_offset = await _latest_start(disk, directory)
+        file = disk.open(_path(directory, start_offset), create=True)
         data = file.read(0, file.size())
-        frames = list(_intact_frames(memoryview(data)))
+        frames = list(_intact_frames(memoryview(data), start_offset))
         size = frames[-1].end if frames else 0
         _refuse_damage_below_the_tail(file.path, data, size)
         file.write(0, [memoryview(data)[:size]])
         file.truncate(size)
         await file.sync()
         await disk.sync_dir(directory)
-        batches = [frame.batch for frame in frames]
-        if not batches:
-            return cls(file, 0, 0, 0), []
-        return cls(file, size, batches[-1].last_offset + 1, batches[-1].epoch), batches
+        log = cls(disk, directory, file, start_offset)
+        for frame in frames:
+            log._note(frame.batch, frame.end)
+        log._durable_size = size
+        return log, [frame.batch for frame in frames]
 
     def write(self, batch: Batch) -> None:
         """Put `batch` behind the last one; durable after `sync`. Raises OSError, and is of no more use then."""
@@ -56,9 +71,46 @@ class DurableLog:
         assert batch.epoch >= self.epoch, f"batch of epoch {batch.epoch} behind one of {self.epoch}"
         frame = encode_frame(batch, self._durable_size)
         self._file.write(self._size, [frame])
-        self._size += len(frame)
-        self.end_offset = batch.last_offset + 1
-        self.epoch = batch.epoch
+        self._note(batch, self._size + len(frame))
+
+    def read(self, offset: int, end_offset: int, max_bytes: int) -> tuple[Batch, ...]:
+        """The batches from the one that begins at `offset` on, below `end_offset`.
+
+        No more than `max_bytes` of the file hold, but at least one where there is one.
+        """
+        first = bisect_left(self._base_offsets, offset)
+        behind = bisect_left(self._base_offsets, end_offset)
+        if first >= behind:
+            return ()
+        start = self._positions[first]
+        limit = start + max_bytes
+        fitting = len(self._positions) if limit >= self._size else bisect_right(self._positions, limit) - 1
+        stop = self._position(min(max(first + 1, fitting), behind))
+        data = memoryview(self._file.read(start, stop - start))
+        batches, position = [], 0
+        while position < len(data):
+            frame = decode_frame(data, position)
+            if frame is None:
+                raise CorruptLog(f"{self._file.path} is damaged at byte {start + position}")
+            batches.append(frame.batch)
+            position = frame.end
+        return tuple(batches)
+
+    async def truncate(self, end_offset: int) -> None:
+        """Drop the batches from `end_offset` on, durably. Not while a sync runs. Raises FsyncFailed.
+
+        Synced at once, or the bytes that a power cut brings back would lie behind, and among, those written next.
+        """
+        kept = bisect_left(self._base_offsets, end_offset)
+        size = self._position(kept)
+        assert kept == 0 or end_offset in (*self._base_offsets[kept : kept + 1], self.end_offset), (
+            "a cut within a batch"
+        )
+        del self._positions[kept:], self._base_offsets[kept:], self._epochs[kept:]
+        self._size, self._durable_size = size, min(size, self._durable_size)
+        self.end_offset = min(end_offset, self.end_offset)
+        self._file.truncate(size)
+        await self.sync()
 
     async def sync(self) -> None:
         """Make everything written before the call durable. Raises FsyncFailed, which ends the process."""
@@ -66,12 +118,67 @@ class DurableLog:
         await self._file.sync()
         self._durable_size = size
 
+    async def start_at(self, offset: int, epoch: int, *, keep: bool) -> None:
+        """Begin at `offset`, behind a batch of `epoch`: a durable snapshot holds what came before.
+
+        With `keep`, batches from there on stay. Not while a sync runs. They are copied to another file, which takes the
+        place of this one when it is durable; what is kept is what came since the snapshot was begun, and so little.
+        """
+        if keep and offset == self.start_offset:
+            return
+        first = bisect_left(self._base_offsets, offset) if keep else len(self._positions)
+        assert not keep or offset in (*self._base_offsets[first : first + 1], self.end_offset), "a cut within a batch"
+        position = self._position(first)
+        kept = self._file.read(position, self._size - position)
+        path = _path(self._directory, offset)
+        file = self._disk.open(path + ".part", create=True)
+        file.truncate(0)
+        file.write(0, [kept])
+        await file.sync()
+        former, self._file = self._file, file
+        self._disk.rename(path + ".part", path)
+        await self._disk.sync_dir(self._directory)
+        former.close()
+        if offset != self.start_offset:
+            await self._disk.remove(_path(self._directory, self.start_offset))
+        self._positions = [each - position for each in self._positions[first:]]
+        self._base_offsets, self._epochs = self._base_offsets[first:], self._epochs[first:]
+        self._size = self._durable_size = len(kept)
+        self.start_offset, self.start_epoch = offset, epoch
+        self.end_offset = max(self.end_offset, offset) if keep else offset
+
     def close(self) -> None:
         self._file.close()
 
+    def _note(self, batch: Batch, end_position: int) -> None:
+        self._positions.append(self._size)
+        self._base_offsets.append(batch.base_offset)
+        self._epochs.append(batch.epoch)
+        self._size = end_position
+        self.end_offset = batch.last_offset + 1
 
-def _intact_frames(data: memoryview) -> Iterator[Frame]:
-    position = offset = epoch = 0
+    def _position(self, index: int) -> int:
+        return self._positions[index] if index < len(self._positions) else self._size
+
+
+def _path(directory: str, start_offset: int) -> str:
+    return f"{directory}/{start_offset:020}{_SUFFIX}"
+
+
+async def _latest_start(disk: Disk, directory: str) -> int:
+    """Where the log starts. A crash may have left a file that was being written, or the one that it replaced."""
+    names = disk.list(directory)
+    starts = [int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
+    latest = max(starts, default=0)
+    superfluous = [name for name in names if name.endswith(_SUFFIX + ".part")]
+    for path in [f"{directory}/{name}" for name in superfluous] + [_path(directory, each) for each in starts]:
+        if path != _path(directory, latest):
+            await disk.remove(path)
+    return latest
+
+
+def _intact_frames(data: memoryview, start_offset: int) -> Iterator[Frame]:
+    position, offset, epoch = 0, start_offset, 0
     while (frame := decode_frame(data, position)) is not None:
         batch = frame.batch
         if batch.base_offset != offset or batch.epoch < epoch:

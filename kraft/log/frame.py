@@ -4,7 +4,7 @@
     size     uint32    bytes after the checksum
     crc      uint32    CRC-32C of those bytes
     durable  uint64    how much of the file was known to be durable when the frame was written
-    base offset int64, epoch int32, append time int64 (ms), count uint32
+    base offset int64, epoch int32, append time int64 (ms), kind uint8 (a BatchKind), count uint24
     records            a msgpack array of byte strings
 
 `durable` tells two kinds of damage apart. Bytes beyond what was synced may be torn by a power cut, nobody was told of
@@ -17,7 +17,7 @@ import attrs
 import crc32c
 import msgpack
 
-from kraft.replicated_log import Batch
+from kraft.replicated_log import Batch, BatchKind
 
 MAGIC = b"KRL1"
 _PREFIX = struct.Struct(">4sII")
@@ -34,7 +34,8 @@ class Frame:
 
 
 def encode_frame(batch: Batch, durable_size: int) -> bytes:
-    header = _HEADER.pack(durable_size, batch.base_offset, batch.epoch, batch.append_time_ms, len(batch.records))
+    kind_and_count = batch.kind << 24 | len(batch.records)
+    header = _HEADER.pack(durable_size, batch.base_offset, batch.epoch, batch.append_time_ms, kind_and_count)
     body: bytes = header + msgpack.packb(batch.records)
     return _PREFIX.pack(MAGIC, len(body), crc32c.crc32c(body)) + body
 
@@ -48,7 +49,9 @@ def decode_frame(data: memoryview, position: int) -> Frame | None:
     end = start + size
     if magic != MAGIC or end > len(data) or size < _HEADER.size or crc32c.crc32c(data[start:end]) != crc:
         return None
-    durable_size, base_offset, epoch, append_time_ms, count = _HEADER.unpack_from(data, start)
+    durable_size, base_offset, epoch, append_time_ms, kind_and_count = _HEADER.unpack_from(data, start)
     records = msgpack.unpackb(data[start + _HEADER.size : end], use_list=False)
+    count = kind_and_count & 0xFFFFFF
     assert len(records) == count, f"an intact frame at {position} with {len(records)} of {count} records"
-    return Frame(Batch(base_offset, epoch, append_time_ms, records), durable_size, end)
+    batch = Batch(base_offset, epoch, append_time_ms, records, BatchKind(kind_and_count >> 24))
+    return Frame(batch, durable_size, end)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kraft.env import FsyncFailed
 from kraft.log import CorruptLog, DurableLog
-from kraft.replicated_log import Batch
+from kraft.replicated_log import Batch, BatchKind
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -146,3 +146,36 @@ async def test_the_log_goes_on_where_a_torn_tail_was_cut() -> None:
     log.write(replacement)
     await log.sync()
     assert await recovered(disk) == [FIRST, replacement]
+
+
+async def test_what_was_truncated_is_gone_and_something_else_may_follow() -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    await log.truncate(3)
+    assert (log.end_offset, log.epoch) == (3, 1)
+    assert log.read(0, 99, 1_000) == (FIRST,)
+    replacement = Batch(3, 9, 5_000, (b"x",), BatchKind.LEADER_CHANGE)
+    log.write(replacement)
+    await log.sync()
+    assert await recovered(disk) == [FIRST, replacement]
+
+
+async def test_a_truncation_survives_a_power_cut() -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    await log.truncate(0)
+    log.write(Batch(0, 9, 0, (b"not synced",)))
+    disk.power_cut(Random(3))
+    assert THIRD not in await recovered(disk)
+
+
+async def test_a_log_is_read_in_whole_batches_up_to_a_size() -> None:
+    log, _ = await DurableLog.open(await written(FIRST, SECOND, THIRD), DIRECTORY)
+    assert log.read(0, 99, 1_000) == (FIRST, SECOND, THIRD)
+    assert log.read(3, 99, 1_000) == (SECOND, THIRD)
+    assert log.read(0, 99, 1) == (FIRST,)
+    assert log.read(0, 4, 1_000) == (FIRST, SECOND)
+    assert log.read(6, 99, 1_000) == ()
+    size = len((await written(FIRST, SECOND)).content(PATH))
+    assert log.read(0, 99, size) == (FIRST, SECOND)
+    assert log.read(0, 99, size - 1) == (FIRST,)

@@ -1,0 +1,28 @@
+"""KRaft's pull-based Raft as a pure state machine: `step(event, now_ms) -> effects`. Read `kraft.core.core` first.
+
+`transitions` is the table of roles and `quorum` the arithmetic of majorities. `elections`, `leading`, `following` and
+`reconfiguration` hold the rules, each for one side of the protocol; all work on the one `replica`.
+"""
+
+from kraft.core.config import QuorumConfig
+from kraft.core.core import Core
+from kraft.core.effects import Effect, ElectionState
+from kraft.core.events import Event
+from kraft.core.log_shape import LogShape, OffsetAndEpoch
+from kraft.core.transitions import Role
+from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+
+__all__ = [
+    "Core",
+    "Effect",
+    "ElectionState",
+    "Event",
+    "LogShape",
+    "OffsetAndEpoch",
+    "QuorumConfig",
+    "ReplicaKey",
+    "Role",
+    "Voter",
+    "VoterHistory",
+    "VoterSet",
+]

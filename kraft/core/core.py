@@ -1,0 +1,249 @@
+"""The core of a Raft replica as a pure state machine, and what whoever drives it owes it.
+
+A core knows no clock, network, disk or chance. It is told what happened (`kraft.core.events`) and the time, and says
+what to do (`kraft.core.effects`). Everything that makes Raft safe is in here, provided that the driver
+
+1. performs effects one after the other, in the order of the steps and within a step;
+2. goes on from `PersistElection` only when the state is durable: a vote that was sent and then forgotten elects two
+   leaders in one epoch;
+3. writes what `AppendLog` says behind the end of the log, at once and in order, but syncs when it likes. It reports
+   `LogSynced` with the end that the log had when the sync began; only then does the core count or acknowledge these
+   entries. A sync that covers many appends is the better for it. `TruncateLog` waits until no sync is running;
+4. answers every `Received` that the core answers, and ends every `Send` in exactly one `Responded` or `RequestFailed`,
+   the latter at the latest when the node's request timeout has passed. A response belongs to the very request that it
+   answers, never to another that looks like it: connections that are reused must see to that;
+5. steps the core with a `Tick` when `deadline_ms` has passed;
+6. starts a core after a crash from what is durable, having written again and synced what it read of the log, because a
+   sync that failed before the crash leaves pages that read well and are not on the disk.
+
+Times are in milliseconds, of any clock that never goes back.
+"""
+
+from collections.abc import Callable
+
+from kraft.core import elections, events, following, leading, reconfiguration
+from kraft.core.config import QuorumConfig
+from kraft.core.effects import Effect, ElectionState
+from kraft.core.events import Event
+from kraft.core.log_shape import LogShape
+from kraft.core.messages import (
+    BeginEpochRequest,
+    BeginEpochResponse,
+    EndEpochRequest,
+    EndEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    VoterChangeResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kraft.core.replica import Replica
+from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from kraft.core.transitions import Role
+from kraft.core.voters import VoterHistory, VoterSet
+
+
+class Core:
+    """One replica. `election`, `log` and `voters` are what recovery found; `chance` gives numbers from [0, 1)."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        chance: Callable[[], float],
+        election: ElectionState,
+        log: LogShape,
+        voters: VoterHistory,
+        now_ms: float,
+    ) -> None:
+        if log.last_epoch > election.epoch:
+            election = ElectionState(log.last_epoch)
+        replica = self._replica = Replica(config, chance, election, log, voters, now_ms)
+        alone = replica.is_voter and len(replica.voters.voters) == 1
+        replica.state = Unattached(now_ms if alone else now_ms + replica.random_election_timeout_ms())
+
+    def step(self, event: Event, now_ms: float) -> list[Effect]:
+        """What to do about `event`, and about all that time has brought."""
+        replica = self._replica
+        assert now_ms >= replica.now_ms, f"time went back from {replica.now_ms} to {now_ms}"
+        replica.now_ms = now_ms
+        self._handle(event)
+        self._expire()
+        self._send_due()
+        effects, replica.effects = replica.effects, []
+        return effects
+
+    @property
+    def deadline_ms(self) -> float:
+        """When to step at the latest; infinity when there is nothing to wait for."""
+        replica = self._replica
+        pause_ms = replica.requests.next_ms(replica.now_ms)
+        if isinstance(replica.state, Leader):
+            return min(pause_ms, leading.deadline_ms(replica, replica.state))
+        return min(pause_ms, replica.state.deadline_ms)
+
+    @property
+    def role(self) -> Role:
+        return self._replica.state.role
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._replica.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        return self._replica.log.end_offset
+
+    @property
+    def log(self) -> LogShape:
+        """Not to be changed."""
+        return self._replica.log
+
+    @property
+    def election(self) -> ElectionState:
+        return self._replica.election
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._replica.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self._replica.is_voter
+
+    @property
+    def leader_state(self) -> Leader | None:
+        """What a leader knows of the others, to be described; not to be changed."""
+        return self._replica.state if isinstance(self._replica.state, Leader) else None
+
+    def voters_at(self, end_offset: int) -> VoterSet:
+        """The voters that a snapshot which ends there has to name."""
+        return self._replica.voter_history.at(end_offset)
+
+    def _handle(self, event: Event) -> None:
+        replica = self._replica
+        match event:
+            case events.Tick():
+                pass
+            case events.Received():
+                self._received(event.token, event.request)
+            case events.Responded():
+                self._responded(event)
+            case events.RequestFailed():
+                self._request_failed(event.destination, event.request)
+            case events.ConnectionReset():
+                if isinstance(replica.state, Follower) and replica.state.leader_id == event.node_id:
+                    following.on_leader_lost(replica, replica.state)
+            case events.LogSynced():
+                replica.log.synced(event.end)
+                if isinstance(replica.state, Leader):
+                    leading.advance(replica, replica.state)
+            case events.Append():
+                assert isinstance(replica.state, Leader), "only a leader appends"
+                leading.append(replica, replica.state, event.records, event.append_time_ms)
+            case events.SnapshotTaken():
+                following.on_snapshot_taken(replica, event.snapshot)
+            case events.SnapshotInstalled():
+                following.on_snapshot_installed(replica, event.snapshot, event.voters)
+            case events.Leave():
+                if isinstance(replica.state, Leader):
+                    leading.resign(replica, replica.state)
+
+    def _received(self, token: int, request: Request) -> None:
+        replica = self._replica
+        match request:
+            case VoteRequest():
+                elections.on_vote(replica, token, request)
+            case BeginEpochRequest():
+                elections.on_begin_epoch(replica, token, request)
+            case EndEpochRequest():
+                elections.on_end_epoch(replica, token, request)
+            case FetchRequest() | FetchSnapshotRequest():
+                self._received_fetch(token, request)
+            case _:
+                if isinstance(replica.state, Leader):
+                    reconfiguration.on_voter_change(replica, replica.state, token, request)
+                else:
+                    replica.answer(token, VoterChangeResponse(replica.known, Error.NOT_LEADER_OR_FOLLOWER))
+
+    def _received_fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest) -> None:
+        """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing."""
+        replica = self._replica
+        elections.see_epoch(replica, request.epoch)
+        state = replica.state
+        error = Error.NONE if isinstance(state, Leader) else Error.NOT_LEADER_OR_FOLLOWER
+        if request.epoch < replica.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        if error is Error.NONE:
+            assert isinstance(state, Leader)
+            if isinstance(request, FetchRequest):
+                leading.on_fetch(replica, state, token, request)
+            else:
+                leading.on_fetch_snapshot(replica, state, token, request)
+        elif isinstance(request, FetchRequest):
+            replica.answer(token, FetchResponse(replica.known, replica.high_watermark, error))
+        else:
+            replica.answer(token, FetchSnapshotResponse(replica.known, error=error))
+
+    def _responded(self, event: events.Responded) -> None:
+        replica = self._replica
+        source, request, response = event.destination, event.request, event.response
+        elections.learn(replica, source, response.known)
+        if not replica.requests.finish(source, request):
+            return
+        match request, response:
+            case VoteRequest(), VoteResponse():
+                elections.on_vote_response(replica, source, request, response)
+            case FetchRequest(), FetchResponse():
+                following.on_fetch_response(replica, source, request, response)
+            case FetchSnapshotRequest(), FetchSnapshotResponse():
+                following.on_snapshot_response(replica, source, request, response)
+            case EndEpochRequest(), EndEpochResponse():
+                if isinstance(replica.state, Resigned):
+                    replica.state.acknowledged[source] = True
+            case BeginEpochRequest(), BeginEpochResponse():
+                pass
+            case _:
+                raise AssertionError(f"{type(response).__name__} in answer to {type(request).__name__}")
+
+    def _request_failed(self, destination: int, request: Request) -> None:
+        replica = self._replica
+        if replica.requests.finish(destination, request):
+            replica.requests.hold(destination, type(request), replica.now_ms + replica.config.retry_backoff_ms)
+            if isinstance(request, VoteRequest):
+                elections.on_vote_failed(replica, destination)
+
+    def _expire(self) -> None:
+        replica = self._replica
+        if isinstance(replica.state, Leader):
+            leading.expire(replica, replica.state)
+        elif replica.state.deadline_ms <= replica.now_ms:
+            elections.expire(replica)
+
+    def _send_due(self) -> None:
+        replica = self._replica
+        state = replica.state
+        if isinstance(state, Leader):
+            reconfiguration.proceed(replica, state)
+        match replica.state:
+            case Leader() as leader:
+                leading.announce(replica, leader)
+            case Prospective() | Candidate() as standing:
+                elections.canvass(replica, standing)
+            case Follower() as follower:
+                following.fetch(replica, follower)
+            case Resigned() as resigned:
+                elections.say_goodbye(replica, resigned)
+            case Unattached() if following.is_seeking(replica):
+                following.seek_leader(replica)

@@ -1,0 +1,145 @@
+"""What a follower does: fetch, append, truncate where the leader's log differs, and notice when the leader is gone."""
+
+from kraft.core.effects import InstallSnapshot, TruncatePrefix, WriteSnapshot
+from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from kraft.core.replica import Replica
+from kraft.core.roles import Download, Follower, Unattached
+from kraft.core.voters import VoterSet
+from kraft.replicated_log import Batch
+
+
+def fetch(replica: Replica, state: Follower) -> None:
+    """Ask for what comes next, once all that came before is durable: the offset acknowledges it."""
+    if replica.installing is not None:
+        return
+    download = state.download
+    if download is not None:
+        if replica.requests.may_send(state.leader_id, FetchSnapshotRequest, replica.now_ms):
+            snapshot_request = FetchSnapshotRequest(replica.epoch, replica.me, download.snapshot, download.position)
+            replica.send(state.leader_id, state.leader_address, snapshot_request)
+        return
+    durable = replica.log.durable_end_offset == replica.log.end_offset
+    if durable and replica.requests.may_send(state.leader_id, FetchRequest, replica.now_ms):
+        replica.send(state.leader_id, state.leader_address, _fetch_request(replica))
+
+
+def seek_leader(replica: Replica) -> None:
+    """An observer without a leader asks somebody who may know."""
+    choices = [(voter.node_id, voter.address) for voter in replica.other_voters()]
+    choices += [(-1 - index, address) for index, address in enumerate(replica.config.bootstrap_servers)]
+    if not choices or replica.installing is not None or replica.requests.any_under_way:
+        return
+    free = [choice for choice in choices if replica.requests.may_send(choice[0], FetchRequest, replica.now_ms)]
+    if free:
+        replica.send(*replica.pick(free), _fetch_request(replica))
+
+
+def on_fetch_response(replica: Replica, source: int, request: FetchRequest, response: FetchResponse) -> None:
+    state = replica.state
+    if response.error is not Error.NONE or response.known.epoch != replica.epoch or not isinstance(state, Follower):
+        pause(replica, source, FetchRequest)
+        if isinstance(state, Follower) and response.error is Error.NOT_LEADER_OR_FOLLOWER:
+            on_leader_lost(replica, state)
+        return
+    hear(replica, state)
+    if response.diverging is not None:
+        _truncate(replica, source, response.diverging)
+    elif response.snapshot is not None:
+        state.download = Download(response.snapshot)
+    elif _follows(replica, request, response.batches):
+        if response.batches:
+            replica.append(response.batches)
+        replica.commit(min(response.high_watermark, replica.log.end_offset))
+    else:
+        pause(replica, source, FetchRequest)
+
+
+def on_snapshot_response(
+    replica: Replica, source: int, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+) -> None:
+    """KIP-630: bytes in order of position, until there are as many as the snapshot has."""
+    state = replica.state
+    if not isinstance(state, Follower) or state.download is None or state.download.snapshot != request.snapshot:
+        return
+    download = state.download
+    if response.error is Error.SNAPSHOT_NOT_FOUND:
+        state.download = None
+        pause(replica, source, FetchRequest)
+    elif response.error is not Error.NONE or response.position != download.position or not response.data:
+        pause(replica, source, FetchSnapshotRequest)
+    else:
+        hear(replica, state)
+        replica.effects.append(WriteSnapshot(download.snapshot, download.position, response.data))
+        download.position += len(response.data)
+        if download.position >= response.size_bytes:
+            replica.installing = download.snapshot
+            state.download = None
+            replica.effects.append(InstallSnapshot(download.snapshot))
+
+
+def on_snapshot_installed(replica: Replica, snapshot: OffsetAndEpoch, voters: VoterSet) -> None:
+    assert snapshot == replica.installing, f"{snapshot} was installed, not {replica.installing}"
+    replica.installing = None
+    replica.log.reset(snapshot)
+    replica.voter_history.truncate(0)
+    replica.voter_history.start_at(snapshot.offset, voters)
+    replica.commit(snapshot.offset)
+
+
+def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
+    """The log may start there; the voters of that place are remembered in its stead."""
+    assert snapshot.offset <= replica.high_watermark, f"a snapshot at {snapshot} of what is not committed"
+    if snapshot.offset <= replica.log.start.offset:
+        return
+    replica.voter_history.start_at(snapshot.offset, replica.voter_history.at(snapshot.offset))
+    replica.log.start_at(snapshot)
+    replica.effects.append(TruncatePrefix(snapshot))
+
+
+def on_leader_lost(replica: Replica, state: Follower) -> None:
+    """Do not wait for the fetch timeout, but long enough that one follower finds out before the others."""
+    if not state.leader_lost:
+        state.leader_lost = True
+        pause_ms = replica.election_backoff_ms(replica.lost_elections + 1)
+        state.deadline_ms = min(state.deadline_ms, replica.now_ms + pause_ms)
+
+
+def hear(replica: Replica, state: Follower) -> None:
+    replica.lost_elections = 0
+    state.heard_ms = replica.now_ms
+    state.leader_lost = False
+    state.deadline_ms = replica.now_ms + replica.random_fetch_timeout_ms()
+
+
+def pause(replica: Replica, destination: int, kind: type[FetchRequest] | type[FetchSnapshotRequest]) -> None:
+    replica.requests.hold(destination, kind, replica.now_ms + replica.config.retry_backoff_ms)
+
+
+def is_seeking(replica: Replica) -> bool:
+    return isinstance(replica.state, Unattached) and not replica.is_voter
+
+
+def _fetch_request(replica: Replica) -> FetchRequest:
+    return FetchRequest(replica.epoch, replica.me, replica.log.end, replica.high_watermark)
+
+
+def _follows(replica: Replica, request: FetchRequest, batches: tuple[Batch, ...]) -> bool:
+    """Whether these are what was asked for: a leader may be wrong, and must not do harm."""
+    offset, epoch = replica.log.end_offset, replica.log.last_epoch
+    if request.log_end != replica.log.end:
+        return False
+    for batch in batches:
+        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch or not batch.records:
+            return False
+        offset, epoch = batch.last_offset + 1, batch.epoch
+    return True
+
+
+def _truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> None:
+    """KIP-595: to the last place at which both logs may agree; the next Fetch tells whether they do."""
+    end_offset = replica.log.truncation_point(diverging)
+    if end_offset < replica.log.end_offset:
+        replica.truncate(end_offset)
+    else:
+        pause(replica, source, FetchRequest)

@@ -1,0 +1,170 @@
+"""What replicas say to one another. Requests and responses; a response always belongs to one request.
+
+Named after Kafka's RPCs (KIP-595, KIP-630, KIP-853, KIP-996). Every request names its sender's epoch, and every
+response the epoch and the leader that the responder knows, so that any exchange spreads the news of a new epoch.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import attrs
+
+from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.voters import ReplicaKey, Voter
+from kraft.replicated_log import Batch
+
+
+class Error(StrEnum):
+    """Kafka's names."""
+
+    NONE = "NONE"
+    FENCED_LEADER_EPOCH = "FENCED_LEADER_EPOCH"
+    NOT_LEADER_OR_FOLLOWER = "NOT_LEADER_OR_FOLLOWER"
+    INVALID_VOTER_KEY = "INVALID_VOTER_KEY"
+    SNAPSHOT_NOT_FOUND = "SNAPSHOT_NOT_FOUND"
+    DUPLICATE_VOTER = "DUPLICATE_VOTER"
+    VOTER_NOT_FOUND = "VOTER_NOT_FOUND"
+    REQUEST_TIMED_OUT = "REQUEST_TIMED_OUT"
+    INVALID_REQUEST = "INVALID_REQUEST"
+
+
+@attrs.frozen
+class Known:
+    """The epoch and the leader that a responder knows. `leader_address` is where to find it, "" where unknown."""
+
+    epoch: int
+    leader_id: int | None = None
+    leader_address: str = ""
+
+
+@attrs.frozen
+class VoteRequest:
+    """Asks `voter` for its vote in `epoch`; with `pre_vote`, whether it would vote in the epoch after (KIP-996)."""
+
+    epoch: int
+    candidate: ReplicaKey
+    voter: ReplicaKey
+    log_end: OffsetAndEpoch
+    pre_vote: bool
+
+
+@attrs.frozen
+class VoteResponse:
+    known: Known
+    granted: bool
+    error: Error = Error.NONE
+
+
+@attrs.frozen
+class BeginEpochRequest:
+    """The leader makes itself known to a voter that does not fetch from it."""
+
+    epoch: int
+    leader_id: int
+    leader_address: str
+    voter: ReplicaKey
+
+
+@attrs.frozen
+class BeginEpochResponse:
+    known: Known
+    error: Error = Error.NONE
+
+
+@attrs.frozen
+class EndEpochRequest:
+    """The leader stops leading; `preferred_successors` are node ids, the one with the longest log first."""
+
+    epoch: int
+    leader_id: int
+    preferred_successors: tuple[int, ...]
+
+
+@attrs.frozen
+class EndEpochResponse:
+    known: Known
+    error: Error = Error.NONE
+
+
+@attrs.frozen
+class FetchRequest:
+    """Asks the leader for what follows on `log_end`, which also says that all before is durable at the sender.
+
+    `high_watermark` is what the sender knows to be committed: news of it is worth an answer too (KIP-1166).
+    """
+
+    epoch: int
+    replica: ReplicaKey
+    log_end: OffsetAndEpoch
+    high_watermark: int
+
+
+@attrs.frozen
+class FetchResponse:
+    """Either batches, possibly none; or where the logs diverge; or the snapshot that the sender has to fetch first."""
+
+    known: Known
+    high_watermark: int
+    error: Error = Error.NONE
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    batches: tuple[Batch, ...] = ()
+
+
+@attrs.frozen
+class FetchSnapshotRequest:
+    """Asks for bytes of a snapshot from `position` on."""
+
+    epoch: int
+    replica: ReplicaKey
+    snapshot: OffsetAndEpoch
+    position: int
+
+
+@attrs.frozen
+class FetchSnapshotResponse:
+    """`size_bytes` is that of the whole snapshot."""
+
+    known: Known
+    size_bytes: int = 0
+    position: int = 0
+    data: bytes = b""
+    error: Error = Error.NONE
+
+
+@attrs.frozen
+class AddVoterRequest:
+    """Make an observer a voter, once it has caught up. Answered when that is committed."""
+
+    voter: Voter
+    timeout_ms: int
+
+
+@attrs.frozen
+class RemoveVoterRequest:
+    key: ReplicaKey
+    timeout_ms: int
+
+
+@attrs.frozen
+class UpdateVoterRequest:
+    """A voter's address changed, or its directory id became known."""
+
+    voter: Voter
+    timeout_ms: int
+
+
+@attrs.frozen
+class VoterChangeResponse:
+    known: Known
+    error: Error = Error.NONE
+    message: str = ""
+
+
+VoterChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+Request: TypeAlias = (
+    VoteRequest | BeginEpochRequest | EndEpochRequest | FetchRequest | FetchSnapshotRequest | VoterChangeRequest
+)
+Response: TypeAlias = (
+    VoteResponse | BeginEpochResponse | EndEpochResponse | FetchResponse | FetchSnapshotResponse | VoterChangeResponse
+)

@@ -1,0 +1,75 @@
+"""Changes of the voter set: one voter at a time, through the log (KIP-853; Raft's dissertation, chapter 4)."""
+
+from kraft.core import leading
+from kraft.core.control import voters_entry
+from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest, VoterChangeRequest, VoterChangeResponse
+from kraft.core.replica import Replica
+from kraft.core.roles import Leader, VoterChange
+from kraft.core.voters import VoterSet
+
+
+def on_voter_change(replica: Replica, leader: Leader, token: int, request: VoterChangeRequest) -> None:
+    """Accept the change, or say at once why it cannot be; what it has to wait for, it waits for until its timeout."""
+    refusal = _refusal(replica, leader, request)
+    if refusal is not None:
+        replica.answer(token, refusal)
+        return
+    if changed(replica.voters, request) == replica.voters:
+        replica.answer(token, VoterChangeResponse(replica.known))
+        return
+    leader.change = VoterChange(token, request, replica.now_ms + request.timeout_ms)
+
+
+def proceed(replica: Replica, leader: Leader) -> None:
+    """Write the change to the log as soon as it is safe; from then on the new voters count."""
+    change = leader.change
+    if change is None or change.offset is not None or not may_change(replica, leader):
+        return
+    if isinstance(change.request, AddVoterRequest) and not _caught_up(replica, leader, change.request):
+        return
+    change.offset = replica.log.end_offset
+    voters = changed(replica.voters, change.request)
+    replica.append([voters_entry(change.offset, replica.epoch, voters)])
+    leader.follow(replica.voters, replica.me)
+    leading.release_news(replica, leader)
+    leading.advance(replica, leader)
+
+
+def may_change(replica: Replica, leader: Leader) -> bool:
+    """Not before an entry of this epoch is committed, nor while another change is not.
+
+    Without the first, two leaders could each make a change on top of the same set, and their majorities need not meet
+    (Ongaro, "bug in single-server membership changes", 2015).
+    """
+    return leading.may_commit(leader, replica.high_watermark) and not leading.is_change_uncommitted(replica)
+
+
+def changed(voters: VoterSet, request: VoterChangeRequest) -> VoterSet:
+    if isinstance(request, RemoveVoterRequest):
+        return voters.without(request.key.node_id)
+    return voters.with_voter(request.voter)
+
+
+def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> VoterChangeResponse | None:
+    def refuse(error: Error, message: str) -> VoterChangeResponse:
+        return VoterChangeResponse(replica.known, error, message)
+
+    if leader.change is not None:
+        return refuse(Error.REQUEST_TIMED_OUT, "Another change of the voters is under way")
+    if isinstance(request, AddVoterRequest):
+        if replica.voters.get(request.voter.node_id) is not None:
+            return refuse(Error.DUPLICATE_VOTER, f"Node {request.voter.node_id} is a voter already")
+        return None
+    key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
+    if not replica.voters.contains(key):
+        return refuse(Error.VOTER_NOT_FOUND, f"Node {key.node_id} is not a voter with this directory id")
+    if isinstance(request, RemoveVoterRequest) and len(replica.voters.voters) == 1:
+        return refuse(Error.INVALID_REQUEST, "The last voter cannot be removed")
+    return None
+
+
+def _caught_up(replica: Replica, leader: Leader, request: AddVoterRequest) -> bool:
+    """A voter that has to catch up first would take part in majorities without being able to acknowledge."""
+    recently_ms = replica.now_ms - replica.config.fetch_timeout_ms
+    observers = [progress for key, progress in leader.observers.items() if key.matches(request.voter.key)]
+    return any(progress.caught_up_ms > recently_ms for progress in observers)

@@ -1,0 +1,169 @@
+"""The state of one replica, and the few ways to change it. The rules are next door; they all work on this."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from kraft.core.config import QuorumConfig
+from kraft.core.control import decode_voters
+from kraft.core.effects import (
+    Answer,
+    AppendLog,
+    Committed,
+    Effect,
+    ElectionState,
+    PersistElection,
+    RoleChanged,
+    Send,
+    TruncateLog,
+)
+from kraft.core.log_shape import LogShape, OffsetAndEpoch
+from kraft.core.messages import Known, Request, Response
+from kraft.core.requests import Requests
+from kraft.core.roles import Follower, Leader, RoleState, Unattached
+from kraft.core.transitions import Cause, IllegalTransition, next_role
+from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from kraft.replicated_log import Batch, BatchKind
+
+
+class UnsafeTruncation(AssertionError):
+    """A leader's log lacks entries that are committed: somebody has lost what it had acknowledged."""
+
+
+class Replica:
+    """`chance` gives numbers from [0, 1). Effects gather in `effects` until the core hands them out."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        chance: Callable[[], float],
+        election: ElectionState,
+        log: LogShape,
+        voters: VoterHistory,
+        now_ms: float,
+    ) -> None:
+        self.config = config
+        self.me: ReplicaKey = config.me
+        self.election = election
+        self.log = log
+        self.voter_history = voters
+        self.high_watermark = log.start.offset
+        self.now_ms = now_ms
+        self.requests = Requests()
+        self.effects: list[Effect] = []
+        self.lost_elections = 0
+        # The fetched snapshot that the driver is putting in place of the log, which is in between until then.
+        self.installing: OffsetAndEpoch | None = None
+        self._chance = chance
+        self.state: RoleState = Unattached(inf)
+
+    # What it knows
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.voter_history.latest
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.contains(self.me)
+
+    @property
+    def is_electable(self) -> bool:
+        """A voter; or one that its log removes without its knowing that as committed.
+
+        Where a leader that removed itself has failed, nobody else may have the entry: it must win and spread it, by the
+        votes of the others (Raft's dissertation, section 4.2.2).
+        """
+        history = self.voter_history
+        was_voter = history.latest_offset >= self.high_watermark and history.at(history.latest_offset).contains(self.me)
+        return (self.is_voter or was_voter) and self.installing is None
+
+    @property
+    def epoch(self) -> int:
+        return self.election.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        if isinstance(self.state, Leader):
+            return self.me.node_id
+        return self.state.leader_id if isinstance(self.state, Follower) else None
+
+    @property
+    def known(self) -> Known:
+        """What every response says."""
+        if isinstance(self.state, Leader):
+            return Known(self.epoch, self.me.node_id, self.config.my_address)
+        if isinstance(self.state, Follower):
+            return Known(self.epoch, self.state.leader_id, self.state.leader_address)
+        return Known(self.epoch)
+
+    def other_voters(self) -> list[Voter]:
+        return [voter for voter in self.voters.voters if voter.node_id != self.me.node_id]
+
+    def random_election_timeout_ms(self) -> float:
+        return self.config.election_timeout_ms * (1 + self._chance())
+
+    def random_fetch_timeout_ms(self) -> float:
+        """Followers lose a leader at the same moment; a little chance keeps them from standing at the same moment."""
+        return self.config.fetch_timeout_ms * (1 + 0.1 * self._chance())
+
+    def election_backoff_ms(self, attempts: int) -> float:
+        """Grows with the attempts and is random, so that rivals stop to meet."""
+        longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0**attempts)
+        return longest * self._chance()
+
+    def pick(self, choices: Sequence[tuple[int, str]]) -> tuple[int, str]:
+        return choices[int(self._chance() * len(choices))]
+
+    # What it becomes
+
+    def become(self, cause: Cause, state: RoleState) -> None:
+        """Change the role. Raises IllegalTransition, and changes nothing, where the table has no such way."""
+        if next_role(self.state.role, cause) is not state.role:
+            raise IllegalTransition(f"{cause.name} does not lead to {state.role.name}")
+        self.state = state
+        self.requests = Requests()
+        self.effects.append(RoleChanged(state.role, self.epoch, self.leader_id, cause))
+
+    def enter_epoch(self, epoch: int, voted_for: ReplicaKey | None = None) -> None:
+        """Never again act in an epoch below; remember the vote. Durable before whatever is sent from now on."""
+        assert epoch >= self.epoch, f"epoch {epoch} after {self.epoch}"
+        assert epoch > self.epoch or self.election.voted_for in (None, voted_for), f"a second vote in epoch {epoch}"
+        self.election = ElectionState(epoch, voted_for)
+        match self.effects[-2:]:
+            case [PersistElection(), RoleChanged()]:
+                del self.effects[-2]  # one sync for the epoch and the vote: nothing was sent in between
+        self.effects.append(PersistElection(self.election))
+
+    # What it does
+
+    def answer(self, token: int, response: Response) -> None:
+        self.effects.append(Answer(token, response))
+
+    def send(self, destination: int, address: str, request: Request) -> None:
+        self.requests.sent(destination, request)
+        self.effects.append(Send(destination, address, request))
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Write to the log, and count the voters that it names from now on."""
+        for batch in batches:
+            self.log.append(batch.base_offset, batch.last_offset, batch.epoch)
+            if batch.kind is BatchKind.VOTERS:
+                self.voter_history.append(batch.base_offset, decode_voters(batch.records[0]))
+        self.effects.append(AppendLog(tuple(batches)))
+
+    def truncate(self, end_offset: int) -> None:
+        """Raises UnsafeTruncation rather than drop what is committed."""
+        if end_offset < self.high_watermark:
+            raise UnsafeTruncation(f"told to truncate to {end_offset}, below the commit at {self.high_watermark}")
+        self.log.truncate(end_offset)
+        self.voter_history.truncate(end_offset)
+        self.effects.append(TruncateLog(end_offset))
+
+    def commit(self, end_offset: int) -> bool:
+        """Whether this is news; the high watermark never goes back."""
+        assert end_offset <= self.log.end_offset, f"commit to {end_offset}, the log ends at {self.log.end_offset}"
+        if end_offset <= self.high_watermark:
+            return False
+        self.high_watermark = end_offset
+        self.effects.append(Committed(end_offset))
+        return True

@@ -1,0 +1,82 @@
+"""The roles of a replica, and every way from one to another. Anything else is a bug of ours.
+
+A replica is always in exactly one role, within exactly one epoch. Most of the time one voter is LEADER and everybody
+else is FOLLOWER. When a follower has reason to believe that its leader is gone it asks around first (PROSPECTIVE,
+KIP-996): only if a majority would vote for it does it enter a new epoch as CANDIDATE. So a replica that merely cannot
+hear the others never raises the epoch, and being wrong about the leader's death is harmless.
+
+RESIGNED is a leader that stopped leading without knowing of a successor: it has lost its majority, is leaving, or was
+removed. UNATTACHED knows the epoch and no leader; a replica that gave its vote away in this epoch waits there.
+Observers (replicas outside the voter set) only ever are UNATTACHED or FOLLOWER.
+
+Raft's paper, figure 4, has three roles; the others come from KIP-595 and KIP-996.
+"""
+
+from enum import Enum
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+
+
+class Cause(Enum):
+    HIGHER_EPOCH = "hears of a higher epoch"
+    LEADER_FOUND = "learns who leads"
+    ELECTION_TIMEOUT = "election timeout"
+    FETCH_TIMEOUT = "fetch timeout"
+    LEADER_LOST = "its connection was reset, or it ended the epoch"
+    OUT_OF_TOUCH = "not a voter, and no leader in reach"
+    PRE_VOTE_WON = "majority would vote for it"
+    PRE_VOTE_LOST = "no majority would vote for it"
+    VOTES_WON = "majority voted for it"
+    HANDED_OVER = "the leader names it as successor"
+    RESIGNATION = "lost its majority, leaves, or was removed"
+
+
+class IllegalTransition(AssertionError):
+    """A role cannot be left in this way. Nothing was changed."""
+
+
+TRANSITIONS: dict[tuple[Role, Cause], Role] = {
+    (Role.UNATTACHED, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.UNATTACHED, Cause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.UNATTACHED, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.PROSPECTIVE, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.PROSPECTIVE, Cause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.PROSPECTIVE, Cause.PRE_VOTE_WON): Role.CANDIDATE,
+    (Role.PROSPECTIVE, Cause.PRE_VOTE_LOST): Role.UNATTACHED,
+    (Role.CANDIDATE, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.CANDIDATE, Cause.LEADER_FOUND): Role.FOLLOWER,
+    (Role.CANDIDATE, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.CANDIDATE, Cause.VOTES_WON): Role.LEADER,
+    (Role.LEADER, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.LEADER, Cause.RESIGNATION): Role.RESIGNED,
+    (Role.FOLLOWER, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.FOLLOWER, Cause.FETCH_TIMEOUT): Role.PROSPECTIVE,
+    (Role.FOLLOWER, Cause.LEADER_LOST): Role.PROSPECTIVE,
+    (Role.FOLLOWER, Cause.HANDED_OVER): Role.CANDIDATE,
+    (Role.FOLLOWER, Cause.OUT_OF_TOUCH): Role.UNATTACHED,
+    (Role.RESIGNED, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.RESIGNED, Cause.ELECTION_TIMEOUT): Role.PROSPECTIVE,
+    (Role.RESIGNED, Cause.OUT_OF_TOUCH): Role.UNATTACHED,
+}
+
+
+def next_role(role: Role, cause: Cause) -> Role:
+    """Where `cause` leads from `role`. Raises IllegalTransition."""
+    try:
+        return TRANSITIONS[role, cause]
+    except KeyError:
+        raise IllegalTransition(f"{role.name} cannot be left because: {cause.value}") from None
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram; the documentation's picture is this text."""
+    lines = ["stateDiagram-v2", f"    [*] --> {Role.UNATTACHED.value}"]
+    lines += [f"    {old.value} --> {new.value}: {cause.value}" for (old, cause), new in TRANSITIONS.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,371 @@
+"""A replica that runs: performs its core's effects over a disk and a network, in the one order that is safe.
+
+What the core demands of its driver stands at the head of `kraft.core.core`. Steps are taken at once, wherever
+something happens; their effects queue up and are performed by one task, in order, so that nothing overtakes what has to
+be durable first. Syncs of the log are another task: one of them covers all that was appended while the one before ran.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import attrs
+import trio
+
+from kraft.core import Core, Effect, Event, LogShape, OffsetAndEpoch, QuorumConfig, Role, VoterHistory, VoterSet
+from kraft.core import effects as todo
+from kraft.core import events as happened
+from kraft.core.control import decode_voters
+from kraft.core.messages import (
+    Error,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from kraft.env import Env
+from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
+from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, SnapshotListener
+from kraft.rpc import ConnectionLost, Links, ServedConnection
+
+# One answer to a Fetch; also what is handed to listeners at a time.
+FETCH_BYTES_MAX = 1 << 20
+# Past a deadline by so much, that no rounding of floats makes a tick too early.
+_TICK_SLACK_S = 1e-6
+
+
+@attrs.frozen
+class DriverConfig:
+    """`initial_voters` are asked until the log names voters; all voters must have been started with the same."""
+
+    quorum: QuorumConfig
+    cluster_id: str
+    initial_voters: VoterSet
+    # controller.quorum.request.timeout.ms
+    request_timeout_ms: int = 2_000
+
+
+class Quorum:
+    """Implements `kraft.replicated_log.ReplicatedLog`: this node's replica of a log that its voters agree on."""
+
+    def __init__(
+        self, env: Env, config: DriverConfig, log: DurableLog, snapshots: Snapshots, election: ElectionFile, core: Core
+    ) -> None:
+        self.node_id = config.quorum.me.node_id
+        self.leadership = Leadership(None, core.epoch)
+        self.committed_end_offset = 0
+        self.core = core
+        self._env = env
+        self._config = config
+        self._log = log
+        self._snapshots = snapshots
+        self._election = election
+        self._listeners: list[Listener] = []
+        self._links = Links(env, self, config.cluster_id, self.node_id, config.request_timeout_ms / 1000)
+        self._effects: deque[Effect] = deque()
+        self._to_perform = trio.Event()
+        self._to_sync = trio.Event()
+        self._disk_in_use = trio.Lock()
+        self._timer = trio.CancelScope()
+        self._changed = trio.Event()
+        self._next_token = 0
+        self._asked: dict[int, tuple[ServedConnection, int]] = {}
+        self._changes: dict[int, tuple[trio.Event, list[VoterChangeResponse]]] = {}
+
+    @classmethod
+    async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
+        """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
+        log, recovered = await DurableLog.open(env.disk, directory)
+        snapshots = await Snapshots.open(env.disk, directory)
+        election = await ElectionFile.open(env.disk, directory)
+        shape, voters = await _recover(log, recovered, snapshots, config.initial_voters)
+        core = Core(config.quorum, env.rng.random, election.state, shape, voters, _now_ms())
+        env.trace("log_recovered", node=config.quorum.me.node_id, end_offset=log.end_offset, epoch=core.epoch)
+        return cls(env, config, log, snapshots, election, core)
+
+    @property
+    def end_offset(self) -> int:
+        return self.core.end_offset
+
+    def register(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def append(self, epoch: int, records: Sequence[bytes]) -> int:
+        self._check_leads(epoch)
+        assert records, "an append holds at least one record"
+        if self.core.deadline_ms <= _now_ms():
+            self.step(happened.Tick())  # a process that was stopped for a while may have lost its majority
+        if self.core.role is not Role.LEADER or self.core.epoch != epoch:
+            raise NotLeader(f"node {self.node_id} is about to learn that it does not lead in epoch {epoch} any more")
+        self.step(happened.Append(tuple(records), int(self._env.wall() * 1000)))
+        return self.core.end_offset - 1
+
+    async def wait_committed(self, epoch: int, offset: int) -> None:
+        self._check_leads(epoch)
+        while self.committed_end_offset <= offset:
+            await self._changed.wait()
+            self._check_leads(epoch)
+
+    async def change_voters(self, request: VoterChangeRequest) -> VoterChangeResponse:
+        """Add, remove or update a voter; only the leader can, others answer NOT_LEADER_OR_FOLLOWER and who it is."""
+        self._next_token += 1
+        token = self._next_token
+        answered, answers = self._changes[token] = (trio.Event(), [])
+        self.step(happened.Received(token, request))
+        try:
+            await answered.wait()
+        finally:
+            del self._changes[token]
+        return answers[0]
+
+    async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
+        """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
+
+        `end_offset` is where a batch ends that was handed over. Raises OSError: the log goes on without the snapshot.
+        """
+        assert end_offset <= self.committed_end_offset, f"a snapshot at {end_offset} of what is not committed"
+        if end_offset <= self.core.log.start.offset:
+            return
+        place = OffsetAndEpoch(end_offset, self.core.log.epoch_before(end_offset))
+        await self._snapshots.save(place, self.core.voters_at(end_offset), records)
+        self._env.trace("snapshot_taken", node=self.node_id, end_offset=end_offset)
+        self.step(happened.SnapshotTaken(place))
+
+    async def leave(self, timeout_ms: float = 1_000) -> None:
+        """Hand over before this node stops: until somebody else leads, or `timeout_ms` have passed."""
+        if self.core.role is Role.LEADER:
+            self.step(happened.Leave())
+        with trio.move_on_after(timeout_ms / 1000):
+            while self.core.leader_id in (None, self.node_id):
+                await self._changed.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Take part until cancelled. Started at once; a sole voter, once it leads.
+
+        Raises FsyncFailed, or the OSError of a write: nobody knows then what is durable, and the process has to end.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._links.run)
+                nursery.start_soon(self._perform_all)
+                nursery.start_soon(self._sync_all)
+                nursery.start_soon(self._tick)
+                if self._snapshots.latest is not None:
+                    self._load_snapshot(self._snapshots.latest)
+                self.step(happened.Tick())
+                while self.core.voters.ids == (self.node_id,) and self.leadership.leader_id is None:
+                    await self._changed.wait()
+                task_status.started()
+        finally:
+            self.leadership = Leadership(None, self.leadership.epoch)
+            self._log.close()
+            self._election.close()
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        """Answer another node until it is gone."""
+        connection = ServedConnection(stream, self._config.cluster_id, self._received)
+        async with stream:
+            try:
+                await connection.run()
+            except ConnectionLost as error:
+                self._env.trace("rpc_connection_ended", node=self.node_id, reason=str(error))
+            finally:
+                for token in [token for token, (each, _) in self._asked.items() if each is connection]:
+                    del self._asked[token]
+
+    def step(self, event: Event) -> None:
+        """Tell the core, and queue what it wants done."""
+        effects = self.core.step(event, _now_ms())
+        self._timer.deadline = self.core.deadline_ms / 1000 + _TICK_SLACK_S
+        if effects:
+            self._effects.extend(effects)
+            self._to_perform.set()
+
+    # What the links report
+
+    def responded(self, destination: int, request: Request, response: Response) -> None:
+        self.step(happened.Responded(destination, request, response))
+
+    def request_failed(self, destination: int, request: Request) -> None:
+        self.step(happened.RequestFailed(destination, request))
+
+    def connection_reset(self, destination: int) -> None:
+        self.step(happened.ConnectionReset(destination))
+
+    def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
+        self._next_token += 1
+        self._asked[self._next_token] = (connection, correlation_id)
+        self.step(happened.Received(self._next_token, request))
+
+    # Tasks
+
+    async def _tick(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self.core.deadline_ms / 1000 + _TICK_SLACK_S) as self._timer:
+                await trio.sleep_forever()
+            self.step(happened.Tick())
+
+    async def _sync_all(self) -> None:
+        while True:
+            await self._to_sync.wait()
+            self._to_sync = trio.Event()
+            async with self._disk_in_use:
+                end = OffsetAndEpoch(self._log.end_offset, self._log.epoch)
+                await self._log.sync()
+            self._env.trace("log_synced", node=self.node_id, end_offset=end.offset)
+            self.step(happened.LogSynced(end))
+
+    async def _perform_all(self) -> None:
+        while True:
+            await self._to_perform.wait()
+            self._to_perform = trio.Event()
+            while self._effects:
+                await self._perform(self._effects.popleft())
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case todo.PersistElection():
+                await self._election.save(effect.state)
+                self._env.trace("vote_synced", node=self.node_id, epoch=effect.state.epoch)
+            case todo.TruncateLog():
+                async with self._disk_in_use:
+                    await self._log.truncate(effect.end_offset)
+                self._env.trace("log_truncated", node=self.node_id, end_offset=effect.end_offset)
+            case todo.AppendLog():
+                self._write(effect.batches)
+            case todo.Send():
+                self._links.send(effect.destination, effect.address, effect.request)
+            case todo.Answer():
+                self._answer(effect.token, effect.response)
+            case todo.AnswerEntries():
+                batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
+                self._answer(effect.token, attrs.evolve(effect.response, batches=batches))
+            case todo.Committed():
+                self._hand_over(effect.end_offset)
+            case todo.RoleChanged():
+                self._change_role(effect)
+            case todo.AnswerSnapshot():
+                self._answer_snapshot(effect)
+            case todo.WriteSnapshot():
+                self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
+            case todo.InstallSnapshot():
+                await self._install_snapshot(effect.snapshot)
+            case todo.TruncatePrefix():
+                await self._truncate_prefix(effect.snapshot)
+
+    def _write(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self._log.write(batch)
+        self._env.trace("log_written", node=self.node_id, end_offset=self._log.end_offset)
+        self._to_sync.set()
+
+    def _answer_snapshot(self, effect: todo.AnswerSnapshot) -> None:
+        request = effect.request
+        try:
+            data, size_bytes = self._snapshots.read(request.snapshot, request.position, FETCH_BYTES_MAX)
+        except FileNotFoundError:
+            self._answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+        else:
+            self._answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
+
+    async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
+        """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""
+        await self._snapshots.install(place)
+        async with self._disk_in_use:
+            await self._log.start_at(place.offset, place.epoch, keep=False)
+        await self._snapshots.remove_below(place.offset)
+        voters = self._load_snapshot(place)
+        self._env.trace("snapshot_installed", node=self.node_id, end_offset=place.offset)
+        self.step(happened.SnapshotInstalled(place, voters))
+
+    async def _truncate_prefix(self, place: OffsetAndEpoch) -> None:
+        async with self._disk_in_use:
+            await self._log.start_at(place.offset, place.epoch, keep=True)
+        await self._snapshots.remove_below(place.offset)
+
+    def _load_snapshot(self, place: OffsetAndEpoch) -> VoterSet:
+        for listener in self._listeners:
+            assert isinstance(listener, SnapshotListener), f"{listener} cannot start from a snapshot"
+            listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
+        self.committed_end_offset = place.offset
+        return self._snapshots.open_snapshot(place).voters
+
+    def _answer(self, token: int, response: Response) -> None:
+        if token in self._asked:
+            connection, correlation_id = self._asked.pop(token)
+            connection.respond(correlation_id, response)
+        elif token in self._changes:
+            assert isinstance(response, VoterChangeResponse)
+            answered, answers = self._changes[token]
+            answers.append(response)
+            answered.set()
+
+    # What the state machines hear
+
+    def _hand_over(self, end_offset: int) -> None:
+        while self.committed_end_offset < end_offset:
+            batches = self._log.read(self.committed_end_offset, end_offset, FETCH_BYTES_MAX)
+            data = [batch for batch in batches if batch.kind is BatchKind.DATA]
+            if data:
+                for listener in self._listeners:
+                    listener.handle_commit(data)
+            self.committed_end_offset = batches[-1].last_offset + 1
+        leader = self.core.leader_state
+        if leader is not None and end_offset > leader.start_offset:
+            self._announce(Leadership(self.node_id, self.core.epoch))
+        self._notify()
+
+    def _change_role(self, change: todo.RoleChanged) -> None:
+        """Of its own leadership nobody hears before an entry of the epoch is committed, and so all before it."""
+        self._env.trace("role", node=self.node_id, role=change.role.value, epoch=change.epoch, leader=change.leader_id)
+        leads = change.role is Role.LEADER
+        self._announce(Leadership(None if leads else change.leader_id, change.epoch))
+        self._notify()
+
+    def _announce(self, leadership: Leadership) -> None:
+        if leadership != self.leadership:
+            self.leadership = leadership
+            for listener in self._listeners:
+                listener.handle_leader_change(leadership)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _check_leads(self, epoch: int) -> None:
+        if self.leadership != Leadership(self.node_id, epoch):
+            raise NotLeader(f"node {self.node_id} does not lead in epoch {epoch}")
+
+
+async def _recover(
+    log: DurableLog, recovered: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
+) -> tuple[LogShape, VoterHistory]:
+    """What the core has to know. Raises CorruptLog where the snapshot that the log starts at is gone."""
+    place = snapshots.latest or OffsetAndEpoch(0, 0)
+    if log.start_offset > place.offset:
+        raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
+    shape, voters = (
+        LogShape(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0)),
+        VoterHistory(initial),
+    )
+    for batch in recovered:
+        shape.append(batch.base_offset, batch.last_offset, batch.epoch)
+        if batch.kind is BatchKind.VOTERS:
+            voters.append(batch.base_offset, decode_voters(batch.records[0]))
+    shape.synced(shape.end)
+    if snapshots.latest is None:
+        return shape, voters
+    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
+        shape.reset(place)
+        voters.truncate(0)
+        await log.start_at(place.offset, place.epoch, keep=False)
+    elif place.offset > log.start_offset:
+        shape.start_at(place)
+        await log.start_at(place.offset, place.epoch, keep=True)
+    log.start_epoch = place.epoch
+    voters.start_at(place.offset, snapshots.open_snapshot(place).voters)
+    return shape, voters
+
+
+def _now_ms() -> float:
+    return trio.current_time() * 1000

@@ -1,0 +1,72 @@
+"""The file that remembers the epoch and the vote: two slots, written in turn, so that one sync makes a vote durable.
+
+A power cut may tear the slot that is being written; the other holds what was durable before. Each slot is
+
+    crc      uint32    CRC-32C of the rest of the slot
+    size     uint16    bytes of the msgpack that follows
+    [sequence number, epoch, node id and directory id of the vote, or nil]
+"""
+
+import struct
+
+import crc32c
+import msgpack
+
+from kraft.core import ElectionState, ReplicaKey
+from kraft.env import Disk, File
+
+FILE_NAME = "quorum-state"
+SLOT_BYTES = 512
+_HEADER = struct.Struct(">IH")
+
+
+class ElectionFile:
+    """The open file; `state` is what is durable."""
+
+    def __init__(self, file: File, sequence: int, state: ElectionState) -> None:
+        self._file = file
+        self._sequence = sequence
+        self.state = state
+
+    @classmethod
+    async def open(cls, disk: Disk, directory: str) -> "ElectionFile":
+        """Read the file in `directory`, which exists, and make what it says durable before anybody relies on it.
+
+        Raises OSError.
+        """
+        file = disk.open(f"{directory}/{FILE_NAME}", create=True)
+        slots = [_decode(file.read(position, SLOT_BYTES)) for position in (0, SLOT_BYTES)]
+        sequence, state = max((slot for slot in slots if slot), key=lambda slot: slot[0], default=(0, ElectionState()))
+        election = cls(file, sequence, state)
+        await election.save(state)  # a failed sync may have left it in the page cache alone
+        await disk.sync_dir(directory)
+        return election
+
+    async def save(self, state: ElectionState) -> None:
+        """Raises FsyncFailed, or the OSError of the write: nobody knows then what is durable."""
+        self._sequence += 1
+        self._file.write(self._sequence % 2 * SLOT_BYTES, [_encode(self._sequence, state)])
+        await self._file.sync()
+        self.state = state
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _encode(sequence: int, state: ElectionState) -> bytes:
+    vote = [state.voted_for.node_id, state.voted_for.directory_id] if state.voted_for is not None else None
+    packed: bytes = msgpack.packb([sequence, state.epoch, vote])
+    assert len(packed) <= SLOT_BYTES - _HEADER.size, "a directory id of this length cannot be voted for"
+    body = packed.ljust(SLOT_BYTES - _HEADER.size, b"\0")
+    crc = crc32c.crc32c(struct.pack(">H", len(packed)) + body)
+    return _HEADER.pack(crc, len(packed)) + body
+
+
+def _decode(slot: bytes) -> tuple[int, ElectionState] | None:
+    if len(slot) < SLOT_BYTES:
+        return None
+    crc, size = _HEADER.unpack_from(slot)
+    if crc32c.crc32c(slot[4:]) != crc:
+        return None
+    sequence, epoch, vote = msgpack.unpackb(slot[_HEADER.size : _HEADER.size + size])
+    return sequence, ElectionState(epoch, ReplicaKey(*vote) if vote is not None else None)

@@ -1,0 +1,152 @@
+"""States of the log's readers, each in one file beside the log (KIP-630).
+
+`<end offset>-<epoch>.checkpoint` holds the records that make the state after everything below the offset. It has its
+name only once it is whole and durable, so there are no half snapshots; a `.part` is one that is being written, or that
+a crash left behind. Such a file is a sequence of
+
+    size     uint32    bytes after the checksum
+    crc      uint32    CRC-32C of those bytes
+    msgpack            first [end offset, epoch, voters], then arrays of records, and at last an empty one
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+import crc32c
+import msgpack
+
+from kraft.core import OffsetAndEpoch, VoterSet
+from kraft.core.control import decode_voters, encode_voters
+from kraft.env import Disk, File
+from kraft.log.durable_log import CorruptLog
+
+_FRAME = struct.Struct(">II")
+# Records are framed in portions of about this size: memory while reading stays bounded, whatever the state's size.
+PORTION_BYTES = 1 << 20
+
+
+@attrs.frozen
+class Snapshot:
+    """An opened snapshot. `portions` reads the records as it goes, and raises CorruptLog where they are damaged."""
+
+    place: OffsetAndEpoch
+    voters: VoterSet
+    portions: Iterator[tuple[bytes, ...]]
+
+
+class Snapshots:
+    """Those in one directory. `latest` is the newest; there may be an older one until the log starts at the newest."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.latest: OffsetAndEpoch | None = None
+
+    @classmethod
+    async def open(cls, disk: Disk, directory: str) -> "Snapshots":
+        """Find the newest one, and remove what a crash left behind."""
+        snapshots = cls(disk, directory)
+        for name in disk.list(directory):
+            if name.endswith(".checkpoint.part"):
+                await disk.remove(f"{directory}/{name}")
+        snapshots.latest = max(snapshots._places(), key=lambda place: place.offset, default=None)
+        return snapshots
+
+    async def save(self, place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> None:
+        """Raises OSError, having changed nothing that counts; FsyncFailed."""
+        file = self._disk.open(self._path(place) + ".part", create=True)
+        file.truncate(0)
+        position = 0
+        for body in _bodies(place, voters, records):
+            frame = _FRAME.pack(len(body), crc32c.crc32c(body))
+            file.write(position, [frame, body])
+            position += len(frame) + len(body)
+        await self._finish(place, file)
+
+    def open_snapshot(self, place: OffsetAndEpoch) -> Snapshot:
+        """Raises FileNotFoundError, CorruptLog."""
+        bodies = _read_bodies(self._disk.open(self._path(place)))
+        head = next(bodies, ())
+        if head[:2] != attrs.astuple(place):
+            raise CorruptLog(f"{self._path(place)} is of another place")
+        return Snapshot(place, decode_voters(head[2]), bodies)
+
+    def read(self, place: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """Bytes of the file, and how many it has. Raises FileNotFoundError."""
+        file = self._disk.open(self._path(place))
+        try:
+            return file.read(position, max_bytes), file.size()
+        finally:
+            file.close()
+
+    def write_part(self, place: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Bytes of one that is being fetched; at position 0 it begins anew. Raises OSError."""
+        file = self._disk.open(self._path(place) + ".part", create=True)
+        try:
+            if position == 0:
+                file.truncate(0)
+            file.write(position, [data])
+        finally:
+            file.close()
+
+    async def install(self, place: OffsetAndEpoch) -> None:
+        """All bytes of a fetched one are there. Raises CorruptLog where they are not what was sent; FsyncFailed."""
+        file = self._disk.open(self._path(place) + ".part")
+        for _ in _read_bodies(file):
+            pass
+        await self._finish(place, file)
+
+    async def remove_below(self, offset: int) -> None:
+        for place in self._places():
+            if place.offset < offset:
+                await self._disk.remove(self._path(place))
+
+    async def _finish(self, place: OffsetAndEpoch, file: File) -> None:
+        await file.sync()
+        file.close()
+        self._disk.rename(self._path(place) + ".part", self._path(place))
+        await self._disk.sync_dir(self._directory)
+        if self.latest is None or place.offset > self.latest.offset:
+            self.latest = place
+
+    def _places(self) -> list[OffsetAndEpoch]:
+        names = [name for name in self._disk.list(self._directory) if name.endswith(".checkpoint")]
+        pairs = [name.removesuffix(".checkpoint").split("-") for name in names]
+        return [OffsetAndEpoch(int(offset), int(epoch)) for offset, epoch in pairs]
+
+    def _path(self, place: OffsetAndEpoch) -> str:
+        return f"{self._directory}/{place.offset:020}-{place.epoch:010}.checkpoint"
+
+
+def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> Iterator[bytes]:
+    yield msgpack.packb([place.offset, place.epoch, encode_voters(voters)])
+    portion: list[bytes] = []
+    size_bytes = 0
+    for record in records:
+        portion.append(record)
+        size_bytes += len(record)
+        if size_bytes >= PORTION_BYTES:
+            yield msgpack.packb(portion)
+            portion, size_bytes = [], 0
+    if portion:
+        yield msgpack.packb(portion)
+    yield msgpack.packb([])
+
+
+def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
+    """The unpacked frames without the last, empty one. Raises CorruptLog where they end."""
+    position, size = 0, file.size()
+    while position < size:
+        head = file.read(position, _FRAME.size)
+        body_size, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (-1, 0)
+        body = file.read(position + _FRAME.size, body_size) if 0 < body_size <= size - position else b""
+        if crc32c.crc32c(body) != crc or not body:
+            break
+        position += _FRAME.size + body_size
+        fields = msgpack.unpackb(body, use_list=False)
+        if not fields and position == size:
+            return
+        yield fields
+    raise CorruptLog(f"{file.path} is damaged at byte {position}")

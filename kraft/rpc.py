@@ -1,0 +1,294 @@
+"""Requests and responses between nodes: msgpack in length-prefixed frames, many at a time on one connection.
+
+A connection begins with one frame from the client, which names the protocol, the cluster and the node. Then requests go
+one way and responses the other, in any order, matched by correlation ids that a connection never uses twice: what
+arrives late on an old connection can never pass for the answer to a new request.
+"""
+
+from collections.abc import Awaitable, Callable
+from math import inf
+from typing import Protocol, TypeVar
+
+import trio
+
+from kraft.core.messages import Request, Response
+from kraft.env import Env
+from kraft.message_codec import MalformedMessage, decode, decode_request, decode_response, encode
+
+T = TypeVar("T")
+
+PROTOCOL = "kraft/1"
+# One answer to a Fetch holds a megabyte of batches, or one larger one: the largest that a controller writes is a
+# decision with ten thousand records.
+FRAME_BYTES_MAX = 64 << 20
+# A core has at most one request of each kind under way to a node; whoever sends more is none.
+IN_FLIGHT_MAX = 32
+CONNECT_TIMEOUT_S = 1.0
+# The pause before connecting again, after the first failure and at most; each half by chance.
+RECONNECT_BACKOFF_S = 0.02
+RECONNECT_BACKOFF_MAX_S = 0.5
+_RECEIVE_BYTES = 65_536
+
+
+class ConnectionLost(Exception):
+    """The other side is gone, or cannot be understood. `was_reset`: as its process's death would look."""
+
+    def __init__(self, reason: str, *, was_reset: bool = False) -> None:
+        super().__init__(reason)
+        self.was_reset = was_reset
+
+
+class Frames:
+    """Whole frames over a stream of bytes."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+
+    async def receive(self) -> bytes:
+        """Raises ConnectionLost."""
+        size = int.from_bytes(await self._exactly(4))
+        if size > FRAME_BYTES_MAX:
+            raise ConnectionLost(f"a frame of {size} bytes")
+        return await self._exactly(size)
+
+    async def send(self, body: bytes) -> None:
+        """Raises ConnectionLost. One task at a time."""
+        try:
+            await self._stream.send_all(len(body).to_bytes(4) + body)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLost(str(error), was_reset=True) from error
+
+    async def _exactly(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            try:
+                data = await self._stream.receive_some(_RECEIVE_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise ConnectionLost(str(error), was_reset=True) from error
+            if not data:
+                raise ConnectionLost("closed by the other side", was_reset=True)
+            self._buffer += data
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+
+class Caller(Protocol):
+    """Who sends requests. Its methods must not block."""
+
+    def responded(self, destination: int, request: Request, response: Response) -> None: ...
+
+    def request_failed(self, destination: int, request: Request) -> None: ...
+
+    def connection_reset(self, destination: int) -> None: ...
+
+
+class Link:
+    """The way to one destination. Every request ends in exactly one `responded` or `request_failed`, in time."""
+
+    def __init__(self, env: Env, caller: Caller, destination: int, hello: bytes, request_timeout_s: float) -> None:
+        self.address = ""
+        self._env = env
+        self._caller = caller
+        self._destination = destination
+        self._hello = hello
+        self._request_timeout_s = request_timeout_s
+        self._unsent: list[Request] = []
+        self._wanted = trio.Event()
+        self._under_way: dict[int, tuple[Request, float]] = {}
+        self._next_id = 0
+        self._scope = trio.CancelScope()
+        self._failures = 0
+
+    def send(self, request: Request) -> None:
+        self._unsent.append(request)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Connect when there is something to send, and again after a failure, with a growing, random pause."""
+        while True:
+            await self._wanted.wait()
+            address = self.address
+            was_reset = False
+            try:
+                await self._connected(address)
+            except ConnectionLost as error:
+                was_reset = error.was_reset
+                self._env.trace(
+                    "rpc_connection_lost", destination=self._destination, address=address, reason=str(error)
+                )
+            self._fail_all()
+            if was_reset:
+                self._caller.connection_reset(self._destination)
+            self._failures += 1
+            longest_s = min(RECONNECT_BACKOFF_MAX_S, RECONNECT_BACKOFF_S * 2 ** min(self._failures, 10))
+            await trio.sleep(longest_s * (0.5 + self._env.rng.random() / 2))
+
+    async def _connected(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            with trio.fail_after(CONNECT_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(host, int(port))
+        except (OSError, ValueError, trio.TooSlowError) as error:
+            raise ConnectionLost(str(error), was_reset=_is_refusal(error)) from error
+        async with stream:
+            await self._exchange(Frames(stream), address)
+
+    async def _exchange(self, frames: Frames, address: str) -> None:
+        """Until the connection breaks, or a request is not answered in time. Raises ConnectionLost."""
+
+        async def send() -> None:
+            await frames.send(self._hello)
+            while True:
+                await self._wanted.wait()
+                if self.address != address:
+                    raise ConnectionLost("the destination moved")
+                for body in self._take_unsent():
+                    await frames.send(body)
+
+        async def receive() -> None:
+            while True:
+                self._finish(*await _receive(frames, decode_response))
+
+        with trio.CancelScope() as self._scope:
+            raise await _until_lost(send, receive)
+        raise ConnectionLost("no answer in time")
+
+    def _take_unsent(self) -> list[bytes]:
+        self._wanted = trio.Event()
+        unsent, self._unsent = self._unsent, []
+        bodies = []
+        for request in unsent:
+            self._next_id += 1
+            self._under_way[self._next_id] = (request, trio.current_time() + self._request_timeout_s)
+            bodies.append(encode((self._next_id, request)))
+        self._watch()
+        return bodies
+
+    def _finish(self, correlation_id: int, response: Response) -> None:
+        if correlation_id not in self._under_way:
+            raise ConnectionLost("an answer to nothing")
+        request, _ = self._under_way.pop(correlation_id)
+        self._failures = 0
+        self._watch()
+        self._caller.responded(self._destination, request, response)
+
+    def _watch(self) -> None:
+        """The connection ends when the oldest request's time is over."""
+        self._scope.deadline = min((deadline for _, deadline in self._under_way.values()), default=inf)
+
+    def _fail_all(self) -> None:
+        failed = [*(request for request, _ in self._under_way.values()), *self._unsent]
+        self._under_way, self._unsent = {}, []
+        self._wanted = trio.Event()
+        for request in failed:
+            self._caller.request_failed(self._destination, request)
+
+
+class Links:
+    """Requests to all destinations; `run` carries them."""
+
+    def __init__(self, env: Env, caller: Caller, cluster_id: str, node_id: int, request_timeout_s: float) -> None:
+        self._env = env
+        self._caller = caller
+        self._hello = encode((PROTOCOL, cluster_id, node_id))
+        self._request_timeout_s = request_timeout_s
+        self._links: dict[int, Link] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def send(self, destination: int, address: str, request: Request) -> None:
+        """Only while `run` runs."""
+        assert self._nursery is not None, "requests are sent while the links run"
+        link = self._links.get(destination)
+        if link is None:
+            link = Link(self._env, self._caller, destination, self._hello, self._request_timeout_s)
+            self._links[destination] = link
+            self._nursery.start_soon(link.run)
+        link.address = address or link.address
+        link.send(request)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+
+class ServedConnection:
+    """One connection from another node. `received` is told of each request, and answers through `respond`."""
+
+    def __init__(
+        self, stream: trio.abc.Stream, cluster_id: str, received: Callable[["ServedConnection", int, Request], None]
+    ) -> None:
+        self._frames = Frames(stream)
+        self._cluster_id = cluster_id
+        self._received = received
+        self._unsent: list[tuple[int, Response]] = []
+        self._wanted = trio.Event()
+        self._in_flight = 0
+
+    def respond(self, correlation_id: int, response: Response) -> None:
+        """Goes nowhere where the connection has ended."""
+        self._unsent.append((correlation_id, response))
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Serve until the connection ends. Raises ConnectionLost."""
+        await self._welcome()
+        raise await _until_lost(self._receive, self._send)
+
+    async def _welcome(self) -> None:
+        hello = await _receive(self._frames, decode)
+        match hello:
+            case (str(protocol), str(cluster_id), int()) if protocol == PROTOCOL and cluster_id == self._cluster_id:
+                return
+        raise ConnectionLost(f"not of this cluster: {hello!r:.100}")
+
+    async def _receive(self) -> None:
+        while True:
+            correlation_id, request = await _receive(self._frames, decode_request)
+            self._in_flight += 1
+            if self._in_flight > IN_FLIGHT_MAX:
+                raise ConnectionLost("too many requests at a time")
+            self._received(self, correlation_id, request)
+
+    async def _send(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            unsent, self._unsent = self._unsent, []
+            for correlation_id, response in unsent:
+                await self._frames.send(encode((correlation_id, response)))
+                self._in_flight -= 1
+
+
+async def _receive(frames: Frames, decode_frame: Callable[[bytes], T]) -> T:
+    body = await frames.receive()
+    try:
+        return decode_frame(body)
+    except MalformedMessage as error:
+        raise ConnectionLost(str(error)) from error
+
+
+async def _until_lost(*works: Callable[[], Awaitable[None]]) -> ConnectionLost:
+    """Do all of `works`, which never end, until one of them loses the connection; how it was lost."""
+    lost: list[ConnectionLost] = []
+    async with trio.open_nursery() as nursery:
+
+        async def guarded(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            except ConnectionLost as error:
+                lost.append(error)
+                nursery.cancel_scope.cancel()
+
+        for work in works:
+            nursery.start_soon(guarded, work)
+    return lost[0]
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Trio wraps what the addresses of a name were refused with."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ExceptionGroup):
+        return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)
+    return isinstance(cause, ConnectionRefusedError)

@@ -1,0 +1,181 @@
+"""The tester tested: each bug breaks one rule, and random lives or a named scenario have to notice."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kraft.core import LogShape, OffsetAndEpoch, Role, elections, leading, quorum, reconfiguration
+from kraft.core import messages as said
+from kraft.core.log_shape import Match
+from kraft.core.replica import Replica
+from kraft.core.transitions import Cause
+from tests.support import raft_world
+from tests.support.raft_chaos import Chaos
+from tests.support.raft_invariants import Violation
+from tests.support.raft_world import RaftWorld
+
+# How many random lives may pass before a bug is found; without one, thousands pass.
+SEEDS = 150
+
+
+def found_by(seeds: int, shape: tuple[int, int], prepare: Callable[[RaftWorld], None] | None = None) -> int:
+    """The first seed that notices."""
+    for seed in range(seeds):
+        try:
+            Chaos(seed, *shape, prepare).run()
+        except AssertionError:
+            return seed
+    raise AssertionError(f"not found in {seeds} seeds")
+
+
+def isolate(world: RaftWorld, inside: set[int]) -> None:
+    outside = set(world.hosts) - inside
+    world.cuts = {pair for a in inside for b in outside for pair in ((a, b), (b, a))}
+
+
+def patience(**by_node: float) -> Callable[[int], Callable[[], float]]:
+    """Who of the nodes loses patience when: `n1=0.0` first."""
+    return lambda node_id: lambda: by_node[f"n{node_id}"]
+
+
+def voter_that_restarts(*, votes_are_durable: bool) -> None:
+    """Nodes 1 and 3 stand in the same epoch; node 2 votes for 1, dies, comes back, and is asked by 3."""
+    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0015))
+    world.votes_are_durable = votes_are_durable
+    world.start_all()
+    world.cuts = {(1, 3), (3, 1)}
+    assert world.run_until(lambda: world.hosts[2].disk.election.epoch == 1, 5_000)
+    world.run(0.3)
+    world.cuts.add((1, 2))  # node 2 does not hear that node 1 has won
+    world.crash(2)
+    world.start(2)
+    world.run(500)
+
+
+def test_a_vote_that_is_not_durable_is_found() -> None:
+    """Raft's paper, section 5.2: both are elected in one epoch."""
+    voter_that_restarts(votes_are_durable=True)
+    with pytest.raises(Violation, match="led in epoch 1"):
+        voter_that_restarts(votes_are_durable=False)
+
+
+def test_a_log_that_is_not_durable_is_found(figure: Callable[[str], None]) -> None:
+    def forget_entries(world: RaftWorld) -> None:
+        world.log_is_durable = False
+
+    figure(f"found by seed {found_by(SEEDS, (3, 0), forget_entries)}")
+
+
+def test_acknowledging_before_a_majority_is_found(
+    monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
+) -> None:
+    monkeypatch.setattr(leading, "reached_by_majority", max)
+    figure(f"found by seed {found_by(SEEDS, (3, 0))}")
+
+
+def test_a_majority_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]) -> None:
+    monkeypatch.setattr(quorum, "majority", lambda size: max(1, size // 2))
+    figure(f"found by seed {found_by(SEEDS, (5, 0))}")
+
+
+def match_by_offset_alone(log: LogShape, end: OffsetAndEpoch) -> tuple[Match, OffsetAndEpoch]:
+    if end.offset < log.start.offset:
+        return Match.BELOW_START, log.start
+    return (Match.SAME, end) if end.offset <= log.end_offset else (Match.DIVERGED, log.end)
+
+
+def test_a_fetch_without_a_look_at_the_previous_epoch_is_found(
+    monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
+) -> None:
+    monkeypatch.setattr(LogShape, "match", match_by_offset_alone)
+    figure(f"found by seed {found_by(SEEDS, (3, 0))}")
+
+
+def figure_8() -> None:
+    """Raft's paper, figure 8, with three nodes and one entry to an answer."""
+    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.5))
+    world.start_all()
+    one, two, three = world.hosts.values()
+    assert world.run_until(lambda: one.live.role is Role.LEADER, 5_000)
+    world.run(100)
+    isolate(world, {1})
+    world.append(1, "old")  # nobody else gets it
+    old_offset = one.live.end_offset - 1
+    world.run(5)
+    world.crash(1)
+    assert world.run_until(lambda: three.live.role is Role.LEADER, 5_000)
+    isolate(world, {3})  # nobody gets the first entry of its epoch
+    world.run(5)
+    world.crash(3)
+    world.cuts.clear()
+    world.start(1)
+    assert world.run_until(lambda: one.live.role is Role.LEADER, 20_000)
+    assert world.run_until(lambda: two.disk.synced_end_offset == old_offset + 1, 1_000)
+    world.run(1)  # now "old" is on a majority, and node 1 knows
+    world.crash(1)
+    world.crash(2)
+    world.start(2)
+    world.start(3)
+    assert world.run_until(lambda: three.live.role is Role.LEADER, 20_000)
+    world.run(100)
+    assert two.disk.batches[old_offset].records != (b"old",)
+
+
+def test_committing_an_old_epochs_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raft_world, "BATCHES_IN_ANSWER", 1)
+    figure_8()
+    monkeypatch.setattr(leading, "may_commit", lambda leader, end_offset: True)
+    with pytest.raises(Violation, match="without the committed entry"):
+        figure_8()
+
+
+def two_removals() -> None:
+    """A leader without touch removes both others; these elect another, and know nothing of it."""
+    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.4, n3=0.9))
+    world.start_all()
+    assert world.run_until(lambda: world.hosts[1].live.role is Role.LEADER, 5_000)
+    world.run(100)
+    isolate(world, {1})
+    for node_id in (2, 3):
+        world.change_voters(1, said.RemoveVoterRequest(world.voter(node_id).key, 10))
+        world.run(20)
+    world.run(10_000)
+    assert world.hosts[2].live.role is Role.LEADER
+
+
+def test_two_changes_of_voters_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-853: the sets before and after need no common majority then."""
+    two_removals()
+    monkeypatch.setattr(reconfiguration, "may_change", lambda replica, leader: True)
+    with pytest.raises(Violation, match="committed"):
+        two_removals()
+
+
+def deaf_node(monkeypatch: pytest.MonkeyPatch | None = None) -> int:
+    """By how much the epoch grows while a follower is heard, and hears nothing, for a minute."""
+    world = RaftWorld([1, 2, 3])
+    world.start_all()
+    world.run(5_000)
+    leader = world.leader
+    assert leader is not None
+    deaf = 1 if leader.node_id != 1 else 2
+    before = leader.live.epoch
+    world.cuts = {(node_id, deaf) for node_id in world.hosts if node_id != deaf}
+    world.run(60_000)
+    world.cuts.clear()
+    world.run(10_000)
+    return max(host.live.epoch for host in world.live) - before
+
+
+def test_pre_votes_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-996: whether a deaf follower disturbs the others is what pre-votes are for."""
+    assert deaf_node() <= 1
+
+    def start_at_once(replica: Replica, cause: Cause) -> None:
+        original(replica, cause)
+        if replica.state.role is Role.PROSPECTIVE:
+            elections.start_election(replica, Cause.PRE_VOTE_WON)
+
+    original = elections.start_pre_vote
+    monkeypatch.setattr(elections, "start_pre_vote", start_at_once)
+    assert deaf_node() > 5

@@ -1,0 +1,61 @@
+"""The epoch and the vote: never forgotten once saved, whatever the disk does."""
+
+from random import Random
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kraft.core import ElectionState, ReplicaKey
+from kraft.env import FsyncFailed
+from kraft.log import ElectionFile
+from tests.support.volatile_disk import VolatileDisk
+
+DIRECTORY = "/data/log"
+
+
+def state(epoch: int) -> ElectionState:
+    return ElectionState(epoch, ReplicaKey(epoch % 3, "directory") if epoch % 2 else None)
+
+
+async def test_a_new_file_knows_no_epoch() -> None:
+    assert (await ElectionFile.open(VolatileDisk(), DIRECTORY)).state == ElectionState()
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), saved=st.integers(0, 5), restarts=st.integers(0, 2))
+def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, saved: int, restarts: int) -> None:
+    async def run() -> None:
+        disk = VolatileDisk()
+        file = await ElectionFile.open(disk, DIRECTORY)
+        for epoch in range(1, saved + 1):
+            await file.save(state(epoch))
+        for _ in range(restarts):
+            file = await ElectionFile.open(disk, DIRECTORY)
+
+        async def cut() -> None:
+            raise FsyncFailed("power cut")
+
+        disk.during_sync = cut
+        with pytest.raises(FsyncFailed):
+            await file.save(state(saved + 1))
+        disk.power_cut(Random(seed))
+        disk.during_sync = trio.lowlevel.checkpoint
+        recovered = (await ElectionFile.open(disk, DIRECTORY)).state
+        assert recovered in (state(saved) if saved else ElectionState(), state(saved + 1))
+
+    trio.run(run)
+
+
+async def test_a_state_that_was_read_is_durable_before_it_is_relied_on() -> None:
+    """A failed sync leaves pages that read well and are not on the disk."""
+    disk = VolatileDisk()
+    file = await ElectionFile.open(disk, DIRECTORY)
+    disk.failing = True
+    with pytest.raises(FsyncFailed):
+        await file.save(state(1))
+    disk.failing = False
+    assert (await ElectionFile.open(disk, DIRECTORY)).state == state(1)  # the process restarts, the machine did not
+    disk.power_cut(Random(1))
+    assert (await ElectionFile.open(disk, DIRECTORY)).state == state(1)

@@ -1,0 +1,189 @@
+"""Three replicas in one process, over real sockets: what holds in the core's own world holds here."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+import trio
+
+from kraft import driver
+from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
+from kraft.env import FsyncFailed
+from kraft.message_codec import encode
+from kraft.replicated_log import Leadership, NotLeader
+from kraft.rpc import PROTOCOL
+from tests.support.quorum_nodes import running_nodes
+
+
+async def test_what_one_appends_all_hear_in_one_order() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a", b"b")
+        await quorum.commit(b"c")
+        await quorum.until(lambda: all(node.heard.records == [b"a", b"b", b"c"] for node in quorum.nodes.values()))
+        leader = await quorum.leader()
+        expected = Leadership(leader.node_id, leader.quorum.leadership.epoch)
+        assert all(node.quorum.leadership == expected for node in quorum.nodes.values())
+
+
+async def test_only_the_leader_of_the_epoch_appends_to_a_quorum() -> None:
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        epoch = leader.quorum.leadership.epoch
+        for node in quorum.nodes.values():
+            for tried in (epoch - 1, epoch + 1) if node is leader else (epoch,):
+                with pytest.raises(NotLeader):
+                    node.quorum.append(tried, [b"x"])
+
+
+async def test_a_stopped_leader_is_replaced_within_round_trips(figure: Callable[[str], None]) -> None:
+    """Its connections break, so nobody waits for the fetch timeout."""
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"first")
+        times = []
+        for round_number in range(10):
+            leader = await quorum.leader()
+            await quorum.until(lambda: all(len(node.heard.leaders) > 0 for node in quorum.nodes.values()))
+            began = trio.current_time()
+            await leader.stop()
+            await quorum.commit(b"%d" % round_number)
+            times.append((trio.current_time() - began) * 1000)
+            await quorum.start(leader.node_id)
+            count = round_number + 2
+            await quorum.until(
+                lambda count=count: all(len(node.heard.records) == count for node in quorum.nodes.values())
+            )
+        times.sort()
+        figure(f"commit after the leader's end: median {times[5]:.0f} ms, worst {times[-1]:.0f} ms")
+        expected = [b"first", *(b"%d" % each for each in range(10))]
+        assert all(node.heard.records == expected for node in quorum.nodes.values())
+
+
+async def test_nothing_is_committed_without_a_majority() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a")
+        leader = await quorum.leader()
+        for node in quorum.nodes.values():
+            if node is not leader:
+                await node.stop()
+        epoch = leader.quorum.leadership.epoch
+        offset = leader.quorum.append(epoch, [b"b"])
+        with pytest.raises(NotLeader), trio.fail_after(10):
+            await leader.quorum.wait_committed(epoch, offset)
+        assert leader.heard.records == [b"a"]
+
+
+async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check-quorum comes first: whoever asks it to append before it has looked around is refused."""
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
+        monkeypatch.setattr(driver, "_now_ms", lambda: trio.current_time() * 1000 + 30_000)
+        with pytest.raises(NotLeader):
+            leader.quorum.append(epoch, [b"too late"])
+        assert leader.quorum.end_offset == end_offset
+
+
+async def test_what_was_committed_survives_a_power_cut_of_all() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a")
+        await quorum.commit(b"b")
+        for node in quorum.nodes.values():
+            await node.stop()
+            node.disk.power_cut(Random(node.node_id))
+        for node_id in quorum.nodes:
+            await quorum.start(node_id)
+        await quorum.commit(b"c")
+        await quorum.until(lambda: all(node.heard.records == [b"a", b"b", b"c"] for node in quorum.nodes.values()))
+
+
+async def test_one_sync_covers_many_appends() -> None:
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        before, epoch = leader.disk.syncs, leader.quorum.leadership.epoch
+        last = [leader.quorum.append(epoch, [b"%d" % number]) for number in range(200)][-1]
+        await leader.quorum.wait_committed(epoch, last)
+        assert leader.disk.syncs - before < 20
+        assert leader.heard.records == [b"%d" % number for number in range(200)]
+
+
+async def test_a_leader_that_leaves_hands_over() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a")
+        leader = await quorum.leader()
+        began = trio.current_time()
+        await leader.quorum.leave()
+        assert trio.current_time() - began < 0.3  # an election timeout
+        await leader.stop()
+        await quorum.commit(b"b")
+        assert (await quorum.leader()) is not leader
+
+
+async def test_observers_hear_everything_and_become_voters() -> None:
+    """KIP-853: from one voter to three, and the first one removed, while appends go on."""
+    async with running_nodes(1, spares=2) as quorum:
+        await quorum.commit(b"a")
+        for node_id in (2, 3):
+            leader = await quorum.leader()
+            added = await leader.quorum.change_voters(AddVoterRequest(quorum.nodes[node_id].voter, 5_000))
+            assert added.error is Error.NONE, added
+            await quorum.commit(b"with %d" % node_id)
+        leader = await quorum.leader()
+        removed = await leader.quorum.change_voters(RemoveVoterRequest(leader.voter.key, 5_000))
+        assert removed.error is Error.NONE
+        await leader.stop()
+        await quorum.commit(b"without %d" % leader.node_id)
+        others = [node for node in quorum.nodes.values() if node is not leader]
+        expected = [b"a", b"with 2", b"with 3", b"without 1"]
+        await quorum.until(lambda: all(node.heard.records == expected for node in others))
+        assert others[0].quorum.core.voters.ids == (2, 3)
+
+
+async def test_a_failed_sync_ends_the_replica() -> None:
+    async def append_to_a_failing_disk() -> None:
+        async with running_nodes(1) as quorum:
+            leader = await quorum.leader()
+            leader.disk.failing = True
+            await quorum.commit(b"a")
+
+    with pytest.raises(ExceptionGroup) as failure:
+        await append_to_a_failing_disk()
+    assert failure.group_contains(FsyncFailed)
+
+
+HELLO = encode((PROTOCOL, "cluster", 9))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\xc1"],
+        [encode((PROTOCOL, "another cluster", 9))],
+        [HELLO, b""],
+        [HELLO, encode((1, "no request"))],
+        [HELLO, encode(("one", 2, 3))],
+        [HELLO, b"\x92\x01\xc7\x03\x05\xff\xff\xff"],
+    ],
+    ids=["no hello", "another cluster", "empty", "no request", "no pair", "no fields"],
+)
+async def test_bytes_that_make_no_sense_close_their_connection_and_nothing_else(frames: list[bytes]) -> None:
+    async with running_nodes(1) as quorum:
+        leader = await quorum.leader()
+        stream = await trio.open_tcp_stream("127.0.0.1", leader.port)
+        for body in frames:
+            await stream.send_all(len(body).to_bytes(4) + body)
+        with trio.fail_after(2):
+            assert await stream.receive_some() == b""
+        await stream.aclose()
+        await quorum.commit(b"still there")
+
+
+async def test_a_frame_larger_than_any_is_refused_before_it_is_read() -> None:
+    async with running_nodes(1) as quorum:
+        leader = await quorum.leader()
+        stream = await trio.open_tcp_stream("127.0.0.1", leader.port)
+        await stream.send_all(b"\xff\xff\xff\xff")
+        with trio.fail_after(2):
+            assert await stream.receive_some() == b""
+        await stream.aclose()

@@ -1,0 +1,158 @@
+"""Replicas in this process, over real sockets on the loopback interface and disks in memory."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+import trio
+
+from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.driver import DriverConfig, Quorum
+from kraft.env import Env
+from kraft.replicated_log import Batch, Leadership, NotLeader
+from tests.support.volatile_disk import VolatileDisk
+
+DIRECTORY = "/data/__cluster_metadata-0"
+WITHIN_S = 10.0
+
+
+class Heard:
+    """A state machine that remembers everything."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.snapshots = 0
+        self.leaders: list[Leadership] = []
+
+    def handle_commit(self, batches: Sequence[Batch]) -> None:
+        self.records += [record for batch in batches for record in batch.records]
+
+    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        self.records = [record for portion in portions for record in portion]
+        self.snapshots += 1
+
+    def handle_leader_change(self, leadership: Leadership) -> None:
+        self.leaders.append(leadership)
+
+
+class QuorumNode:
+    """A machine: its disk and its port outlive the processes on it."""
+
+    def __init__(self, node_id: int, listener: trio.SocketListener) -> None:
+        self.node_id = node_id
+        self.disk = VolatileDisk()
+        self.directory_id = f"dir{node_id}"
+        self.heard = Heard()
+        self.trace: list[str] = []
+        self.port = listener.socket.getsockname()[1]
+        self.listener: trio.SocketListener | None = listener
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+        self._quorum: Quorum | None = None
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(ReplicaKey(self.node_id, self.directory_id), f"127.0.0.1:{self.port}")
+
+    @property
+    def quorum(self) -> Quorum:
+        assert self._quorum is not None, f"node {self.node_id} is down"
+        return self._quorum
+
+    @property
+    def is_up(self) -> bool:
+        return self._quorum is not None
+
+    @property
+    def leads(self) -> bool:
+        return self._quorum is not None and self._quorum.leadership.leader_id == self.node_id
+
+    async def run(self, voters: VoterSet, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        env = Env(self.disk, Random(self.node_id), lambda: 1_700_000_000.0, self._trace)
+        knows_voters = voters.contains(self.voter.key)
+        others = tuple(voter.address for voter in voters.voters if voter.node_id != self.node_id)
+        bootstrap = () if knows_voters else others
+        config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
+        known = voters if knows_voters else VoterSet()
+        quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, "cluster", known, 600))
+        self.heard = Heard()
+        quorum.register(self.heard)
+        listener, self.listener = self.listener, None
+        if listener is None:
+            (listener,) = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
+        self._ended, self._scope, self._quorum = trio.Event(), trio.CancelScope(), quorum
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.serve_listeners, quorum.serve, [listener])
+                nursery.start_soon(quorum.run)
+                task_status.started()
+        self._quorum = None
+        self._ended.set()
+
+    def wipe(self) -> None:
+        """Another disk is put in while the node is down."""
+        self.disk, self.directory_id = VolatileDisk(), self.directory_id + "new"
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+
+    def _trace(self, kind: str, /, **fields: object) -> None:
+        self.trace.append(f"{kind} {fields}")
+
+
+async def snapshot(node: QuorumNode) -> None:
+    await node.quorum.take_snapshot(node.quorum.committed_end_offset, list(node.heard.records))
+    end_offset = node.quorum.committed_end_offset
+    assert node.quorum.core.log.start.offset == end_offset
+
+
+class QuorumNodes:
+    def __init__(self, nursery: trio.Nursery, nodes: Sequence[QuorumNode], voters: VoterSet) -> None:
+        self.nodes = {node.node_id: node for node in nodes}
+        self.voters = voters
+        self._nursery = nursery
+
+    async def start(self, node_id: int) -> None:
+        await self._nursery.start(self.nodes[node_id].run, self.voters)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        with trio.fail_after(WITHIN_S):
+            while not done():
+                await trio.sleep(0.002)
+
+    async def leader(self) -> QuorumNode:
+        await self.until(lambda: any(node.leads for node in self.nodes.values()))
+        leading = [node for node in self.nodes.values() if node.leads]
+        return max(leading, key=lambda node: node.quorum.leadership.epoch)
+
+    async def commit(self, *values: bytes) -> None:
+        """At whoever leads; where the leader is lost meanwhile, only once it is known whether the values are in."""
+        with trio.fail_after(WITHIN_S):
+            while True:
+                leader = await self.leader()
+                quorum, epoch = leader.quorum, leader.quorum.leadership.epoch
+                try:
+                    await quorum.wait_committed(epoch, quorum.append(epoch, values))
+                except NotLeader:
+                    await self.leader()
+                    if any(values[0] in node.heard.records for node in self.nodes.values()):
+                        return
+                else:
+                    return
+
+
+@asynccontextmanager
+async def running_nodes(count: int, spares: int = 0) -> AsyncIterator[QuorumNodes]:
+    """`count` voters, and `spares` observers that know the voters' addresses."""
+    nodes = []
+    for node_id in range(1, count + spares + 1):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nodes.append(QuorumNode(node_id, listener))
+    voters = VoterSet(tuple(node.voter for node in nodes[:count]))
+    async with trio.open_nursery() as nursery:
+        quorum = QuorumNodes(nursery, nodes, voters)
+        for node in nodes:
+            await quorum.start(node.node_id)
+        yield quorum
+        nursery.cancel_scope.cancel()

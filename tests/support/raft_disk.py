@@ -1,0 +1,88 @@
+"""One replica's disk in the world of `raft_world`: what was written, and how much of it a crash leaves."""
+
+from random import Random
+
+import attrs
+
+from kraft.core import ElectionState, LogShape, OffsetAndEpoch, VoterHistory, VoterSet
+from kraft.core.control import decode_voters
+from kraft.replicated_log import Batch, BatchKind
+
+
+@attrs.frozen
+class Snapshot:
+    """In place of a state, the batches that made it: so that nothing that matters can hide in it."""
+
+    place: OffsetAndEpoch
+    voters: VoterSet
+    batches: tuple[Batch, ...]
+
+
+@attrs.define
+class RaftDisk:
+    """`batches` includes what is not synced; `synced_end_offset` is what survives for certain."""
+
+    directory_id: str
+    election: ElectionState = attrs.field(factory=ElectionState)
+    batches: list[Batch] = attrs.field(factory=list)
+    synced_end_offset: int = 0
+    snapshot: Snapshot | None = None
+
+    @property
+    def start_offset(self) -> int:
+        return self.snapshot.place.offset if self.snapshot is not None else 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else self.start_offset
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        if self.batches:
+            return OffsetAndEpoch(self.end_offset, self.batches[-1].epoch)
+        return self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0)
+
+    def history(self) -> list[Batch]:
+        """Everything from the beginning, also what only the snapshot holds."""
+        before = self.snapshot.batches if self.snapshot is not None else ()
+        return [*before, *(batch for batch in self.batches if batch.base_offset >= self.start_offset)]
+
+    def append(self, batches: tuple[Batch, ...]) -> None:
+        for batch in batches:
+            assert batch.base_offset == self.end_offset, f"{batch} behind {self.end}"
+            self.batches.append(batch)
+
+    def truncate(self, end_offset: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.base_offset < end_offset]
+        self.synced_end_offset = min(self.synced_end_offset, end_offset)
+
+    def take_snapshot(self, place: OffsetAndEpoch, voters: VoterSet) -> None:
+        past = tuple(batch for batch in self.history() if batch.base_offset < place.offset)
+        self.snapshot = Snapshot(place, voters, past)
+
+    def drop_prefix(self) -> None:
+        self.batches = [batch for batch in self.batches if batch.base_offset >= self.start_offset]
+
+    def install(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.batches, self.synced_end_offset = snapshot, [], snapshot.place.offset
+
+    def crash(self, rng: Random) -> None:
+        """Lose some of what was not synced, from some batch on."""
+        unsynced = [batch for batch in self.batches if batch.base_offset >= self.synced_end_offset]
+        lost = rng.randrange(len(unsynced) + 1)
+        if lost:
+            self.truncate(unsynced[-lost].base_offset)
+        self.synced_end_offset = self.end_offset
+
+    def recover(self, initial: VoterSet) -> tuple[ElectionState, LogShape, VoterHistory]:
+        """What a core is started from."""
+        log = LogShape(self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0))
+        voters = VoterHistory(initial)
+        if self.snapshot is not None:
+            voters.start_at(self.snapshot.place.offset, self.snapshot.voters)
+        for batch in self.batches:
+            log.append(batch.base_offset, batch.last_offset, batch.epoch)
+            if batch.kind is BatchKind.VOTERS:
+                voters.append(batch.base_offset, decode_voters(batch.records[0]))
+        log.synced(log.end)
+        return self.election, log, voters

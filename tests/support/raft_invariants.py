@@ -1,0 +1,71 @@
+"""Raft's promises (figure 3 of the paper), looked at after every step of every replica."""
+
+from collections.abc import Mapping, Sequence
+
+from kraft.core import OffsetAndEpoch, VoterSet
+from kraft.core.quorum import majority
+from kraft.replicated_log import Batch
+from tests.support.raft_disk import RaftDisk
+
+
+class Violation(AssertionError):
+    """A promise of Raft's is broken."""
+
+
+class Invariants:
+    """Knows all that was ever elected, written and committed, by anyone."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        self.committed: dict[int, Batch] = {}
+        self.committed_end_offset = 0
+        self._before: dict[tuple[int, int], tuple[Batch, OffsetAndEpoch]] = {}
+        self._commits: dict[int, int] = {}
+
+    def elected(self, node_id: int, epoch: int) -> None:
+        """Election safety: one leader in an epoch, and once."""
+        if epoch in self.leaders:
+            raise Violation(f"node {self.leaders[epoch]} led in epoch {epoch}, and now node {node_id} does")
+        self.leaders[epoch] = node_id
+
+    def leads(self, node_id: int, epoch: int, history: Sequence[Batch]) -> None:
+        """Leader completeness: a leader has all that was committed in epochs before."""
+        mine = {batch.base_offset: batch for batch in history}
+        for offset, batch in self.committed.items():
+            if batch.epoch < epoch and mine.get(offset) != batch:
+                raise Violation(f"node {node_id} leads in epoch {epoch} without the committed entry at {offset}")
+
+    def appended(self, node_id: int, end: OffsetAndEpoch, batches: Sequence[Batch]) -> None:
+        """Log matching: what has the same offset and epoch is the same, and so is all before it."""
+        for batch in batches:
+            written = (batch, end)
+            known = self._before.setdefault((batch.base_offset, batch.epoch), written)
+            if known != written:
+                raise Violation(f"node {node_id} wrote {batch} behind {end}, somebody {known[0]} behind {known[1]}")
+            end = OffsetAndEpoch(batch.last_offset + 1, batch.epoch)
+
+    def commits(self, node_id: int, end_offset: int, history: Sequence[Batch]) -> None:
+        """State machine safety: whoever has something committed at an offset has the same there."""
+        if end_offset < self._commits.get(node_id, 0):
+            raise Violation(f"node {node_id} takes back its commit")
+        self._commits[node_id] = end_offset
+        for batch in history:
+            if batch.base_offset >= end_offset:
+                break
+            if self.committed.setdefault(batch.base_offset, batch) != batch:
+                raise Violation(f"node {node_id} has {batch} committed, somebody {self.committed[batch.base_offset]}")
+        self.committed_end_offset = max(self.committed_end_offset, end_offset)
+
+    def leader_commits(self, end_offset: int, voters: VoterSet, disks: Mapping[int, RaftDisk]) -> None:
+        """What a leader commits is durable on a majority of the voters (Raft's paper, section 5.3)."""
+        holders = 0
+        for voter in voters.voters:
+            disk = disks[voter.node_id]
+            same = not voter.key.directory_id or voter.key.directory_id == disk.directory_id
+            holders += same and disk.synced_end_offset >= end_offset
+        if holders < majority(len(voters.voters)):
+            raise Violation(f"{end_offset} is committed with {holders} of {len(voters.voters)} voters")
+
+    def restarts(self, node_id: int) -> None:
+        """What a replica knows of commits it may forget."""
+        self._commits.pop(node_id, None)

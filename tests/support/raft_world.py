@@ -1,0 +1,386 @@
+"""Cores on hosts with disks that forget, over a network that loses and reorders, on a clock of its own.
+
+Performs effects exactly as a driver has to: in order, stopping at what must be durable first, syncing on the side. Two
+messages between the same hosts may overtake one another unless `latency_ms` is a constant: every request has a
+connection of its own.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from math import inf
+from random import Random
+
+import attrs
+
+from kraft.core import Core, Effect, Event, QuorumConfig, ReplicaKey, Role, Voter, VoterSet
+from kraft.core import effects as todo
+from kraft.core import events as happened
+from kraft.core.control import decode_voters
+from kraft.core.messages import Error, FetchSnapshotResponse, Request, Response, VoterChangeResponse
+from kraft.replicated_log import BatchKind
+from tests.support.raft_disk import RaftDisk, Snapshot
+from tests.support.raft_invariants import Invariants
+
+REQUEST_TIMEOUT_MS = 2_000
+BATCHES_IN_ANSWER = 4
+SNAPSHOT_PIECES = 2
+
+
+def one_ms() -> float:
+    return 1.0
+
+
+class Listener:
+    """Told of what is worth telling; the golden traces are written by one."""
+
+    def became(self, node_id: int, effect: todo.RoleChanged) -> None: ...
+    def sent(self, source: int, destination: int, request: Request) -> None: ...
+    def answered(self, source: int, destination: int, response: Response) -> None: ...
+    def lost(self, source: int, destination: int, message: Request | Response) -> None: ...
+    def wrote(self, node_id: int, effect: Effect) -> None: ...
+    def committed(self, node_id: int, end_offset: int) -> None: ...
+
+
+@attrs.define(eq=False)
+class Host:
+    """A machine, and the core on it while it is up. `life` tells one life of the process from the next."""
+
+    node_id: int
+    disk: RaftDisk
+    chance: Callable[[], float]
+    initial_voters: VoterSet
+    core: Core | None = None
+    life: int = 0
+    effects: deque[Effect] = attrs.field(factory=deque)
+    syncing: bool = False
+    persisting: bool = False
+    download: Snapshot | None = None
+
+    @property
+    def live(self) -> Core:
+        assert self.core is not None, f"node {self.node_id} is down"
+        return self.core
+
+
+class RaftWorld:
+    def __init__(
+        self,
+        voter_ids: Iterable[int],
+        observer_ids: Iterable[int] = (),
+        *,
+        rng: Random | None = None,
+        chance: Callable[[int], Callable[[], float]] | None = None,
+        latency_ms: Callable[[], float] = one_ms,
+        sync_ms: Callable[[], float] = one_ms,
+        listener: Listener | None = None,
+    ) -> None:
+        self.rng = rng or Random(0)
+        self.now_ms = 0.0
+        self.invariants = Invariants()
+        self.listener = listener or Listener()
+        self.latency_ms, self.sync_ms = latency_ms, sync_ms
+        self.loss = 0.0
+        self.cuts: set[tuple[int, int]] = set()
+        self.change_answers: list[VoterChangeResponse] = []
+        # What a broken driver does wrong; the tester has to find it.
+        self.votes_are_durable = self.log_is_durable = True
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count(1)
+        self._tokens: dict[int, tuple[int, int, int, Request]] = {}
+        voter_ids, self.chance = list(voter_ids), chance or (lambda node_id: self.rng.random)
+        self.voters = VoterSet(tuple(self.voter(node_id) for node_id in voter_ids))
+        self.hosts = {node_id: self._host(node_id, self.voters) for node_id in voter_ids}
+        for node_id in observer_ids:
+            self.hosts[node_id] = self._host(node_id, VoterSet())
+
+    @staticmethod
+    def voter(node_id: int, generation: str = "") -> Voter:
+        return Voter(ReplicaKey(node_id, f"d{node_id}{generation}"), f"host{node_id}")
+
+    @property
+    def live(self) -> list[Host]:
+        return [host for host in self.hosts.values() if host.core is not None]
+
+    @property
+    def leader(self) -> Host | None:
+        """Of several that believe to lead, the one in the highest epoch."""
+        leading = [host for host in self.live if host.live.role is Role.LEADER]
+        return max(leading, key=lambda host: host.live.epoch, default=None)
+
+    # The operator
+
+    def start(self, node_id: int) -> None:
+        host = self.hosts[node_id]
+        assert host.core is None
+        self.invariants.restarts(node_id)
+        recovered = host.disk.recover(host.initial_voters)
+        servers = (
+            tuple(str(other) for other in self.hosts if other != node_id) if not host.initial_voters.voters else ()
+        )
+        config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}", servers)
+        host.core = Core(config, host.chance, *recovered, self.now_ms)
+        assert host.core.epoch >= host.disk.election.epoch
+        self.step(host, happened.Tick())
+
+    def start_all(self) -> None:
+        for node_id in self.hosts:
+            self.start(node_id)
+
+    def crash(self, node_id: int) -> None:
+        host = self.hosts[node_id]
+        host.core, host.life = None, host.life + 1
+        host.effects.clear()
+        host.syncing = host.persisting = False
+        if not self.log_is_durable:
+            host.disk.synced_end_offset = min(host.disk.synced_end_offset, self.rng.randrange(host.disk.end_offset + 1))
+            boundaries = [batch.base_offset for batch in host.disk.batches]
+            host.disk.synced_end_offset = max(
+                (offset for offset in boundaries if offset <= host.disk.synced_end_offset), default=0
+            )
+        host.disk.crash(self.rng)
+        for token, (_, target, _, _) in list(self._tokens.items()):
+            if target == node_id:
+                self._fail(token, self.latency_ms())
+
+    def wipe(self, node_id: int, generation: str) -> None:
+        """The disk is lost; the node comes back with an empty one, knowing only whom to ask."""
+        self.crash(node_id)
+        host = self._host(node_id, VoterSet(), generation)
+        host.life = self.hosts[node_id].life
+        self.hosts[node_id] = host
+
+    def reset_connections(self, node_id: int) -> None:
+        """Everybody notices that the process is gone."""
+        for host in self.live:
+            self.at(self.latency_ms(), self._in_life(host, happened.ConnectionReset(node_id)))
+
+    def leave(self, node_id: int) -> None:
+        self.step(self.hosts[node_id], happened.Leave())
+
+    def append(self, node_id: int, *values: str) -> None:
+        records = tuple(value.encode() for value in values)
+        self.step(self.hosts[node_id], happened.Append(records, int(self.now_ms)))
+
+    def change_voters(self, node_id: int, request: Request) -> None:
+        """As an administrator's tool asks the node; answers gather in `change_answers`."""
+        self._deliver(0, node_id, 0, request)
+
+    def take_snapshot(self, node_id: int) -> None:
+        host = self.hosts[node_id]
+        log, end_offset = host.live.log, host.live.high_watermark
+        place = type(log.start)(end_offset, log.epoch_before(end_offset))
+        host.disk.take_snapshot(place, host.live.voters_at(end_offset))
+        self.step(host, happened.SnapshotTaken(place))
+
+    # Time
+
+    def at(self, delay_ms: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), action))
+
+    def run(self, duration_ms: float) -> None:
+        self.run_until(lambda: False, duration_ms)
+
+    def run_until(self, done: Callable[[], bool], duration_ms: float) -> bool:
+        """Let time pass until `done`, at most `duration_ms`; whether it is."""
+        end_ms = self.now_ms + duration_ms
+        while not done():
+            timers = [(host.live.deadline_ms, host.node_id) for host in self.live]
+            timer_ms, node_id = min(timers, default=(inf, -1))
+            message_ms = self._queue[0][0] if self._queue else inf
+            next_ms = max(self.now_ms, min(timer_ms, message_ms))
+            if next_ms > end_ms:
+                self.now_ms = end_ms
+                return done()
+            self.now_ms = next_ms
+            if message_ms <= timer_ms:
+                heapq.heappop(self._queue)[2]()
+            else:
+                self.step(self.hosts[node_id], happened.Tick())
+        return True
+
+    # What a driver does
+
+    def step(self, host: Host, event: Event) -> None:
+        core = host.live
+        voters, was_leader = core.voters, core.role is Role.LEADER
+        effects = core.step(event, self.now_ms)
+        for effect in effects:
+            match effect:
+                case todo.AppendLog():
+                    named = [batch for batch in effect.batches if batch.kind is BatchKind.VOTERS]
+                    voters = decode_voters(named[-1].records[0]) if named else voters
+                case todo.Committed() if was_leader:
+                    disks = {node_id: each.disk for node_id, each in self.hosts.items()}
+                    self.invariants.leader_commits(effect.end_offset, voters, disks)
+        host.effects.extend(effects)
+        self._perform(host)
+
+    def _perform(self, host: Host) -> None:
+        while host.effects and not host.persisting and host.core is not None:
+            effect = host.effects[0]
+            if isinstance(effect, todo.TruncateLog) and host.syncing:
+                return
+            host.effects.popleft()
+            self._perform_one(host, effect)
+
+    def _perform_one(self, host: Host, effect: Effect) -> None:
+        match effect:
+            case todo.PersistElection():
+                self._persist(host, effect)
+            case todo.AppendLog() | todo.TruncateLog():
+                self.listener.wrote(host.node_id, effect)
+                if isinstance(effect, todo.AppendLog):
+                    self.invariants.appended(host.node_id, host.disk.end, effect.batches)
+                    host.disk.append(effect.batches)
+                    self._sync(host)
+                else:
+                    host.disk.truncate(effect.end_offset)
+            case todo.Send():
+                self._send(host, effect)
+            case todo.Answer():
+                self._answer(host, effect.token, effect.response)
+            case todo.AnswerEntries():
+                kept = [batch for batch in host.disk.batches if batch.base_offset >= effect.offset]
+                batches = tuple(kept[:BATCHES_IN_ANSWER])
+                self._answer(host, effect.token, attrs.evolve(effect.response, batches=batches))
+            case todo.AnswerSnapshot():
+                self._answer_snapshot(host, effect)
+            case todo.WriteSnapshot():
+                pass
+            case todo.InstallSnapshot():
+                self._install(host, effect)
+            case todo.TruncatePrefix():
+                host.disk.drop_prefix()
+            case todo.Committed():
+                self.listener.committed(host.node_id, effect.end_offset)
+                self.invariants.commits(host.node_id, effect.end_offset, host.disk.history())
+            case todo.RoleChanged():
+                self.listener.became(host.node_id, effect)
+                if effect.role is Role.LEADER:  # what it did before its vote was durable, nobody has seen
+                    self.invariants.elected(host.node_id, effect.epoch)
+                    self.invariants.leads(host.node_id, effect.epoch, host.disk.history())
+
+    def _persist(self, host: Host, effect: todo.PersistElection) -> None:
+        def done() -> None:
+            host.persisting = False
+            if self.votes_are_durable:
+                host.disk.election = effect.state
+            elif effect.state.epoch > host.disk.election.epoch:
+                host.disk.election = attrs.evolve(effect.state, voted_for=None)
+            self.listener.wrote(host.node_id, effect)
+            self._perform(host)
+
+        host.persisting = True
+        self.at(self.sync_ms(), self._in_same_life(host, done))
+
+    def _sync(self, host: Host) -> None:
+        if host.syncing:
+            return
+        end = host.disk.end
+
+        def done() -> None:
+            host.syncing = False
+            host.disk.synced_end_offset = max(host.disk.synced_end_offset, end.offset)
+            if host.disk.end_offset > end.offset:
+                self._sync(host)
+            self._perform(host)
+            self.step(host, happened.LogSynced(end))
+
+        host.syncing = True
+        self.at(self.sync_ms(), self._in_same_life(host, done))
+
+    def _answer_snapshot(self, host: Host, effect: todo.AnswerSnapshot) -> None:
+        """The bytes are beside the point: a snapshot is handed over as an object, in two pieces."""
+        snapshot, request = host.disk.snapshot, effect.request
+        if snapshot is None or snapshot.place != request.snapshot:
+            self._answer(host, effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+            return
+        self.hosts[request.replica.node_id].download = snapshot
+        response = FetchSnapshotResponse(effect.known, SNAPSHOT_PIECES, request.position, b"x")
+        self._answer(host, effect.token, response)
+
+    def _install(self, host: Host, effect: todo.InstallSnapshot) -> None:
+        def done() -> None:
+            snapshot = host.download
+            assert snapshot is not None
+            assert snapshot.place == effect.snapshot
+            host.disk.install(snapshot)
+            self.listener.wrote(host.node_id, effect)
+            self.step(host, happened.SnapshotInstalled(snapshot.place, snapshot.voters))
+
+        self.at(self.sync_ms(), self._in_same_life(host, done))
+
+    # The network
+
+    def _send(self, host: Host, effect: todo.Send) -> None:
+        source, destination, request = host.node_id, effect.destination, effect.request
+        target = int(effect.address) if destination < 0 else destination
+        self.listener.sent(source, target, request)
+
+        failed = self._in_life(host, happened.RequestFailed(destination, request))
+        token = next(self._numbers)
+        self._tokens[token] = (source, destination, host.life, request)
+        if not self._passes(source, target):
+            self.listener.lost(source, target, request)
+            self._tokens.pop(token)
+            self.at(REQUEST_TIMEOUT_MS, failed)
+            return
+        if self.hosts[target].core is None:
+            self._tokens.pop(token)
+            self.at(2 * self.latency_ms(), failed)
+            return
+        self.at(self.latency_ms(), lambda: self._deliver(source, target, token, request))
+
+    def _deliver(self, source: int, target: int, token: int, request: Request) -> None:
+        host = self.hosts[target]
+        if token and token not in self._tokens:
+            return  # the connection died with the process that it led to
+        if host.core is not None:
+            self.step(host, happened.Received(token, request))
+        elif token:
+            self._fail(token)
+
+    def _answer(self, host: Host, token: int, response: Response) -> None:
+        if token == 0:
+            assert isinstance(response, VoterChangeResponse)
+            self.change_answers.append(response)
+            self.listener.answered(host.node_id, 0, response)
+            return
+        source, destination, life, request = self._tokens[token]
+        asker = self.hosts[source]
+        self.listener.answered(host.node_id, source, response)
+        if not self._passes(host.node_id, source):
+            self.listener.lost(host.node_id, source, response)
+            self._fail(token)
+            return
+        del self._tokens[token]
+        if asker.life == life:
+            arrival = self._in_life(asker, happened.Responded(destination, request, response))
+            self.at(self.latency_ms(), arrival)
+
+    def _fail(self, token: int, delay_ms: float = REQUEST_TIMEOUT_MS) -> None:
+        source, destination, life, request = self._tokens.pop(token)
+        asker = self.hosts[source]
+        if asker.life == life:
+            self.at(delay_ms, self._in_life(asker, happened.RequestFailed(destination, request)))
+
+    def _passes(self, source: int, destination: int) -> bool:
+        return (source, destination) not in self.cuts and self.rng.random() >= self.loss
+
+    def _in_life(self, host: Host, event: Event) -> Callable[[], None]:
+        return self._in_same_life(host, lambda: self.step(host, event))
+
+    def _in_same_life(self, host: Host, action: Callable[[], None]) -> Callable[[], None]:
+        life = host.life
+
+        def unless_crashed() -> None:
+            if host.life == life and host.core is not None:
+                action()
+
+        return unless_crashed
+
+    def _host(self, node_id: int, initial: VoterSet, generation: str = "") -> Host:
+        disk = RaftDisk(self.voter(node_id, generation).key.directory_id)
+        return Host(node_id, disk, self.chance(node_id), initial)
