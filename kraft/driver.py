@@ -26,10 +26,12 @@ from kraft.core.messages import (
 from kraft.env import Env
 from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
 from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, SnapshotListener
-from kraft.rpc import ConnectionLost, Links, ServedConnection
+from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
 
 # One answer to a Fetch; also what is handed to listeners at a time.
 FETCH_BYTES_MAX = 1 << 20
+# So that a batch fits into a frame with room to spare; a controller's largest decisions are a few megabytes.
+APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Past a deadline by so much, that no rounding of floats makes a tick too early.
 _TICK_SLACK_S = 1e-6
 
@@ -93,6 +95,7 @@ class Quorum:
     def append(self, epoch: int, records: Sequence[bytes]) -> int:
         self._check_leads(epoch)
         assert records, "an append holds at least one record"
+        assert sum(map(len, records)) <= APPEND_BYTES_MAX, "an append that fits into no answer to a Fetch"
         if self.core.deadline_ms <= _now_ms():
             self.step(happened.Tick())  # a process that was stopped for a while may have lost its majority
         if self.core.role is not Role.LEADER or self.core.epoch != epoch:
@@ -133,8 +136,9 @@ class Quorum:
 
     async def leave(self, timeout_ms: float = 1_000) -> None:
         """Hand over before this node stops: until somebody else leads, or `timeout_ms` have passed."""
-        if self.core.role is Role.LEADER:
-            self.step(happened.Leave())
+        if self.core.role is not Role.LEADER or self.core.voters.ids == (self.node_id,):
+            return
+        self.step(happened.Leave())
         with trio.move_on_after(timeout_ms / 1000):
             while self.core.leader_id in (None, self.node_id):
                 await self._changed.wait()
@@ -158,6 +162,7 @@ class Quorum:
                 task_status.started()
         finally:
             self.leadership = Leadership(None, self.leadership.epoch)
+            self._notify()
             self._log.close()
             self._election.close()
 

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from kraft import driver
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
@@ -118,6 +119,36 @@ async def test_a_leader_that_leaves_hands_over() -> None:
         await leader.stop()
         await quorum.commit(b"b")
         assert (await quorum.leader()) is not leader
+
+
+async def test_a_sole_voter_leaves_at_once() -> None:
+    async with running_nodes(1) as quorum:
+        leader = await quorum.leader()
+        began = trio.current_time()
+        await leader.quorum.leave()
+        assert trio.current_time() - began < 0.2
+
+
+async def test_whoever_waits_for_a_commit_hears_that_the_replica_stops() -> None:
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        for node in quorum.nodes.values():
+            if node is not leader:
+                await node.stop()
+        epoch, refused = leader.quorum.leadership.epoch, trio.Event()
+        replica = leader.quorum
+
+        async def wait() -> None:
+            with pytest.raises(NotLeader):
+                await replica.wait_committed(epoch, replica.append(epoch, [b"a"]))
+            refused.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            await leader.stop()
+            with trio.fail_after(5):
+                await refused.wait()
 
 
 async def test_observers_hear_everything_and_become_voters() -> None:

@@ -30,6 +30,9 @@ class Chaos:
         self.appended = 0
         self.world.loss = self.rng.choice([0.0, 0.0, 0.05, 0.2])
         faults = [self.crash, self.cut, self.heal, self.snapshot, self.crash_leader, self.reset]
+        if not spares:
+            faults.append(self.wipe)  # where voters are removed as well, the disks that are left may be too few
+        self.wiped = False
         changes = [self.add_voter, self.remove_voter] if spares else []
         self.actions = [*self.rng.sample(faults, self.rng.randrange(len(faults) + 1)), *changes]
 
@@ -82,6 +85,12 @@ class Chaos:
             self.world.crash(leader.node_id)
             if self.rng.random() < 0.5:
                 self.world.reset_connections(leader.node_id)
+
+    def wipe(self) -> None:
+        """One disk is lost for good: its node no longer votes, and the others are still a majority."""
+        if not self.wiped:
+            self.wiped = True
+            self.world.wipe(self.rng.choice(list(self.world.hosts)), "new")
 
     def reset(self) -> None:
         self.world.reset_connections(self.rng.choice(list(self.world.hosts)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from kraft.core import OffsetAndEpoch, VoterSet
+from kraft.core import OffsetAndEpoch, ReplicaKey, VoterSet
 from kraft.core.quorum import majority
 from kraft.replicated_log import Batch
 from tests.support.raft_disk import RaftDisk
@@ -19,6 +19,8 @@ class Invariants:
         self.leaders: dict[int, int] = {}
         self.committed: dict[int, Batch] = {}
         self.committed_end_offset = 0
+        # What each disk that was lost had held durably.
+        self.lost_disks: dict[ReplicaKey, int] = {}
         self._before: dict[tuple[int, int], tuple[Batch, OffsetAndEpoch]] = {}
         self._commits: dict[int, int] = {}
 
@@ -57,12 +59,15 @@ class Invariants:
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def leader_commits(self, end_offset: int, voters: VoterSet, disks: Mapping[int, RaftDisk]) -> None:
-        """What a leader commits is durable on a majority of the voters (Raft's paper, section 5.3)."""
+        """What a leader commits is durable on a majority of the voters (Raft's paper, section 5.3).
+
+        A disk that was lost since it acknowledged counts with what it held: it will not vote any more.
+        """
         holders = 0
         for voter in voters.voters:
             disk = disks[voter.node_id]
-            same = not voter.key.directory_id or voter.key.directory_id == disk.directory_id
-            holders += same and disk.synced_end_offset >= end_offset
+            same = voter.key.directory_id == disk.directory_id
+            holders += (disk.synced_end_offset if same else self.lost_disks[voter.key]) >= end_offset
         if holders < majority(len(voters.voters)):
             raise Violation(f"{end_offset} is committed with {holders} of {len(voters.voters)} voters")
 

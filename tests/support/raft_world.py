@@ -146,6 +146,8 @@ class RaftWorld:
 
     def wipe(self, node_id: int, generation: str) -> None:
         """The disk is lost; the node comes back with an empty one, knowing only whom to ask."""
+        former = self.hosts[node_id].disk
+        self.invariants.lost_disks[ReplicaKey(node_id, former.directory_id)] = former.synced_end_offset
         self.crash(node_id)
         host = self._host(node_id, VoterSet(), generation)
         host.life = self.hosts[node_id].life

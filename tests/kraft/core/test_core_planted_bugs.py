@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.core import LogShape, OffsetAndEpoch, Role, elections, leading, quorum, reconfiguration
+from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, Role, elections, leading, quorum, reconfiguration
 from kraft.core import messages as said
 from kraft.core.log_shape import Match
 from kraft.core.replica import Replica
@@ -179,3 +179,11 @@ def test_pre_votes_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -
     original = elections.start_pre_vote
     monkeypatch.setattr(elections, "start_pre_vote", start_at_once)
     assert deaf_node() > 5
+
+
+def test_a_lost_disk_that_passes_for_the_old_one_is_found(
+    monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
+) -> None:
+    """KIP-853: what directory ids are for. It has forgotten its votes, and what it acknowledged."""
+    monkeypatch.setattr(ReplicaKey, "matches", lambda self, other: self.node_id == other.node_id)
+    figure(f"found by seed {found_by(SEEDS, (3, 0))}")
