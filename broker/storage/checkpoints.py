@@ -8,6 +8,8 @@ the first segment's beginning, after DeleteRecords), `replication-offset-checkpo
 
 from collections.abc import Mapping, Sequence
 
+import trio
+
 from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import Disk
 
@@ -52,6 +54,8 @@ class OffsetCheckpoint:
         self._disk = disk
         self.path = path
         self._written: Mapping[tuple[str, int], int] | None = None
+        # Two who write at once would take the temporary file from under each other.
+        self._writing = trio.Lock()
 
     def read(self) -> dict[tuple[str, int], int]:
         """(topic, partition) -> offset; empty where there is no file. Raises CorruptCheckpoint, OSError."""
@@ -71,8 +75,9 @@ class OffsetCheckpoint:
 
     async def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Replace the file, durably, unless it says this already. Keeps `offsets`. Raises OSError, FsyncFailed."""
-        if offsets != self._written:
-            self._written = None
-            lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-            await replace_durably(self._disk, self.path, encode_checkpoint(lines))
-            self._written = offsets
+        async with self._writing:
+            if offsets != self._written:
+                self._written = None
+                lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+                await replace_durably(self._disk, self.path, encode_checkpoint(lines))
+                self._written = offsets

@@ -1,6 +1,7 @@
 """The small files beside the logs: offset checkpoints, meta.properties, partition.metadata, in Kafka's formats."""
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,13 @@ class TestOffsetCheckpoint:
         assert (tmp_path / "checkpoint").stat().st_ino == written
         await checkpoint.write({("orders", 0): 18})
         assert checkpoint.read() == {("orders", 0): 18}
+
+    async def test_two_writers_at_once_follow_one_another(self, tmp_path):
+        checkpoint = OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(checkpoint.write, {("orders", 0): 17})
+            nursery.start_soon(checkpoint.write, {("orders", 0): 18})
+        assert checkpoint.read() in ({("orders", 0): 17}, {("orders", 0): 18})
 
     @pytest.mark.parametrize(
         ("content", "message"),
