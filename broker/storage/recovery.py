@@ -141,7 +141,10 @@ class Recovery:
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
-            if segment.base_offset < end_offset:
+            # A gap is what compaction leaves, or a segment before that lost its end where a batch ended.
+            if segment.base_offset < end_offset or (
+                segment.base_offset > end_offset and not self.config.compact_enabled
+            ):
                 self._drop(segments, at)
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))

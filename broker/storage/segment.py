@@ -30,6 +30,9 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, T
 RESERVE_MIN: Final = 1024 * 1024
 RESERVE_MAX: Final = 64 * 1024 * 1024
 
+# Bytes read and written again at a time while recovering.
+REWRITE_PIECE: Final = 1024 * 1024
+
 # What `room` is of a segment that must not be appended to before a closer look: it is cold, or an index is full.
 NO_ROOM: Final = -1
 
@@ -259,9 +262,16 @@ class Segment:
         self._begin()
 
     def finish_recovery(self) -> int:
-        """Cut the file behind the last good batch; how many bytes that took. Raises OSError."""
+        """Cut the file behind the last good batch; how many bytes that took. Raises OSError.
+
+        What stays is written again: if the process before this one ended with a failed fsync, the pages read well, but
+        count as clean, and no fsync to come would make them durable (https://lwn.net/Articles/752063/).
+        """
         cut = self.written - self.size_bytes
         self.file.truncate(self.size_bytes)
+        for position in range(0, self.size_bytes, REWRITE_PIECE):
+            piece = self.file.read(position, min(REWRITE_PIECE, self.size_bytes - position))
+            self.file.write(position, (piece,))
         self.written = self._reserved = self.size_bytes
         return cut
 

@@ -1,8 +1,10 @@
 """After a crash a log opens with the longest prefix of intact batches, and what was interrupted is finished."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from struct import pack, unpack
+from typing import Any
 
 import pytest
 import trio
@@ -10,6 +12,7 @@ import trio
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import iter_headers
+from kraft.env import Buffer, File, RealDisk
 from tests.support.logs import NOW_MS, append, batch, listing, open_log, read_all, read_records, values
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -328,3 +331,48 @@ def test_ten_thousand_bytes_of_anything_never_stop_a_log_from_opening(five: Path
         log = damaged(five, noisy)
         assert log.log_end_offset <= 10
         assert [record.offset for record in read_all(log)] == list(range(log.log_end_offset))
+
+
+def test_a_segment_that_lost_its_end_at_the_edge_of_a_batch_takes_the_later_ones_with_it(tmp_path: Path) -> None:
+    """A power cut may keep a segment's file and lose the last writes to the one before it: no byte of them is torn."""
+    log = open_log(tmp_path / "t-0", SMALL)
+    while len(log.segments) < 3:
+        append(log, b"x" * 100)
+    first, second = listing(tmp_path / "t-0", ".log")[:2]
+    positions = batch_positions(tmp_path / "t-0", first)
+    with (tmp_path / "t-0" / first).open("r+b") as file:
+        file.truncate(positions[-3])
+    log = open_log(tmp_path / "t-0", SMALL)
+    assert log.log_end_offset == int(second.removesuffix(".log")) - 2
+    assert listing(tmp_path / "t-0", ".log") == [first]
+
+
+class NotingDisk(RealDisk):
+    """Notes where the files of segments are written."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, int]] = []
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        file = super().open(path, create=create)
+        return NotingFile(self, file) if path.endswith(".log") else file
+
+
+class NotingFile:
+    def __init__(self, disk: NotingDisk, file: File) -> None:
+        self._disk = disk
+        self._file = file
+
+    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        self._disk.written.append((offset, sum(map(len, buffers))))
+        self._file.write(offset, buffers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_recovery_writes_again_what_a_failed_fsync_may_have_left_in_the_page_cache_alone(five: Path) -> None:
+    disk = NotingDisk()
+    log = open_log(five, disk=disk)
+    assert disk.written == [(0, log.size_bytes)]
+    assert values(open_log(five)) == values(log)
