@@ -1,0 +1,7 @@
+"""What a history must not show, however much went wrong meanwhile: one class for each promise."""
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.queue import QUEUE_CHECKERS
+from jepsen.checkers.topics import TOPIC_CHECKERS
+
+__all__ = ["QUEUE_CHECKERS", "TOPIC_CHECKERS", "Anomaly", "Checker"]

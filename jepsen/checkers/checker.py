@@ -1,0 +1,26 @@
+"""The shape of a checker."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import attrs
+
+from jepsen.history import History, Operation
+
+
+@attrs.frozen
+class Anomaly:
+    """A promise that was broken, and the operations that prove it."""
+
+    promise: str
+    what: str
+    proof: tuple[Operation, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n    ".join((f"{self.promise}: {self.what}", *map(str, self.proof)))
+
+
+class Checker(Protocol):
+    """A promise. It is judged once the history is complete, final reads included."""
+
+    def check(self, history: History) -> Iterator[Anomaly]: ...

@@ -1,0 +1,76 @@
+"""Virtual time: a heap of events, which fire when no task can run."""
+
+import heapq
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import trio
+
+# Trio has one round without anything to do while it shuts down; more of them in a row mean that nothing ever happens.
+_IDLE_ROUNDS_MAX = 3
+
+
+STUCK = "no task can run, no event is due and no deadline is set"
+
+
+class Stuck(RuntimeError):
+    """No task can run, no event is due, and no deadline is set: the simulation would wait for ever."""
+
+
+class VirtualClock(trio.abc.Clock):
+    """Seconds since the simulation began, moved only while every task waits.
+
+    Trio asks for the time to sleep when nothing is runnable. That is the one moment at which time may move, so it is
+    where the events of network and disks happen, up to the next deadline of a task.
+    """
+
+    def __init__(self, is_runnable: Callable[[], bool]) -> None:
+        self.now = 0.0
+        self.events_fired = 0
+        self.on_stuck: Callable[[], None] | None = None  # asked once for a way out
+        self._is_runnable = is_runnable
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._serial = 0
+        self._idle_rounds = 0
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return self.now
+
+    def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
+        """Have `event(*args)` happen at `when`, after those that were asked for earlier at the same time."""
+        self._serial += 1
+        heapq.heappush(self._events, (when, self._serial, event, args))
+
+    def after(self, seconds: float, event: Callable[..., None], *args: Any) -> None:
+        self.at(self.now + seconds, event, *args)
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        if self._is_runnable():
+            return 0
+        events = self._events
+        while events and events[0][0] <= deadline:
+            when, _, event, args = heapq.heappop(events)
+            self.now = max(self.now, when)
+            self.events_fired += 1
+            self._idle_rounds = 0
+            event(*args)
+            if self._is_runnable():
+                return 0
+        if deadline == inf:
+            self._idle()
+        else:
+            self._idle_rounds = 0
+            self.now = max(self.now, deadline)
+        return 0
+
+    def _idle(self) -> None:
+        self._idle_rounds += 1
+        if self._idle_rounds > _IDLE_ROUNDS_MAX:
+            way_out, self.on_stuck = self.on_stuck, None
+            if way_out is None:
+                raise Stuck(STUCK)  # Trio does not survive that
+            way_out()

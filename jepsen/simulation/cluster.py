@@ -1,0 +1,90 @@
+"""The nodes of a simulation: one process for each host, started again whenever it has ended."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import trio
+
+from jepsen.simulation.hosts import Host, Process
+from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.trace import Event
+from kraft.env import Env
+
+NodeFactory: TypeAlias = Callable[[Env], Process]
+
+# How soon a supervisor starts a process again that has ended by itself.
+RESTART_SECONDS = 0.5
+
+
+class Cluster:
+    """`nodes` by name. `power_cuts` counts those of all nodes: how often unsynced writes may have been lost."""
+
+    def __init__(self, simulation: Simulation, factories: Mapping[str, NodeFactory]) -> None:
+        self.simulation = simulation
+        self.nodes = {name: simulation.add_host(name) for name in factories}
+        self.clients: dict[str, Host] = {}
+        self.power_cuts = 0
+        self._factories = factories
+        simulation.trace.listeners.append(self._count_power_cuts)
+
+    def add_client(self, name: str) -> Host:
+        """A machine that no fault befalls, apart from those of the network."""
+        self.clients[name] = self.simulation.add_host(name)
+        return self.clients[name]
+
+    @property
+    def all_serve(self) -> bool:
+        return all(host.is_serving for host in self.nodes.values())
+
+    async def run(self) -> None:
+        """Keep every node running, until cancelled; then all of them are killed."""
+        async with trio.open_nursery() as nursery:
+            for name, host in self.nodes.items():
+                nursery.start_soon(self._supervise, nursery, host, self._factories[name])
+            try:
+                await trio.sleep_forever()
+            finally:
+                for host in self.nodes.values():
+                    host.volume.heal()  # nobody can leave a disk that is stalled
+                    host.kill()
+
+    async def wait_serving(self) -> None:
+        while not self.all_serve:
+            await trio.sleep(0.05)
+
+    def crash(self, host: Host, *, power: bool, down_seconds: float) -> None:
+        """Kill a node's process, or cut its machine's power, for a while."""
+        host.held_down_until = self.simulation.clock.now + down_seconds
+        if power:
+            host.power_cut()
+        else:
+            host.kill()
+
+    async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
+        """Have a node end cleanly; one that does not in time is killed."""
+        ended = host.ended
+        host.stop()
+        with trio.move_on_after(patience_seconds):
+            await ended.wait()
+        host.held_down_until = trio.current_time() + down_seconds
+        if not ended.is_set():
+            host.kill()
+
+    def heal(self) -> None:
+        """Take all faults away, and let what is down come back."""
+        for host in self.nodes.values():
+            host.held_down_until = 0.0
+        self.simulation.heal()
+
+    async def _supervise(self, nursery: trio.Nursery, host: Host, factory: NodeFactory) -> None:
+        host.start(nursery, factory)
+        while True:
+            await host.ended.wait()
+            await trio.sleep(RESTART_SECONDS)
+            while trio.current_time() < host.held_down_until:
+                await trio.sleep(RESTART_SECONDS)
+            host.start(nursery, factory)
+
+    def _count_power_cuts(self, event: Event) -> None:
+        if event.kind == "power-cut":
+            self.power_cuts += 1

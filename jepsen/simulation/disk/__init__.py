@@ -1,0 +1,6 @@
+"""A simulated disk: the page cache, what is durable, and every way in which a device fails."""
+
+from jepsen.simulation.disk.files import SimulatedDisk, SimulatedFile
+from jepsen.simulation.disk.volume import Volume
+
+__all__ = ["SimulatedDisk", "SimulatedFile", "Volume"]

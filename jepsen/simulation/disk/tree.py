@@ -1,0 +1,143 @@
+"""Files and directories, each with what the page cache shows and what is on the disk."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TypeAlias
+
+import attrs
+
+# What a power cut may keep of what was not synced.
+FATES_OF_WRITES = ("none", "prefix", "torn", "some", "all")
+FATES_OF_ENTRIES = ("none", "prefix", "all")
+
+
+@attrs.frozen
+class Write:
+    """Bytes at an offset; or, without bytes, a truncation to `offset`."""
+
+    offset: int
+    data: bytes | None
+
+    def perform(self, content: bytearray) -> None:
+        offset, data = self.offset, self.data
+        if data is None:
+            del content[offset:]
+            content.extend(bytes(offset - len(content)))
+        else:
+            if len(content) < offset:
+                content.extend(bytes(offset - len(content)))
+            content[offset : offset + len(data)] = data
+
+
+class Inode:
+    """A file. `written` counts all its writes so far; the last of them are not durable yet."""
+
+    __slots__ = ("_dirty", "_settled", "cached", "durable", "written")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.durable = bytearray()
+        self.written = 0
+        self._settled = 0  # writes that are durable, or that a failed fsync has lost
+        self._dirty: list[Write] = []
+
+    def write(self, offset: int, data: bytes | None) -> None:
+        write = Write(offset, data)
+        write.perform(self.cached)
+        self._dirty.append(write)
+        self.written += 1
+
+    def settle(self, upto: int) -> None:
+        """Make the writes durable that were counted when `written` was `upto`."""
+        self._keep(self._take(upto))
+
+    def lose(self, upto: int, rng: Random) -> None:
+        """As `settle`, but only some of them reach the disk; the page cache still shows them all."""
+        self._keep(write for write in self._take(upto) if rng.random() < 0.3)
+
+    def power_cut(self, rng: Random, note: Callable[..., None]) -> None:
+        dirty = self._take(self.written)
+        if dirty:
+            fate = rng.choice(FATES_OF_WRITES)
+            kept = _surviving(dirty, fate, rng)
+            note(fate, len(dirty), len(kept))
+            self._keep(kept)
+        self.cached = bytearray(self.durable)
+
+    def _take(self, upto: int) -> list[Write]:
+        count = max(0, upto - self._settled)
+        taken = self._dirty[:count]
+        del self._dirty[:count]
+        self._settled += count
+        return taken
+
+    def _keep(self, writes: Iterable[Write]) -> None:
+        for write in writes:
+            write.perform(self.durable)
+
+
+def _surviving(dirty: list[Write], fate: str, rng: Random) -> list[Write]:
+    if fate == "all":
+        return dirty
+    if fate == "none":
+        return []
+    if fate == "some":  # pages are written back in any order
+        return [write for write in dirty if rng.random() < 0.5]
+    count = rng.randrange(len(dirty) + 1)
+    kept = dirty[:count]
+    if fate == "torn" and count < len(dirty):
+        write = dirty[count]
+        if write.data is not None:
+            kept.append(Write(write.offset, write.data[: rng.randrange(len(write.data) + 1)]))
+    return kept
+
+
+class Directory:
+    """Names and what they stand for. `changed` counts changes; a rename is one, so it happens whole or not at all."""
+
+    __slots__ = ("_dirty", "_settled", "changed", "durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        self.changed = 0
+        self._settled = 0
+        self._dirty: list[tuple[tuple[str, Node | None], ...]] = []
+
+    def change(self, *changes: tuple[str, "Node | None"]) -> None:
+        """Give names another meaning, or (None) none, all at once."""
+        _rename(self.entries, changes)
+        self._dirty.append(changes)
+        self.changed += 1
+
+    def settle(self, upto: int) -> None:
+        """Make the changes durable that were counted when `changed` was `upto`."""
+        count = max(0, upto - self._settled)
+        for changes in self._dirty[:count]:
+            _rename(self.durable, changes)
+        del self._dirty[:count]
+        self._settled += count
+
+    def power_cut(self, rng: Random, note: Callable[..., None]) -> None:
+        """Keep the synced entries and, as journals are in order, any first part of the others; then go below."""
+        if self._dirty:
+            fate = rng.choice(FATES_OF_ENTRIES)
+            lost = {"none": len(self._dirty), "all": 0}.get(fate, rng.randrange(len(self._dirty) + 1))
+            note("entries", fate, len(self._dirty), lost)
+            self.settle(self.changed - lost)
+            self._dirty.clear()
+            self._settled = self.changed
+        self.entries = dict(self.durable)
+        for node in self.entries.values():
+            node.power_cut(rng, note)
+
+
+def _rename(entries: dict[str, "Node"], changes: Iterable[tuple[str, "Node | None"]]) -> None:
+    for name, node in changes:
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+Node: TypeAlias = Inode | Directory

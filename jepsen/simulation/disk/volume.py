@@ -1,0 +1,212 @@
+"""A machine's disk: what the page cache shows, what would survive a power cut, and the faults of the device.
+
+The model promises what POSIX promises and nothing more: a file's bytes are durable after its fsync, a directory's
+entries after the directory's, and until then a power cut keeps any part of them. File systems are often kinder.
+"""
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NoReturn, TypeAlias
+
+import attrs
+import trio
+
+from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.disk.tree import Directory, Inode, Node
+from kraft.env import FsyncFailed
+
+# Mean times of a solid-state disk, in seconds. Whatever reaches the page cache only takes none.
+SYNC_SECONDS = 0.0015
+SYNC_DIR_SECONDS = 0.001
+REMOVE_SECONDS = 0.0002
+CAPACITY_BYTES = 1 << 40
+
+Note: TypeAlias = Callable[..., None]
+
+
+def os_error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+@attrs.define(eq=False)
+class _Operation:
+    """Work of the device that a task may wait for."""
+
+    effect: Callable[[], None]
+    generation: int
+    task: trio.lowlevel.Task | None = None
+    error: OSError | None = None
+
+
+class Volume:
+    """Survives processes and power cuts. The faults that a nemesis sets:
+
+    `slowness` multiplies every time, `is_full` refuses growth (ENOSPC), `is_stalled` lets nothing finish, `broken`
+    names paths below which writing fails (EIO), and `sync_failures` is the chance of an fsync to fail.
+    """
+
+    def __init__(self, name: str, clock: VirtualClock, rng: Random, note: Note) -> None:
+        self.name = name
+        self.root = Directory()
+        self.locks: dict[str, int] = {}  # path -> incarnation of the process that holds it
+        self.slowness = 1.0
+        self.is_full = False
+        self.broken: tuple[str, ...] = ()
+        self.sync_failures = 0.0
+        self.faults_met = 0  # how often a fault made something fail
+        self._is_stalled = False
+        self._clock = clock
+        self._rng = rng
+        self._note = note
+        self._generation = 0  # one higher after every power cut
+        self._held: deque[_Operation] = deque()
+
+    @property
+    def is_stalled(self) -> bool:
+        return self._is_stalled
+
+    @is_stalled.setter
+    def is_stalled(self, stalled: bool) -> None:
+        self._is_stalled = stalled
+        while not stalled and self._held:
+            self._finish(self._held.popleft())
+
+    def heal(self) -> None:
+        """Take every fault away; what is lost stays lost."""
+        self.slowness = 1.0
+        self.is_full = False
+        self.broken = ()
+        self.sync_failures = 0.0
+        self.is_stalled = False
+
+    def find(self, path: str) -> Node | None:
+        """What is at an absolute path; None where nothing is. Raises NotADirectoryError below a file."""
+        node: Node | None = self.root
+        for name in _names(path):
+            if node is None:
+                return None
+            if not isinstance(node, Directory):
+                raise os_error(errno.ENOTDIR, path)
+            node = node.entries.get(name)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        """Raises FileNotFoundError, NotADirectoryError."""
+        node = self.find(path)
+        if node is None:
+            raise os_error(errno.ENOENT, path)
+        if not isinstance(node, Directory):
+            raise os_error(errno.ENOTDIR, path)
+        return node
+
+    def check_writable(self, path: str) -> None:
+        """Raise EIO where the device is broken."""
+        if self.broken and path.startswith(self.broken):
+            self.faults_met += 1
+            raise os_error(errno.EIO, path)
+
+    def check_room(self, path: str) -> None:
+        """Raise ENOSPC where the disk is full."""
+        if self.is_full:
+            self.faults_met += 1
+            raise os_error(errno.ENOSPC, path)
+
+    def write(self, inode: Inode, path: str, offset: int, data: bytes) -> None:
+        """Put bytes into the page cache. A full disk takes any prefix of what makes the file grow."""
+        self.check_writable(path)
+        room = len(inode.cached) - offset
+        if self.is_full and len(data) > room:
+            inode.write(offset, data[: self._rng.randint(max(room, 0), len(data) - 1)])
+            self.check_room(path)
+        inode.write(offset, data)
+
+    async def sync(self, inode: Inode, path: str, is_gone: Callable[[], bool]) -> None:
+        """Make durable what was written to the file before the call. Raises FsyncFailed."""
+        upto = inode.written
+
+        def effect() -> None:
+            if self._rng.random() < self.sync_failures or path.startswith(self.broken):
+                # The pages count as clean from now on, and only some of them are on the disk (lwn.net/Articles/752063).
+                inode.lose(upto, self._rng)
+                self._note("fsync-failed", self.name, path)
+                self._fail_sync(path)
+            inode.settle(upto)
+            self._note("fsync", self.name, path, len(inode.durable))
+
+        await self._perform(self._rng.expovariate(1 / SYNC_SECONDS), effect, is_gone)
+
+    async def sync_dir(self, directory: Directory, path: str, is_gone: Callable[[], bool]) -> None:
+        """Make the entries durable that the directory had when this was called. Raises FsyncFailed."""
+        upto = directory.changed
+
+        def effect() -> None:
+            if self._rng.random() < self.sync_failures or path.startswith(self.broken):
+                self._fail_sync(path)  # the journal still has the changes, and nobody knows for how long
+            directory.settle(upto)
+            self._note("fsync-dir", self.name, path, len(directory.durable))
+
+        await self._perform(self._rng.expovariate(1 / SYNC_DIR_SECONDS), effect, is_gone)
+
+    async def remove(self, path: str, is_gone: Callable[[], bool]) -> None:
+        """Unlink a file, or a directory with all that is in it."""
+
+        def effect() -> None:
+            parent, name = split(path)
+            self.directory(parent).change((name, None))
+
+        await self._perform(REMOVE_SECONDS, effect, is_gone)
+
+    def power_cut(self) -> None:
+        """Forget what was not durable: none of it, or some, torn where it may be torn."""
+        self._generation += 1
+        self.locks.clear()
+        self.root.power_cut(self._rng, lambda *what: self._note("lost", self.name, *what))
+        self.is_stalled = False
+
+    async def _perform(self, seconds: float, effect: Callable[[], None], is_gone: Callable[[], bool]) -> None:
+        """Have the device do something and wait for it, uncancellably, as for a thread in a system call.
+
+        Only a task of a process that `is_gone` stops waiting, and what it had begun happens all the same.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        operation = _Operation(effect, self._generation, trio.lowlevel.current_task())
+        self._clock.after(seconds * self.slowness, self._finish, operation)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            if not is_gone():
+                return trio.lowlevel.Abort.FAILED
+            operation.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        if operation.error is not None:
+            raise operation.error
+
+    def _fail_sync(self, path: str) -> NoReturn:
+        self.faults_met += 1
+        raise FsyncFailed(errno.EIO, "fsync failed: Input/output error", path)
+
+    def _finish(self, operation: _Operation) -> None:
+        if self._is_stalled:
+            self._held.append(operation)
+            return
+        if operation.generation == self._generation:
+            try:
+                operation.effect()
+            except OSError as error:
+                operation.error = error
+        if operation.task is not None:
+            trio.lowlevel.reschedule(operation.task)
+
+
+def split(path: str) -> tuple[str, str]:
+    """The parent directory, and the name in it."""
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
+
+
+def _names(path: str) -> Iterator[str]:
+    return filter(None, path.split("/"))

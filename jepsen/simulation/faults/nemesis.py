@@ -1,0 +1,69 @@
+"""Who brings the faults about: for each seed another subset of them, none at all included."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.faults.aimed import Aimed
+from jepsen.simulation.faults.fault import Fault, Strike
+from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
+from jepsen.simulation.faults.of_networks import Flapping, Halves, Isolate, Lossy, OneWay, Reset, Slow
+from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
+
+FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
+    {
+        "kill": Kill(),
+        "power": PowerCut(),
+        "storm": Storm(),
+        "restart": Restart(),
+        "pause": Pause(),
+        "wall-clock": WallClock(),
+        "isolate": Isolate(),
+        "one-way": OneWay(),
+        "halves": Halves(),
+        "flapping": Flapping(),
+        "slow": Slow(),
+        "lossy": Lossy(),
+        "reset": Reset(),
+        "disk-full": DiskFull(),
+        "disk-slow": DiskSlow(),
+        "disk-stalled": DiskStalled(),
+        "disk-broken": DiskBroken(),
+        "fsync": FsyncFails(),
+        "fsync-then-power": FsyncThenPower(),
+        "aimed-kill": Aimed(power=False),
+        "aimed-power": Aimed(power=True),
+    }
+)
+
+QUIET_SECONDS_MEAN = 2.0
+
+
+class Nemesis:
+    """`chosen` are the faults of this seed, `strikes` how often each has struck."""
+
+    def __init__(self, cluster: Cluster, allowed: Sequence[str], rng: Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        share = rng.choice((0.2, 0.5, 1.0))
+        self.chosen = [name for name in allowed if rng.random() < share]
+        self.strikes: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Strike until cancelled, on some seeds with two faults at a time."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._rng.choice((1, 1, 2))):
+                nursery.start_soon(self._trouble)
+
+    async def _trouble(self) -> None:
+        while self.chosen:
+            await trio.sleep(self._rng.expovariate(1 / QUIET_SECONDS_MEAN))
+            name = self._rng.choice(self.chosen)
+            self.strikes[name] += 1
+            self._cluster.simulation.trace.event("nemesis", name, {})
+            await FAULTS[name].strike(Strike(self._cluster, self._rng))

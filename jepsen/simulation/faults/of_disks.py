@@ -1,0 +1,74 @@
+"""Faults that befall disks."""
+
+import trio
+
+from jepsen.simulation.faults.fault import Strike
+
+HOLD_SECONDS_MAX = 8.0
+
+
+async def hold(strike: Strike) -> None:
+    await trio.sleep(strike.rng.uniform(0.05, HOLD_SECONDS_MAX))
+
+
+class DiskFull:
+    """No file grows, and none is made."""
+
+    async def strike(self, strike: Strike) -> None:
+        volume = strike.a_node().volume
+        volume.is_full = True
+        await hold(strike)
+        volume.is_full = False
+
+
+class DiskSlow:
+    """Every fsync takes many times as long."""
+
+    async def strike(self, strike: Strike) -> None:
+        volume = strike.a_node().volume
+        volume.slowness = strike.rng.choice((10, 50, 300))
+        await hold(strike)
+        volume.slowness = 1.0
+
+
+class DiskStalled:
+    """No fsync finishes."""
+
+    async def strike(self, strike: Strike) -> None:
+        volume = strike.a_node().volume
+        volume.is_stalled = True
+        await hold(strike)
+        volume.is_stalled = False
+
+
+class FsyncFails:
+    """fsync fails now and then, having lost what it should have written."""
+
+    async def strike(self, strike: Strike) -> None:
+        volume = strike.a_node().volume
+        volume.sync_failures = strike.rng.choice((0.1, 0.5))
+        await hold(strike)
+        volume.sync_failures = 0.0
+
+
+class FsyncThenPower:
+    """An fsync fails, the process starts again over pages that only seem durable, and then the power goes."""
+
+    async def strike(self, strike: Strike) -> None:
+        host = strike.a_node()
+        host.volume.sync_failures = 1.0
+        with trio.move_on_after(HOLD_SECONDS_MAX):
+            await host.ended.wait()
+        host.volume.sync_failures = 0.0
+        await trio.sleep(strike.rng.uniform(0, HOLD_SECONDS_MAX))
+        strike.cluster.crash(host, power=True, down_seconds=0)
+
+
+class DiskBroken:
+    """Nothing can be written."""
+
+    async def strike(self, strike: Strike) -> None:
+        volume = strike.a_node().volume
+        volume.broken = ("/",)
+        await hold(strike)
+        volume.broken = ()

@@ -1,0 +1,99 @@
+"""Faults that befall links."""
+
+from collections.abc import Iterator
+
+import trio
+
+from jepsen.simulation.faults.fault import Strike
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.network.links import Link
+
+HOLD_SECONDS_MAX = 12.0
+
+
+def links_of(strike: Strike, host: Host) -> Iterator[tuple[Link, Link]]:
+    """The links from and to all other hosts."""
+    links = strike.cluster.simulation.network.links
+    for other in strike.everyone:
+        if other is not host:
+            yield links.link(host.name, other.name), links.link(other.name, host.name)
+
+
+async def hold(strike: Strike) -> None:
+    """Let a fault last for a while, then heal the network."""
+    await trio.sleep(strike.rng.uniform(0.05, HOLD_SECONDS_MAX))
+    strike.cluster.simulation.network.heal()
+
+
+class Isolate:
+    """One host, node or client, is cut off from all others."""
+
+    async def strike(self, strike: Strike) -> None:
+        for there, back in links_of(strike, strike.rng.choice(strike.everyone)):
+            there.is_blocked = back.is_blocked = True
+        await hold(strike)
+
+
+class OneWay:
+    """A node hears nothing and is heard, or is not heard and hears."""
+
+    async def strike(self, strike: Strike) -> None:
+        hears = strike.rng.random() < 0.5
+        for there, back in links_of(strike, strike.a_node()):
+            (there if hears else back).is_blocked = True
+        await hold(strike)
+
+
+class Halves:
+    """All hosts fall into two groups that do not hear each other."""
+
+    async def strike(self, strike: Strike) -> None:
+        hosts = strike.rng.sample(strike.everyone, len(strike.everyone))
+        half = len(hosts) // 2
+        links = strike.cluster.simulation.network.links
+        for one in hosts[:half]:
+            for other in hosts[half:]:
+                links.link(one.name, other.name).is_blocked = links.link(other.name, one.name).is_blocked = True
+        await hold(strike)
+
+
+class Flapping:
+    """The links of a node come and go."""
+
+    async def strike(self, strike: Strike) -> None:
+        host = strike.a_node()
+        for _ in range(strike.rng.randint(3, 12)):
+            for there, back in links_of(strike, host):
+                there.is_blocked = strike.rng.random() < 0.5
+                back.is_blocked = strike.rng.random() < 0.5
+            await trio.sleep(strike.rng.uniform(0.01, 0.6))
+            strike.cluster.simulation.network.heal()
+            await trio.sleep(strike.rng.uniform(0.01, 0.3))
+
+
+class Slow:
+    """Everything to and from a node takes long; on one in three occasions longer than anyone waits."""
+
+    async def strike(self, strike: Strike) -> None:
+        latency = strike.rng.choice((0.05, 0.25, 5.0))
+        for there, back in links_of(strike, strike.a_node()):
+            there.latency = back.latency = latency * strike.rng.random()
+        await hold(strike)
+
+
+class Lossy:
+    """Segments to and from a node need several tries."""
+
+    async def strike(self, strike: Strike) -> None:
+        for there, back in links_of(strike, strike.a_node()):
+            there.loss, back.loss = strike.rng.uniform(0, 0.4), strike.rng.uniform(0, 0.4)
+        await hold(strike)
+
+
+class Reset:
+    """Every connection of a node is reset."""
+
+    async def strike(self, strike: Strike) -> None:
+        host = strike.a_node()
+        for other in strike.everyone:
+            strike.cluster.simulation.network.reset_between(host, other)

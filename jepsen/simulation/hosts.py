@@ -1,0 +1,197 @@
+"""Machines, and the one process that each may run: started, killed, paused, cut off from power, started again.
+
+A crash happens within one instruction. The host's incarnation goes up, and from then on everything the old process
+still does (Trio unwinds its tasks, `finally` blocks run) reaches neither disk nor network nor trace.
+"""
+
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from random import Random
+from typing import Final, Protocol
+
+import trio
+
+from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.disk import SimulatedDisk, Volume
+from jepsen.simulation.trace import Trace
+from kraft.env import Env
+
+# Where a task runs. A process's first task sets it, and child tasks inherit it.
+HOST: Final[ContextVar["Host | None"]] = ContextVar("simulated_host", default=None)
+
+# What wall clocks show when a simulation begins, in seconds since 1970.
+WALL_EPOCH_S = 1_700_000_000.0
+
+
+class Process(Protocol):
+    """What a host runs; `broker.node.Node` is one."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until `stop`; `task_status.started()` once it serves. Raising is dying."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class HostSocket(Protocol):
+    """What a host knows of its sockets when the process that owns them ends."""
+
+    def owner_died(self, *, silently: bool) -> None: ...
+
+
+class Host:
+    """A machine by name. `is_powered`, `is_paused` and `is_serving` say how it is; `start` and the like change it.
+
+    `wall_offset_s` is what a nemesis adds to the wall clock. `ended` is set while no process runs. `held_down_until`
+    is how long (virtual time) whoever supervises the host shall leave it as it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        clock: VirtualClock,
+        trace: Trace,
+        volume: Volume,
+        rng_of: Callable[[str], Random],
+        on_pause: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.volume = volume
+        self.incarnation = 0
+        self.is_powered = True
+        self.is_paused = False
+        self.is_serving = False
+        self.wall_offset_s = 0.0
+        self.held_down_until = 0.0
+        self.ended = trio.Event()
+        self.ended.set()
+        self.cause: BaseException | None = None  # what the last process died of by itself
+        self.sockets: dict[HostSocket, None] = {}
+        self._clock = clock
+        self._trace = trace
+        self._rng_of = rng_of
+        self._on_pause = on_pause
+        self._scope: trio.CancelScope | None = None
+        self._process: Process | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def start(self, nursery: trio.Nursery, make: Callable[[Env], Process]) -> None:
+        """Power the machine on, and run a new process on it."""
+        assert self.ended.is_set(), f"{self} runs already"
+        self.is_powered = True
+        self.incarnation = incarnation = self.incarnation + 1
+        self.ended = trio.Event()
+        self._trace.event(self.name, "process-started", {"incarnation": incarnation})
+        nursery.start_soon(self._live, make, incarnation, name=f"process on {self.name}")
+
+    def stop(self) -> None:
+        """Ask the process to end by itself, as SIGTERM does."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """kill -9: the page cache stays, and the kernel closes the process's sockets."""
+        self._crash("process-killed", silently=False)
+
+    def power_cut(self) -> None:
+        """The machine goes dark: what was not synced may be lost, and nobody is told."""
+        self.is_powered = False
+        self._crash("power-cut", silently=True)
+        self.volume.power_cut()
+
+    def pause(self) -> None:
+        """SIGSTOP: no task of the process runs; its kernel goes on receiving and acknowledging."""
+        self.is_paused = True
+        self._trace.event(self.name, "paused", {})
+        self._on_pause()
+
+    def resume(self) -> None:
+        if self.is_paused:
+            self.is_paused = False
+            self._trace.event(self.name, "resumed", {})
+            self._on_pause()
+
+    def is_current(self, incarnation: int) -> bool:
+        """Whether the process that was started as `incarnation` is still alive."""
+        return self.incarnation == incarnation
+
+    def wall(self) -> float:
+        """What the machine's clock shows, in seconds since 1970."""
+        return WALL_EPOCH_S + self._clock.now + self.wall_offset_s
+
+    def env(self, incarnation: int) -> Env:
+        """The world as the process sees it."""
+
+        def trace(kind: str, /, **fields: object) -> None:
+            if self.is_current(incarnation):
+                self._trace.event(self.name, kind, fields)
+
+        return Env(
+            disk=SimulatedDisk(self.volume, incarnation, lambda: not self.is_current(incarnation)),
+            rng=self._rng_of(f"process/{self.name}/{incarnation}"),
+            wall=self.wall,
+            trace=trace,
+        )
+
+    async def _live(self, make: Callable[[Env], Process], incarnation: int) -> None:
+        HOST.set(self)
+        if not self.is_current(incarnation):
+            return
+        process = make(self.env(incarnation))
+        try:
+            with trio.CancelScope() as scope:
+                self._scope, self._process = scope, process
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(process.run)
+                    if self.is_current(incarnation):
+                        self.is_serving = True
+        except BaseExceptionGroup as group:
+            errors, others = group.split(Exception)
+            if others is not None:
+                raise others from None
+            if errors is not None:
+                self._died(incarnation, errors)
+        except Exception as error:  # noqa: BLE001 - a process may die of anything; what is allowed, an invariant says
+            self._died(incarnation, error)
+        else:
+            self._died(incarnation, None)
+
+    def _died(self, incarnation: int, error: Exception | None) -> None:
+        if not self.is_current(incarnation):
+            return  # what a ghost fails with is the crash itself
+        self.cause = error
+        errors = [] if error is None else list(leaves(error))
+        self._crash(
+            "process-ended",
+            silently=False,
+            errors=[type(each).__name__ for each in errors],
+            messages=[str(each) for each in errors],
+        )
+
+    def _crash(self, kind: str, *, silently: bool, **fields: object) -> None:
+        self.incarnation += 1
+        self.is_serving = False
+        self._process = None
+        self.volume.locks.clear()
+        sockets, self.sockets = self.sockets, {}
+        for socket in sockets:
+            socket.owner_died(silently=silently)
+        self.resume()  # a ghost has to unwind
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.cancel()
+        self._trace.event(self.name, kind, fields)
+        self.ended.set()
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in an exception group, however deep; an error that is none stands for itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error

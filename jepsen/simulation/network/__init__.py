@@ -1,0 +1,7 @@
+"""A simulated network: hosts connected by links that can be cut, slow or lossy, with TCP as the kernel does it."""
+
+from jepsen.simulation.network.names import SimulatedResolver
+from jepsen.simulation.network.network import Network
+from jepsen.simulation.network.sockets import SimulatedSocket, SimulatedSocketFactory
+
+__all__ = ["Network", "SimulatedResolver", "SimulatedSocket", "SimulatedSocketFactory"]

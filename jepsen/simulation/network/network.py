@@ -1,0 +1,168 @@
+"""Segments on their way: sent, held up by faults, delivered, answered with a reset."""
+
+import errno
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.network.links import RETRANSMISSION_SECONDS, Links
+from jepsen.simulation.network.pipe import Pipe
+
+if TYPE_CHECKING:
+    from jepsen.simulation.network.sockets import SimulatedSocket
+
+# How long unacknowledged data is retransmitted before the kernel gives up with ETIMEDOUT. Linux takes 15 minutes by
+# default; more of them would only make simulations longer.
+GIVE_UP_SECONDS = 30.0
+# How often a sender knocks at a machine without power.
+KNOCK_SECONDS = 1.0
+FIRST_EPHEMERAL_PORT = 40_000
+
+
+class Network:
+    """Every connection there is. `links` are what a nemesis changes; `heal` lets what was held up arrive."""
+
+    def __init__(self, clock: VirtualClock, rng: Random, hosts: Mapping[str, Host], note: Callable[..., None]) -> None:
+        self.clock = clock
+        self.links = Links(rng)
+        self.listeners: dict[tuple[str, int], SimulatedSocket] = {}
+        self.segments_sent = 0
+        self.bytes_sent = 0
+        self._rng = rng
+        self._hosts = hosts  # by address
+        self._note = note
+        self._pipes: dict[Pipe, None] = {}
+        self._port = FIRST_EPHEMERAL_PORT
+        self._serial = 0
+
+    def host_at(self, address: str) -> Host | None:
+        return self._hosts.get(address)
+
+    def next_port(self) -> int:
+        self._port += 1
+        return self._port
+
+    def next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def delay(self, source: Host, target: Host) -> float:
+        return self.links.delay(source.name, target.name)
+
+    def is_cut(self, source: Host, target: Host) -> bool:
+        """Whether nothing gets from one host to the other at present."""
+        return not target.is_powered or self.links.is_blocked(source.name, target.name)
+
+    def heal(self) -> None:
+        """Make every link good again. What was held up arrives within the next retransmissions."""
+        self.links.heal()
+        for pipe in list(self._pipes):
+            if pipe.held:
+                self.clock.after(self._rng.uniform(0, 4 * RETRANSMISSION_SECONDS), self._release, pipe)
+            if pipe.unconfirmed_bytes:
+                count, pipe.unconfirmed_bytes = pipe.unconfirmed_bytes, 0
+                self.clock.after(self.delay(pipe.receiver, pipe.sender), self.credit, pipe, count)
+
+    def reset_between(self, one: Host, other: Host) -> None:
+        """Break every connection between two hosts, as a middlebox does that forgot about them."""
+        for pipe in list(self._pipes):
+            if {pipe.sender, pipe.receiver} == {one, other}:
+                self._kill(pipe, errno.ECONNRESET)
+
+    def connect(self, one: "SimulatedSocket", other: "SimulatedSocket") -> None:
+        """Give two sockets their pipes."""
+        there, back = Pipe(one, other), Pipe(other, one)
+        one.outgoing, one.incoming = there, back
+        other.outgoing, other.incoming = back, there
+        self._pipes[there] = self._pipes[back] = None
+
+    def send(self, pipe: Pipe, segment: bytes | None) -> None:
+        """Put a segment on its way, None being the FIN. Segments of a pipe arrive in order."""
+        delay = self.delay(pipe.sender, pipe.receiver)
+        pipe.last_arrival = max(pipe.last_arrival, self.clock.now + delay)
+        self.segments_sent += 1
+        self.bytes_sent += len(segment or b"")
+        self.clock.at(pipe.last_arrival, self._arrive, pipe, segment)
+
+    def credit(self, pipe: Pipe, count: int) -> None:
+        """The receiver has taken bytes out: the sender may send as many more."""
+        pipe.free_bytes += count
+        if pipe.free_bytes > 0:
+            pipe.wake_writer()
+
+    def consumed(self, pipe: Pipe, count: int) -> None:
+        """The receiver has taken bytes out; the acknowledgement travels only where the way back is open."""
+        unconfirmed = min(pipe.unconfirmed_bytes, count)
+        if count > unconfirmed:
+            self.credit(pipe, count - unconfirmed)
+
+    def send_reset(self, pipe: Pipe) -> None:
+        """Tell the sender that nobody is there: it loses both directions."""
+        self.clock.after(self.delay(pipe.receiver, pipe.sender), self._reset_arrives, pipe)
+
+    def forget(self, pipe: Pipe) -> None:
+        """Both ends are done with it."""
+        self._pipes.pop(pipe, None)
+
+    def _arrive(self, pipe: Pipe, segment: bytes | None) -> None:
+        if pipe.error is not None:
+            return
+        if not pipe.held and not self.is_cut(pipe.sender, pipe.receiver):
+            self._deliver(pipe, segment)
+            return
+        if not pipe.held:
+            pipe.held_since = self.clock.now
+            self.clock.after(GIVE_UP_SECONDS, self._give_up, pipe, pipe.held_since)
+            self._knock_later(pipe)
+        pipe.held.append(segment)
+
+    def _knock_later(self, pipe: Pipe) -> None:
+        if not pipe.receiver.is_powered:
+            self.clock.after(KNOCK_SECONDS, self._release, pipe)
+
+    def _release(self, pipe: Pipe) -> None:
+        if pipe.error is not None or not pipe.held:
+            return
+        if self.is_cut(pipe.sender, pipe.receiver):
+            self._knock_later(pipe)
+            return
+        segments, pipe.held = pipe.held, deque()
+        for segment in segments:
+            self._deliver(pipe, segment)
+
+    def _give_up(self, pipe: Pipe, held_since: float) -> None:
+        if pipe.held and pipe.held_since == held_since:
+            self._kill(pipe, errno.ETIMEDOUT)
+
+    def _deliver(self, pipe: Pipe, segment: bytes | None) -> None:
+        if pipe.error is not None:
+            return
+        if pipe.sink.is_closed:
+            if segment is not None:
+                self.send_reset(pipe)
+            return
+        if segment is None:
+            pipe.fin_arrived = True
+        else:
+            pipe.received += segment
+            if self.is_cut(pipe.receiver, pipe.sender):
+                pipe.unconfirmed_bytes += len(segment)
+        self._note("segment", pipe.sender.name, pipe.receiver.name, zlib.crc32(segment or b""))
+        pipe.wake_reader()
+
+    def _reset_arrives(self, pipe: Pipe) -> None:
+        if not self.is_cut(pipe.receiver, pipe.sender):
+            self._kill(pipe, errno.ECONNRESET)
+            if pipe.source.incoming is not None:
+                self._kill(pipe.source.incoming, errno.ECONNRESET)
+
+    def _kill(self, pipe: Pipe, error: int) -> None:
+        if pipe.error is None:
+            pipe.error = error
+            self.forget(pipe)
+            pipe.wake_reader()
+            pipe.wake_writer()

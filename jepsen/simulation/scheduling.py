@@ -1,0 +1,120 @@
+"""Trio made to run every task in an order that depends on the seed alone. The only room that knows Trio's insides.
+
+What is private here may change with any release of Trio; the version is pinned, and the determinism test tells.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import trio
+from trio._core import _run, _thread_cache
+from trio._core._run import GLOBAL_RUN_CONTEXT, Task
+
+T = TypeVar("T")
+
+
+class ThreadStarted(RuntimeError):
+    """Something asked for a thread: what threads do is in no order, and takes no virtual time."""
+
+
+class WithholdingQueue(deque[Task]):
+    """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`."""
+
+    def __init__(self, tasks: deque[Task], is_withheld: Callable[[Task], bool]) -> None:
+        super().__init__(tasks)
+        self._is_withheld = is_withheld
+        self._withheld: list[Task] = []
+        self.is_watching = False  # asking about every task costs time, and hardly ever is one withheld
+
+    def append(self, task: Task) -> None:
+        if self.is_watching and self._is_withheld(task):
+            self._withheld.append(task)
+        else:
+            super().append(task)
+
+    def release(self) -> None:
+        """Look at what was kept back again; who is still withheld stays."""
+        tasks, self._withheld = self._withheld, []
+        for task in tasks:
+            self.append(task)
+
+
+class TaskSteps(trio.abc.Instrument):
+    """Tells the name of each task that is about to run."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._note(task.name)
+
+
+def is_runnable() -> bool:
+    """Whether a task can run, or a callback waits in the queue for calls from outside."""
+    runner = GLOBAL_RUN_CONTEXT.runner
+    entries = runner.entry_queue
+    return bool(runner.runq or entries.queue or entries.idempotent_queue)
+
+
+def withhold_tasks(is_withheld: Callable[[Task], bool]) -> WithholdingQueue:
+    """Put a queue that can withhold tasks in the place of the running Trio's own."""
+    runner = GLOBAL_RUN_CONTEXT.runner
+    queue = WithholdingQueue(runner.runq, is_withheld)
+    runner.runq = queue
+    return queue
+
+
+def run_deterministically(
+    main: Callable[[], Awaitable[T]],
+    *,
+    seed: str,
+    clock: trio.abc.Clock,
+    note_step: Callable[[str], None],
+) -> T:
+    """`trio.run(main)` with tasks in an order that follows from `seed`, without threads and without a collector.
+
+    The garbage collector would run finalisers whenever it likes. Raises what `main` raises, and ThreadStarted.
+    """
+    with _deterministic_order(seed), _no_threads(), _no_collector():
+        return trio.run(main, clock=clock, instruments=[TaskSteps(note_step)], strict_exception_groups=True)
+
+
+@contextmanager
+def _deterministic_order(seed: str) -> Iterator[None]:
+    private: Any = _run
+    before = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r.getstate()
+    private._ALLOW_DETERMINISTIC_SCHEDULING = True
+    private._r.seed(seed)  # a str is seeded by its SHA-512, whatever PYTHONHASHSEED is
+    try:
+        yield
+    finally:
+        private._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        private._r.setstate(before[1])
+
+
+@contextmanager
+def _no_threads() -> Iterator[None]:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise ThreadStarted("a thread was asked for within the simulation")
+
+    cache: Any = _thread_cache.ThreadCache
+    before = cache.start_thread_soon
+    cache.start_thread_soon = refuse
+    try:
+        yield
+    finally:
+        cache.start_thread_soon = before
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,98 @@
+"""A client's connection that speaks Kafka's protocol through this project's codec."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import trio
+
+from broker.wire.api import APIS
+from broker.wire.codec import decode, encode
+from broker.wire.header import encode_request_header, parse_response_header, response_header_version
+
+Address: TypeAlias = tuple[str, int]
+
+CLIENT_ID = "jepsen"
+# What a client gives one request, or one attempt to connect.
+TIMEOUT_SECONDS = 3.0
+
+
+class ConnectionLost(Exception):
+    """The connection broke, or nothing came in time: what was asked for may have happened, or may happen yet."""
+
+
+class Connection:
+    """Requests may be pipelined; responses come in the order of the requests.
+
+    `life` is the caller's, see `jepsen.history.Operation`.
+    """
+
+    def __init__(self, stream: trio.SocketStream, life: int) -> None:
+        self.life = life
+        self._stream = stream
+        self._received = bytearray()
+        self._awaited: deque[tuple[int, type[Any], int]] = deque()
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(cls, address: Address, life: int) -> "Connection":
+        """Raises ConnectionLost where nobody answers."""
+        with trio.move_on_after(TIMEOUT_SECONDS):
+            try:
+                return cls(await trio.open_tcp_stream(*address), life)
+            except OSError as error:
+                raise ConnectionLost(str(error)) from error
+        raise ConnectionLost("no answer to the attempt to connect")
+
+    async def call(self, request: Any, version: int) -> Any:
+        """Send one request and return its response. Raises ConnectionLost."""
+        await self.send([request], version)
+        return await self.receive()
+
+    async def send(self, requests: Sequence[Any], version: int) -> None:
+        """Send requests of one version in one write. Raises ConnectionLost."""
+        frames = b"".join(self._frame(request, version) for request in requests)
+        with trio.move_on_after(TIMEOUT_SECONDS):
+            try:
+                await self._stream.send_all(frames)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise ConnectionLost(str(error)) from error
+            return
+        raise ConnectionLost("the request does not get through")
+
+    async def receive(self) -> Any:
+        """The response to the oldest request without one. Raises ConnectionLost."""
+        expected, response_class, version = self._awaited.popleft()
+        with trio.move_on_after(TIMEOUT_SECONDS):
+            payload = await self._take(int.from_bytes(await self._take(4), "big"))
+            is_flexible = response_header_version(response_class.__message__.key, version) == 1
+            correlation_id, start = parse_response_header(payload, is_flexible)
+            assert correlation_id == expected, f"response {correlation_id} in the place of {expected}"
+            response, end = decode(response_class, version, payload, start)
+            assert end == len(payload), f"{len(payload) - end} bytes behind a response"
+            return response
+        raise ConnectionLost("no response in time")
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    def _frame(self, request: Any, version: int) -> bytes:
+        key = type(request).__message__.key
+        self._correlation_id += 1
+        self._awaited.append((self._correlation_id, APIS[key].response, version))
+        body = b"".join(map(bytes, encode(request, version)))
+        payload = encode_request_header(key, version, self._correlation_id, CLIENT_ID) + body
+        return len(payload).to_bytes(4, "big") + payload
+
+    async def _take(self, count: int) -> bytes:
+        while len(self._received) < count:
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise ConnectionLost(str(error)) from error
+            if not data:
+                raise ConnectionLost("the node closed the connection")
+            self._received += data
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken

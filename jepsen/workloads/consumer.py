@@ -1,0 +1,122 @@
+"""A consumer that reads a partition from offset zero, and from there again whenever its connection breaks."""
+
+import attrs
+
+from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from broker.wire.errors import ErrorCode, WireError
+from broker.wire.records import check_crc, iter_headers, iter_records
+from jepsen.history import Operation
+from jepsen.workloads.client import Client
+from jepsen.workloads.connection import Connection, ConnectionLost
+
+_FETCH_VERSION = 12
+_WAIT_MS = 500
+
+
+@attrs.frozen
+class Polling:
+    """The value of a `poll` operation; its result is a list of (offset, value)."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class FetchRefused(Exception):
+    """The node answered with an error."""
+
+
+class Corrupt(Exception):
+    """What the node answered with is no record batch, or a damaged one."""
+
+
+async def consume(client: Client, topic: str, partition: int) -> None:
+    """Poll until cancelled."""
+    while True:
+        try:
+            async with client.connected() as connection:
+                offset = 0
+                while True:
+                    offset, _ = await poll(client, connection, Polling(topic, partition, offset))
+        except (ConnectionLost, FetchRefused, Corrupt):
+            await client.back_off()
+
+
+async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int, str]]:
+    """Everything from offset zero to the high watermark, however often it takes; recorded as `final-read`."""
+    operation = client.history.invoke(client.name, "final-read", (topic, partition))
+    while True:
+        try:
+            async with client.connected() as connection:
+                records: list[tuple[int, str]] = []
+                offset, end = 0, 1
+                while offset < end:
+                    before = offset
+                    request = Polling(topic, partition, offset)
+                    data = await _fetch(connection, request, wait_ms=0)
+                    records += _records(data, offset)
+                    offset, end = _next_offset(records, offset), data.high_watermark
+                    assert offset > before or offset >= end, f"{request} returns nothing below {end}"
+                client.history.ok(operation, records, life=connection.life)
+                return records
+        except (ConnectionLost, FetchRefused):
+            await client.back_off()
+        except Corrupt as error:
+            client.history.fail(operation, str(error))
+            return []
+
+
+async def poll(client: Client, connection: Connection, polling: Polling) -> tuple[int, Operation]:
+    """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused, Corrupt."""
+    operation = client.history.invoke(client.name, "poll", polling)
+    try:
+        data = await _fetch(connection, polling, wait_ms=_WAIT_MS)
+        records = _records(data, polling.offset)
+    except (ConnectionLost, FetchRefused) as error:
+        client.history.info(operation, str(error))
+        raise
+    except Corrupt as error:
+        client.history.fail(operation, str(error))
+        raise
+    client.history.ok(operation, records, life=connection.life)
+    return _next_offset(records, polling.offset), operation
+
+
+async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> PartitionData:
+    partition = FetchPartition(partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=polling.topic, partitions=[partition])],
+    )
+    response = await connection.call(request, _FETCH_VERSION)
+    data: PartitionData = response.responses[0].partitions[0]
+    if data.error_code:
+        raise FetchRefused(ErrorCode(data.error_code).name)
+    return data
+
+
+def _records(data: PartitionData, offset: int) -> list[tuple[int, str]]:
+    """(offset, value) of what was asked for: batches come whole, and may begin below. Raises Corrupt."""
+    content = data.records
+    if not content:
+        return []
+    assert isinstance(content, bytes | memoryview), "records as they were received"
+    records = []
+    try:
+        for at, header in iter_headers(content):
+            check_crc(content, at, header)
+            records += [(record.offset, _value(record.value or b"")) for record in iter_records(content, at, header)]
+    except WireError as error:
+        raise Corrupt(str(error)) from error
+    return [record for record in records if record[0] >= offset]
+
+
+def _value(content: bytes) -> str:
+    """A value without what it was padded with; see `producer`."""
+    return content.rpartition(b"/")[0].decode()
+
+
+def _next_offset(records: list[tuple[int, str]], offset: int) -> int:
+    return records[-1][0] + 1 if records else offset

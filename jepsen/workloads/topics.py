@@ -1,0 +1,103 @@
+"""Creating and deleting topics. Names are used once, so that it is known what each name may stand for."""
+
+import attrs
+import trio
+
+from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from broker.wire.api.metadata import MetadataRequest
+from broker.wire.errors import ErrorCode
+from jepsen.history import Operation
+from jepsen.workloads.client import Client
+from jepsen.workloads.connection import ConnectionLost
+
+_CREATE_VERSION = 7
+_DELETE_VERSION = 6
+_METADATA_VERSION = 12
+
+
+@attrs.frozen
+class WantedTopic:
+    """A topic to be created. `is_flushed`: with flush.messages=1, so that an acknowledged record is on the disk."""
+
+    name: str
+    partitions: int
+    is_flushed: bool
+    configs: tuple[tuple[str, str], ...] = ()
+
+    def request(self) -> CreateTopicsRequest:
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.configs]
+        if self.is_flushed:
+            configs.append(CreatableTopicConfig(name="flush.messages", value="1"))
+        topic = CreatableTopic(name=self.name, num_partitions=self.partitions, replication_factor=-1, configs=configs)
+        return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+
+
+@attrs.frozen
+class SeenTopic:
+    """A topic as Metadata tells of it."""
+
+    topic_id: bytes
+    partitions: int
+
+
+async def create_topic(client: Client, wanted: WantedTopic) -> bool:
+    """One attempt, recorded; whether it succeeded. Its result is the topic id."""
+    operation = client.history.invoke(client.name, "create-topic", wanted)
+    try:
+        async with client.connected() as connection:
+            response = await connection.call(wanted.request(), _CREATE_VERSION)
+    except ConnectionLost as error:
+        client.history.info(operation, str(error))
+        return False
+    (topic,) = response.topics
+    if topic.error_code == 0:
+        client.history.ok(operation, topic.topic_id, life=connection.life)
+        return True
+    _refused(client, operation, topic.error_code)
+    return False
+
+
+async def delete_topic(client: Client, name: str) -> None:
+    """One attempt, recorded."""
+    operation = client.history.invoke(client.name, "delete-topic", name)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000)
+    try:
+        async with client.connected() as connection:
+            response = await connection.call(request, _DELETE_VERSION)
+    except ConnectionLost as error:
+        client.history.info(operation, str(error))
+        return
+    (topic,) = response.responses
+    if topic.error_code == 0:
+        client.history.ok(operation, None, life=connection.life)
+    else:
+        _refused(client, operation, topic.error_code)
+
+
+async def seen_topics(client: Client) -> dict[str, SeenTopic]:
+    """All topics there are, as the first node that answers has it; recorded as `list-topics`."""
+    operation = client.history.invoke(client.name, "list-topics", None)
+    response, life = await client.call_until_answered(MetadataRequest(topics=None), _METADATA_VERSION)
+    seen = {topic.name: SeenTopic(topic.topic_id, len(topic.partitions)) for topic in response.topics}
+    client.history.ok(operation, seen, life=life)
+    return seen
+
+
+async def churn_topics(client: Client, per_second: float) -> None:
+    """Create topics that nobody uses, and delete some of them, until cancelled."""
+    serial = 0
+    while True:
+        await client.pause(per_second)
+        serial += 1
+        wanted = WantedTopic(f"{client.name}-{serial}", client.rng.randint(1, 4), is_flushed=False)
+        if await create_topic(client, wanted) and client.rng.random() < 0.4:
+            await trio.sleep(client.rng.random() * 0.05)
+            await delete_topic(client, wanted.name)
+
+
+def _refused(client: Client, operation: Operation, code: int) -> None:
+    # The names are ours alone, so these say for certain that nothing was changed by this attempt.
+    certain = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR)
+    record = client.history.fail if code in certain else client.history.info
+    record(operation, ErrorCode(code).name)
