@@ -1,5 +1,6 @@
 """One log directory of a node: its claim and identity, the logs in it, its clean-shutdown marker and checkpoints."""
 
+import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ from broker.storage.meta_properties import MetaProperties, read_meta_properties,
 from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.whole_file import read_whole, replace_durably
-from kraft.env import DiskLock, Env
+from kraft.env import Disk, DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -50,6 +51,7 @@ class LogDir:
         self._disk = disk = env.disk
         self._producer_expiration_ms = producer_expiration_ms
         self._lock: DiskLock | None = None
+        self._unsynced_parents: list[str] = []
         self.path = path
         self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
         self.error: OSError | None = None
@@ -65,6 +67,7 @@ class LogDir:
 
         Raises LogDirInUse, MetaPropertiesError, and OSError where the directory does not work.
         """
+        self._unsynced_parents = list(_parents_to_sync(self._disk, self.path))
         self._disk.make_dir(self.path)
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
@@ -82,6 +85,8 @@ class LogDir:
     async def format(self, properties: MetaProperties) -> None:
         """Say whose directory it is, durably. Raises OSError, FsyncFailed."""
         if properties != self.properties:
+            if self.properties is None:
+                await self._sync_parents()
             await write_meta_properties(self._disk, self.path, properties)
             self.properties = properties
 
@@ -91,6 +96,8 @@ class LogDir:
         try:
             content = read_whole(self._disk, marker)
         except FileNotFoundError:
+            # The process before this one may have failed to make its removal durable: a power cut would bring it back.
+            await self._disk.sync_dir(self.path)
             return False
         self.clean_broker_epoch = _broker_epoch(content)
         await self._disk.remove(marker)
@@ -196,6 +203,15 @@ class LogDir:
         if self._lock is not None:
             self._lock.release()
 
+    async def _sync_parents(self) -> None:
+        """Make the entry of a new directory durable, and those of the parents that were made with it.
+
+        A directory that a power cut takes away is empty when it is made again: nobody would miss what was in it.
+        """
+        for parent in self._unsynced_parents:
+            with contextlib.suppress(PermissionError):  # not ours to open, so neither ours to have made
+                await self._disk.sync_dir(parent)
+
     def _read_topic_id(self, path: str) -> bytes | None:
         try:
             return read_topic_id(self._disk, path)
@@ -209,6 +225,15 @@ class LogDir:
             offsets.update((key, offset_of(log)) for key, log in turn)
             await trio.lowlevel.checkpoint()
         return offsets
+
+
+def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:
+    """The directories that get an entry when `path` is made, from its own parent upwards; always that parent."""
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        yield path
+        if disk.exists(path):
+            return
 
 
 def _broker_epoch(marker: bytes) -> int:

@@ -30,6 +30,7 @@ class FragileDisk(RealDisk):
     def __init__(self) -> None:
         self.broken: set[str] = set()
         self.unsyncable: set[str] = set()
+        self.synced: list[str] = []
 
     def _check(self, path: str) -> None:
         if any(path.startswith(broken) for broken in self.broken):
@@ -55,6 +56,7 @@ class FragileDisk(RealDisk):
         if any(path.startswith(unsyncable) for unsyncable in self.unsyncable):
             raise FsyncFailed(errno.EIO, "fsync failed", path)
         await super().sync_dir(path)
+        self.synced.append(path)
 
 
 class Node:
@@ -118,6 +120,11 @@ class TestClaiming:
             assert f"cluster.id={CLUSTER_ID}" in lines
             assert "node.id=1" in lines
         assert len(set(log_dirs.directory_ids)) == 2
+
+    async def test_a_power_cut_cannot_take_a_new_directory_away(self, node, tmp_path):
+        node.config = attrs.evolve(node.config, directories=(f"{tmp_path}/new/deep/a",))
+        await node.start()
+        assert {str(tmp_path), f"{tmp_path}/new", f"{tmp_path}/new/deep"} <= set(node.disk.synced)
 
     async def test_directory_ids_stay(self, node):
         before = (await node.start()).directory_ids
