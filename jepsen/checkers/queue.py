@@ -91,14 +91,20 @@ class NothingFromNowhere:
 
 
 class SessionsAreInOrder:
-    """The records of an idempotent session are in a partition in its order, and without a gap from its first."""
+    """The records of an idempotent session are in a partition in its order, and without a gap from its first.
+
+    A partition that has lost all of a producer's records to a power cut knows nothing of the producer, and takes any
+    sequence number from it, as Kafka does.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        for partition, (records, _) in final_records(history).items():
-            expected: dict[str, int] = defaultdict(int)
+        flushed = flushed_topics(history)
+        for partition, (records, last_life) in final_records(history).items():
+            may_be_cut = last_life > 0 and partition[0] not in flushed
+            expected: dict[str, int] = {}
             for _, value in sorted(records.items()):
                 session, _, sequence = value.rpartition("/")
-                if int(sequence) != expected[session]:
+                if int(sequence) != expected.setdefault(session, int(sequence) if may_be_cut else 0):
                     what = f"{value} is in {partition} where sequence {expected[session]} belongs"
                     yield Anomaly(type(self).__name__, what)
                 expected[session] = int(sequence) + 1

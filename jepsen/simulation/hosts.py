@@ -65,7 +65,6 @@ class Host:
         self.is_serving = False
         self.wall_offset_s = 0.0
         self.held_down_until = 0.0
-        self.started_at = 0.0
         self.ended = trio.Event()
         self.ended.set()
         self.cause: BaseException | None = None  # what the last process died of by itself
@@ -84,11 +83,10 @@ class Host:
         """Power the machine on, and run a new process on it."""
         assert self.ended.is_set(), f"{self} runs already"
         self.is_powered = True
-        self.incarnation += 1
+        self.incarnation = incarnation = self.incarnation + 1
         self.ended = trio.Event()
-        self.started_at = self._clock.now
-        self._trace.event(self.name, "process-started", {"incarnation": self.incarnation})
-        nursery.start_soon(self._live, make, self.incarnation, name=f"process on {self.name}")
+        self._trace.event(self.name, "process-started", {"incarnation": incarnation})
+        nursery.start_soon(self._live, make, incarnation, name=f"process on {self.name}")
 
     def stop(self) -> None:
         """Ask the process to end by itself, as SIGTERM does."""
@@ -121,6 +119,10 @@ class Host:
         """Whether the process that was started as `incarnation` is still alive."""
         return self.incarnation == incarnation
 
+    def wall(self) -> float:
+        """What the machine's clock shows, in seconds since 1970."""
+        return WALL_EPOCH_S + self._clock.now + self.wall_offset_s
+
     def env(self, incarnation: int) -> Env:
         """The world as the process sees it."""
 
@@ -131,7 +133,7 @@ class Host:
         return Env(
             disk=SimulatedDisk(self.volume, incarnation, lambda: not self.is_current(incarnation)),
             rng=self._rng_of(f"process/{self.name}/{incarnation}"),
-            wall=lambda: WALL_EPOCH_S + self._clock.now + self.wall_offset_s,
+            wall=self.wall,
             trace=trace,
         )
 

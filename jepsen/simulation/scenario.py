@@ -205,13 +205,12 @@ class Scenario:
             self.cluster.add_client(host)
         servers = [(node, KAFKA_PORT) for node in self.cluster.nodes]
         rng = self.simulation.rng(f"client/{name}")
-        return Client(name, servers, self.history, rng, lambda: self.cluster.power_cuts)
+        wall = self.cluster.clients[host].wall
+        return Client(name, servers, self.history, rng, wall, lambda: self.cluster.power_cuts)
 
     async def _as(self, client: Client, task: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run what a client does on the client's machine."""
         return await self.simulation.on(self.cluster.clients[self._host_names[client.name]], task, *args)
 
-    def _start(
-        self, nursery: trio.Nursery, client: Client, task: Callable[..., Awaitable[object]], *args: Any
-    ) -> None:
+    def _start(self, nursery: trio.Nursery, client: Client, task: Callable[..., Awaitable[object]], *args: Any) -> None:
         nursery.start_soon(self._as, client, task, client, *args, name=f"client {client.name}")

@@ -52,9 +52,7 @@ class Simulation:
             self._queue = withhold_tasks(_is_on_paused_host)
             return await main()
 
-        return run_deterministically(
-            prepared, seed=f"{self.seed}/tasks", clock=self.clock, note_step=self.trace.step
-        )
+        return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock, note_step=self.trace.step)
 
     async def on(self, host: Host, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run a function as if on a host: its sockets are the host's."""

@@ -17,12 +17,16 @@ BACK_OFF_SECONDS = 0.3
 
 @attrs.define(eq=False)
 class Client:
-    """`lives` tells how often storage has lost what was not synced; see `jepsen.history.Operation`."""
+    """`wall` is the client's wall clock, in seconds since 1970.
+
+    `lives` tells how often storage has lost what was not synced; see `jepsen.history.Operation`.
+    """
 
     name: str
     servers: Sequence[Address]
     history: History
     rng: Random
+    wall: Callable[[], float]
     lives: Callable[[], int]
 
     @asynccontextmanager

@@ -77,9 +77,7 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
 
 
 async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> PartitionData:
-    partition = FetchPartition(
-        partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20
-    )
+    partition = FetchPartition(partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,

@@ -97,10 +97,10 @@ class Producer:
         count = self._client.rng.randint(1, RECORDS_MAX)
         values = tuple(f"{session}/{self._topic}-{self._partition}/{sequence + at}" for at in range(count))
         sending = Sending(self._topic, self._partition, session, sequence, values)
-        records = [Record(timestamp=-1, key=None, value=f"{value}/{self._padding}".encode()) for value in values]
-        data = encode_batch(
-            records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence
-        )
+        # Without a timestamp, a producer would count as idle since 1970, and be forgotten.
+        now_ms = int(self._client.wall() * 1000)
+        records = [Record(timestamp=now_ms, key=None, value=f"{value}/{self._padding}".encode()) for value in values]
+        data = encode_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
         return _Batch(self._client.history.invoke(self._client.name, "send", sending), sending, data)
 
     async def _send_until_acknowledged(self, batches: list[_Batch]) -> None:

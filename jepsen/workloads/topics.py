@@ -29,9 +29,7 @@ class WantedTopic:
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.configs]
         if self.is_flushed:
             configs.append(CreatableTopicConfig(name="flush.messages", value="1"))
-        topic = CreatableTopic(
-            name=self.name, num_partitions=self.partitions, replication_factor=-1, configs=configs
-        )
+        topic = CreatableTopic(name=self.name, num_partitions=self.partitions, replication_factor=-1, configs=configs)
         return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 

@@ -143,8 +143,8 @@ class Volume:
         upto = directory.changed
 
         def effect() -> None:
-            if path.startswith(self.broken):
-                self._fail_sync(path)
+            if self._rng.random() < self.sync_failures or path.startswith(self.broken):
+                self._fail_sync(path)  # the journal still has the changes, and nobody knows for how long
             directory.settle(upto)
             self._note("fsync-dir", self.name, path, len(directory.durable))
 

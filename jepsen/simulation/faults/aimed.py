@@ -36,10 +36,10 @@ class Aimed:
 
         def listen(event: Event) -> None:
             nonlocal crashes
-            if event.kind == step and event.host in strike.cluster.nodes and crashes < CRASHES_MAX:
-                if rng.random() < chance:
-                    crashes += 1
-                    self._aim(strike, event)
+            is_target = event.kind == step and event.host in strike.cluster.nodes
+            if is_target and crashes < CRASHES_MAX and rng.random() < chance:
+                crashes += 1
+                self._aim(strike, event)
 
         trace.listeners.append(listen)
         try:
