@@ -121,6 +121,14 @@ class PollsSkipNothing:
                 yield Anomaly(type(self).__name__, f"from {first} on there came {offsets[:20]}", (operation,))
 
 
+class NothingIsCorrupt:
+    """Whatever a node serves are whole batches with the right checksums."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("poll", "final-read", outcome=Outcome.FAIL):
+            yield Anomaly(type(self).__name__, str(operation.result), (operation,))
+
+
 def final_records(history: History) -> dict[TopicPartition, tuple[dict[int, str], int]]:
     """Each partition's records by offset, as they were after the end of all troubles, and the life of that."""
     return {
@@ -155,4 +163,5 @@ QUEUE_CHECKERS: tuple[Checker, ...] = (
     NothingFromNowhere(),
     SessionsAreInOrder(),
     PollsSkipNothing(),
+    NothingIsCorrupt(),
 )

@@ -11,6 +11,9 @@ import trio
 _IDLE_ROUNDS_MAX = 3
 
 
+STUCK = "no task can run, no event is due and no deadline is set"
+
+
 class Stuck(RuntimeError):
     """No task can run, no event is due, and no deadline is set: the simulation would wait for ever."""
 
@@ -25,6 +28,7 @@ class VirtualClock(trio.abc.Clock):
     def __init__(self, is_runnable: Callable[[], bool]) -> None:
         self.now = 0.0
         self.events_fired = 0
+        self.on_stuck: Callable[[], None] | None = None  # asked once for a way out
         self._is_runnable = is_runnable
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
@@ -57,10 +61,16 @@ class VirtualClock(trio.abc.Clock):
             if self._is_runnable():
                 return 0
         if deadline == inf:
-            self._idle_rounds += 1
-            if self._idle_rounds > _IDLE_ROUNDS_MAX:
-                raise Stuck("no task can run, no event is due and no deadline is set")
-            return 0
-        self._idle_rounds = 0
-        self.now = max(self.now, deadline)
+            self._idle()
+        else:
+            self._idle_rounds = 0
+            self.now = max(self.now, deadline)
         return 0
+
+    def _idle(self) -> None:
+        self._idle_rounds += 1
+        if self._idle_rounds > _IDLE_ROUNDS_MAX:
+            way_out, self.on_stuck = self.on_stuck, None
+            if way_out is None:
+                raise Stuck(STUCK)  # Trio does not survive that
+            way_out()

@@ -87,7 +87,7 @@ class Scenario:
         self._topics = [
             WantedTopic("plain", 2, is_flushed=False),
             WantedTopic("flushed", 2, is_flushed=True),
-            WantedTopic("rolled", 1, is_flushed=False, configs=(("segment.ms", "2000"), ("flush.ms", "700"))),
+            WantedTopic("rolled", 1, is_flushed=False, configs=(("segment.ms", "2000"), ("flush.ms", "3000"))),
         ]
         self._late = WantedTopic("late", 1, is_flushed=True)
 
@@ -96,7 +96,7 @@ class Scenario:
         try:
             self.simulation.run(self._main)
         except Stuck as error:
-            self._fail(str(error))
+            self._fail(f"Liveness: {error}")
         trace = self.simulation.trace
         return Verdict(
             seed=self.seed,

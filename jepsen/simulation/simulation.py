@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.clock import STUCK, Stuck, VirtualClock
 from jepsen.simulation.disk import Volume
 from jepsen.simulation.hosts import HOST, Host
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
@@ -50,7 +50,10 @@ class Simulation:
             trio.socket.set_custom_socket_factory(SimulatedSocketFactory(self.network))
             trio.socket.set_custom_hostname_resolver(SimulatedResolver(self.hosts))
             self._queue = withhold_tasks(_is_on_paused_host)
-            return await main()
+            with trio.CancelScope() as scope:
+                self.clock.on_stuck = scope.cancel
+                return await main()
+            raise Stuck(STUCK)
 
         return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock, note_step=self.trace.step)
 

@@ -3,8 +3,8 @@
 import attrs
 
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from broker.wire.errors import ErrorCode
-from broker.wire.records import iter_headers, iter_records
+from broker.wire.errors import ErrorCode, WireError
+from broker.wire.records import check_crc, iter_headers, iter_records
 from jepsen.history import Operation
 from jepsen.workloads.client import Client
 from jepsen.workloads.connection import Connection, ConnectionLost
@@ -25,9 +25,9 @@ class Polling:
 class FetchRefused(Exception):
     """The node answered with an error."""
 
-    def __init__(self, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.code = code
+
+class Corrupt(Exception):
+    """What the node answered with is no record batch, or a damaged one."""
 
 
 async def consume(client: Client, topic: str, partition: int) -> None:
@@ -38,7 +38,7 @@ async def consume(client: Client, topic: str, partition: int) -> None:
                 offset = 0
                 while True:
                     offset, _ = await poll(client, connection, Polling(topic, partition, offset))
-        except (ConnectionLost, FetchRefused):
+        except (ConnectionLost, FetchRefused, Corrupt):
             await client.back_off()
 
 
@@ -61,17 +61,23 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
                 return records
         except (ConnectionLost, FetchRefused):
             await client.back_off()
+        except Corrupt as error:
+            client.history.fail(operation, str(error))
+            return []
 
 
 async def poll(client: Client, connection: Connection, polling: Polling) -> tuple[int, Operation]:
-    """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused."""
+    """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused, Corrupt."""
     operation = client.history.invoke(client.name, "poll", polling)
     try:
         data = await _fetch(connection, polling, wait_ms=_WAIT_MS)
+        records = _records(data, polling.offset)
     except (ConnectionLost, FetchRefused) as error:
         client.history.info(operation, str(error))
         raise
-    records = _records(data, polling.offset)
+    except Corrupt as error:
+        client.history.fail(operation, str(error))
+        raise
     client.history.ok(operation, records, life=connection.life)
     return _next_offset(records, polling.offset), operation
 
@@ -87,22 +93,24 @@ async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> P
     response = await connection.call(request, _FETCH_VERSION)
     data: PartitionData = response.responses[0].partitions[0]
     if data.error_code:
-        raise FetchRefused(ErrorCode(data.error_code))
+        raise FetchRefused(ErrorCode(data.error_code).name)
     return data
 
 
 def _records(data: PartitionData, offset: int) -> list[tuple[int, str]]:
-    """(offset, value) of what was asked for: batches come whole, and may begin below."""
+    """(offset, value) of what was asked for: batches come whole, and may begin below. Raises Corrupt."""
     content = data.records
     if not content:
         return []
     assert isinstance(content, bytes | memoryview), "records as they were received"
-    return [
-        (record.offset, _value(record.value or b""))
-        for at, header in iter_headers(content)
-        for record in iter_records(content, at, header)
-        if record.offset >= offset
-    ]
+    records = []
+    try:
+        for at, header in iter_headers(content):
+            check_crc(content, at, header)
+            records += [(record.offset, _value(record.value or b"")) for record in iter_records(content, at, header)]
+    except WireError as error:
+        raise Corrupt(str(error)) from error
+    return [record for record in records if record[0] >= offset]
 
 
 def _value(content: bytes) -> str:

@@ -11,7 +11,7 @@ import trio
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed
 from jepsen.simulation.faults.fault import Fault, Strike
-from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails
+from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
 from jepsen.simulation.faults.of_networks import Flapping, Halves, Isolate, Lossy, OneWay, Reset, Slow
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
 
@@ -35,6 +35,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "disk-stalled": DiskStalled(),
         "disk-broken": DiskBroken(),
         "fsync": FsyncFails(),
+        "fsync-then-power": FsyncThenPower(),
         "aimed-kill": Aimed(power=False),
         "aimed-power": Aimed(power=True),
     }

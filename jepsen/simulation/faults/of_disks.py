@@ -51,6 +51,19 @@ class FsyncFails:
         volume.sync_failures = 0.0
 
 
+class FsyncThenPower:
+    """An fsync fails, the process starts again over pages that only seem durable, and then the power goes."""
+
+    async def strike(self, strike: Strike) -> None:
+        host = strike.a_node()
+        host.volume.sync_failures = 1.0
+        with trio.move_on_after(HOLD_SECONDS_MAX):
+            await host.ended.wait()
+        host.volume.sync_failures = 0.0
+        await trio.sleep(strike.rng.uniform(0, HOLD_SECONDS_MAX))
+        strike.cluster.crash(host, power=True, down_seconds=0)
+
+
 class DiskBroken:
     """Nothing can be written."""
 

@@ -237,4 +237,6 @@ class SimulatedSocketFactory(trio.abc.SocketFactory):
     ) -> trio.socket.SocketType:
         host = HOST.get()
         assert host is not None, "a socket outside of every simulated host"
+        if family != kernel.AF_INET:
+            _fail(errno.EAFNOSUPPORT)  # Trio goes on without
         return SimulatedSocket(self._network, host, family, type, proto)

@@ -1,0 +1,159 @@
+"""Processes on simulated hosts: started, killed, paused, and dying by themselves."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from jepsen.simulation import Event, Host, Simulation
+from jepsen.simulation.clock import Stuck
+from jepsen.simulation.scheduling import ThreadStarted
+from kraft.env import Env
+
+
+class Ticking:
+    """A process that traces a tick every second, and tries to go on when it is cancelled."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._stop = trio.Event()
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tick)
+                task_status.started()
+                await self._stop.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._env.trace("unwinding")
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await trio.sleep(1)
+            self._env.trace("tick", wall=self._env.wall())
+
+
+class Dying(Ticking):
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep(1)
+        raise LookupError("a bug")
+
+
+def events_of(main: Callable[[Simulation, Host, trio.Nursery], Awaitable[None]]) -> list[Event]:
+    simulation = Simulation("test")
+    host = simulation.add_host("one")
+    events: list[Event] = []
+    simulation.trace.listeners.append(events.append)
+
+    async def in_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            await main(simulation, host, nursery)
+
+    simulation.run(in_nursery)
+    return events
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def test_a_process_runs_until_it_is_stopped() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        host.start(nursery, Ticking)
+        await trio.sleep(2.5)
+        assert host.is_serving
+        host.stop()
+        await host.ended.wait()
+        assert not host.is_serving
+        assert host.cause is None
+
+    assert kinds(events_of(main)) == ["process-started", "tick", "tick", "unwinding", "process-ended"]
+
+
+def test_what_a_killed_process_still_does_is_not_heard_of() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        host.start(nursery, Ticking)
+        await trio.sleep(1.5)
+        host.kill()
+        await trio.sleep(3)
+        host.start(nursery, Ticking)
+        await trio.sleep(1.5)
+        host.power_cut()
+
+    started_and_killed = ["process-started", "tick", "process-killed"]
+    assert kinds(events_of(main)) == [*started_and_killed, "process-started", "tick", "power-cut"]
+
+
+def test_a_process_that_is_killed_as_it_starts_never_runs() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        def kill(event: Event) -> None:
+            if event.kind == "process-started":
+                host.kill()
+
+        simulation.trace.listeners.append(kill)
+        host.start(nursery, Ticking)
+        assert host.ended.is_set()
+        await trio.sleep(5)
+
+    assert "tick" not in kinds(events_of(main))
+
+
+def test_a_paused_process_does_nothing_and_its_timers_fire_late() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        host.start(nursery, Ticking)
+        await trio.sleep(1.5)
+        host.pause()
+        await trio.sleep(10)
+        host.resume()
+        await trio.sleep(1.2)
+        host.kill()
+
+    ticks = [event.time for event in events_of(main) if event.kind == "tick"]
+    assert ticks == pytest.approx([1.0, 11.5, 12.5])
+
+
+def test_a_process_that_dies_says_of_what() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        host.start(nursery, Dying)
+        await host.ended.wait()
+
+    ended = events_of(main)[-1]
+    assert (ended.kind, ended.fields["errors"]) == ("process-ended", ["LookupError"])
+
+
+def test_wall_clocks_differ_from_time() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        host.start(nursery, Ticking)
+        await trio.sleep(1.5)
+        host.wall_offset_s = -1000.0
+        await trio.sleep(1)
+        host.kill()
+
+    first, second = (event.fields["wall"] for event in events_of(main) if event.kind == "tick")
+    assert isinstance(first, float)
+    assert second == pytest.approx(first + 1 - 1000)
+
+
+def test_threads_are_refused() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        with pytest.raises(ThreadStarted):
+            await trio.to_thread.run_sync(int)
+
+    events_of(main)
+
+
+def test_waiting_for_ever_is_noticed() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        await trio.sleep_forever()
+
+    with pytest.raises(Stuck):
+        events_of(main)
+
+
+async def test_threads_work_again_afterwards() -> None:
+    assert await trio.to_thread.run_sync(int) == 0
