@@ -62,6 +62,14 @@ WORLDLY: dict[str, set[str]] = {
     # The driver of kernel sockets, the one place that is not worth simulating: it carries plain TCP for speed.
     "broker.net.epoll_reactor": {"select"},
     "broker.net.send": {"socket"},
+    # What stands in for the kernel: its errors and constants, and chance that follows from a seed.
+    "jepsen.simulation.disk.volume": {"os"},
+    "jepsen.simulation.network.handshake": {"os"},
+    "jepsen.simulation.network.names": {"socket"},
+    "jepsen.simulation.network.sockets": {"os", "socket"},
+    "jepsen.simulation.simulation": {"random"},
+    # How much CPU time the seeds took.
+    "jepsen.simulation.command": {"time"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.start": {"open", "os", "signal"},
 }

@@ -38,7 +38,7 @@ _CONFIG: Mapping[str, str] = {
     "log.dirs": "/var/kafka",
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "3000",
-    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
     "log.flush.start.offset.checkpoint.interval.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "2000",
 }
@@ -87,7 +87,7 @@ class Scenario:
         self._topics = [
             WantedTopic("plain", 2, is_flushed=False),
             WantedTopic("flushed", 2, is_flushed=True),
-            WantedTopic("rolled", 1, is_flushed=False, configs=(("segment.ms", "2000"), ("flush.ms", "3000"))),
+            WantedTopic("rolled", 2, is_flushed=False, configs=(("segment.ms", "700"), ("flush.ms", "3000"))),
         ]
         self._late = WantedTopic("late", 1, is_flushed=True)
 

@@ -112,7 +112,6 @@ def _no_threads() -> Iterator[None]:
 @contextmanager
 def _no_collector() -> Iterator[None]:
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -29,17 +29,35 @@ class Client:
     wall: Callable[[], float]
     lives: Callable[[], int]
 
+    _connection: Connection | None = attrs.field(default=None, init=False)
+
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:
-        """A connection to one of the servers. Raises ConnectionLost."""
+        """The client's connection to one of the servers, made if there is none, and kept for the next time.
+
+        It is given up where the block fails: nobody knows which responses are still to come. A connection that stays is
+        one over which a request may arrive, and its response not. Raises ConnectionLost.
+        """
+        if self._connection is None:
+            self._connection = await self._connect()
+        try:
+            yield self._connection
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _connect(self) -> Connection:
         life = self.lives()
         connection = await Connection.open(self.rng.choice(self.servers), life)
-        try:
-            if self.lives() != life:
-                raise ConnectionLost("nobody knows on which side of a power cut this was made")
-            yield connection
-        finally:
+        if self.lives() != life:
             await connection.aclose()
+            raise ConnectionLost("nobody knows on which side of a power cut this was made")
+        return connection
 
     async def back_off(self) -> None:
         await trio.sleep(self.rng.uniform(0.02, BACK_OFF_SECONDS))

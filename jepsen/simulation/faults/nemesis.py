@@ -50,7 +50,8 @@ class Nemesis:
     def __init__(self, cluster: Cluster, allowed: Sequence[str], rng: Random) -> None:
         self._cluster = cluster
         self._rng = rng
-        self.chosen = [name for name in allowed if rng.random() < rng.choice((0.2, 0.5, 1.0))]
+        share = rng.choice((0.2, 0.5, 1.0))
+        self.chosen = [name for name in allowed if rng.random() < share]
         self.strikes: Counter[str] = Counter()
 
     async def run(self) -> None:
