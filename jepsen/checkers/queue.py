@@ -48,20 +48,32 @@ class OffsetsNeverChange:
 
 
 class LossesAreOfTheEnd:
-    """What is left of a life is a prefix of it: a record that is gone takes all later ones with it."""
+    """What is left of a life is a prefix of it: a record that is gone takes all later ones with it.
+
+    A record that was not acknowledged in that life may have been sent again, and have come to the same offset.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         final = final_records(history)
+        acknowledged = {
+            value: operation.life
+            for operation in history.of("send", outcome=Outcome.OK)
+            for value in operation.value.values
+        }
         lives: dict[tuple[TopicPartition, int], dict[int, str]] = defaultdict(dict)
         for partition, offset, value, operation in observations(history):
             lives[partition, operation.life][offset] = value
         for (partition, life), records in lives.items():
             kept = final.get(partition, ({}, 0))[0]
-            lost = [offset for offset, value in records.items() if kept.get(offset) != value]
+            lost = {offset for offset, value in records.items() if kept.get(offset) != value}
             first_lost = min(lost, default=None)
             if first_lost is None or partition not in final:
                 continue
-            later = [offset for offset in records if offset > first_lost and offset not in set(lost)]
+            later = [
+                offset
+                for offset, value in records.items()
+                if offset > first_lost and offset not in lost and acknowledged.get(value, life + 1) <= life
+            ]
             if later:
                 what = f"{partition} lost offset {first_lost} of life {life}, and kept {min(later)}"
                 yield Anomaly(type(self).__name__, what)
