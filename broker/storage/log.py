@@ -11,8 +11,7 @@ directory is to be taken offline. What is in memory then may be ahead of the fil
 
 from typing import Final
 
-import attrs
-
+from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import CorruptCheckpoint
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
@@ -35,20 +34,6 @@ __all__ = ["AppendInfo", "Log", "LogSlice", "TimestampAndOffset"]
 NO_EPOCH: Final = -1
 
 
-@attrs.define
-class AppendInfo:
-    """Where an appended batch is. `log_append_time_ms` is -1 where producers set the timestamps.
-
-    A `duplicate` was appended before, and this says where; nothing is staged for it.
-    """
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
-
-
 class Log:
     """See the module's docstring.
 
@@ -61,6 +46,7 @@ class Log:
         "_directory",
         "_discarded",
         "_disk",
+        "_is_unsettled",
         "_last_epoch",
         "_now_ms",
         "_staged",
@@ -94,6 +80,7 @@ class Log:
         self._trace = trace
         self._staged: list[memoryview] = []
         self._discarded: list[str] = []
+        self._is_unsettled = False
         self._last_epoch = NO_EPOCH
         self._now_ms = 0
         self._truncations = 0
@@ -144,7 +131,7 @@ class Log:
         partition = directory.rpartition("/")[2]
         producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
         log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
-        log._discarded = discarded
+        log._discarded, log._is_unsettled = discarded, recovery.has_cut
         log._now_ms = now_ms
         log.log_start_offset = max(log_start_offset, segments[0].base_offset)
         log.log_end_offset = log.readable_end_offset = end_offset
@@ -384,6 +371,18 @@ class Log:
         await self._sync(self.segments.since(self.recovery_point))
         if truncations == self._truncations:  # otherwise there may be other records by now at these offsets
             self.recovery_point = max(self.recovery_point, end_offset)
+
+    async def settle(self) -> None:
+        """Make durable what recovery has cut off; to be awaited before anything is appended.
+
+        A later flush would not do it: it begins with the segment of the recovery point, and the log may have been cut
+        right there and rolled since. What was cut would be back after a power cut, below records that came later.
+        Raises FsyncFailed, OSError.
+        """
+        if self._is_unsettled:
+            await self._sync([self.segments.active])
+            await self._disk.sync_dir(self._directory)
+            self._is_unsettled = False
 
     async def _sync(self, segments: list[Segment]) -> None:
         for segment in segments:

@@ -154,6 +154,7 @@ class LogDir:
             recovery_point = recovery_points.get(key, 0)
             try:
                 log = self.open_log(path, config, recovery_point=recovery_point, log_start_offset=start, clean=clean)
+                await log.settle()
             except NotADirectoryError as error:
                 self._env.trace("storage.directory_skipped", path=path, reason=str(error))
                 continue

@@ -35,7 +35,10 @@ _OFFSET_DIGITS: Final = 20
 
 @attrs.define
 class Recovery:
-    """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`."""
+    """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`.
+
+    `has_cut` tells that something was cut off or dropped, which only a sync makes final.
+    """
 
     disk: Disk
     directory: str
@@ -44,6 +47,7 @@ class Recovery:
     discard: Callable[[str], None]
     trace: Tracer
     now_ms: int
+    has_cut: bool = False
 
     def load(
         self, names: Iterable[str], *, recovery_point: int, log_start_offset: int, clean: bool
@@ -149,6 +153,7 @@ class Recovery:
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
             if cut:
+                self.has_cut = True
                 self.trace("storage.segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
                 self._drop(segments, at + 1)
                 break
@@ -177,6 +182,7 @@ class Recovery:
 
     def _drop(self, segments: list[Segment], first: int) -> None:
         for segment in segments[first:]:
+            self.has_cut = True
             self.trace("storage.segment_dropped", path=segment.path)
             for path in segment.delete():
                 self.discard(path)

@@ -348,10 +348,11 @@ def test_a_segment_that_lost_its_end_at_the_edge_of_a_batch_takes_the_later_ones
 
 
 class NotingDisk(RealDisk):
-    """Notes where the files of segments are written."""
+    """Notes where the files of segments are written, and which are synced."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, int]] = []
+        self.synced: list[str] = []
 
     def open(self, path: str, *, create: bool = False) -> Any:
         file = super().open(path, create=create)
@@ -367,6 +368,10 @@ class NotingFile:
         self._disk.written.append((offset, sum(map(len, buffers))))
         self._file.write(offset, buffers)
 
+    async def sync(self) -> None:
+        self._disk.synced.append(self._file.path)
+        await self._file.sync()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
@@ -376,3 +381,19 @@ def test_recovery_writes_again_what_a_failed_fsync_may_have_left_in_the_page_cac
     log = open_log(five, disk=disk)
     assert disk.written == [(0, log.size_bytes)]
     assert values(open_log(five)) == values(log)
+
+
+async def test_what_recovery_has_cut_is_settled_even_where_the_recovery_point_is_at_the_cut(five: Path) -> None:
+    """A flush begins at the recovery point: the cut could come back with a power cut, below what was appended since."""
+    end_offset = open_log(five).log_end_offset
+    untouched = NotingDisk()
+    await open_log(five, disk=untouched, recovery_point=end_offset).settle()
+    assert not untouched.synced
+
+    with (five / LOG).open("ab") as file:
+        file.write(bytes(1000))
+    disk = NotingDisk()
+    log = open_log(five, disk=disk, recovery_point=end_offset)
+    assert log.recovery_point == log.log_end_offset == end_offset
+    await log.settle()
+    assert disk.synced == [str(five / LOG)]
