@@ -79,7 +79,7 @@ class Acceptor:
             return  # already gone
         limits = self._limits
         if len(self._activity) >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
-            return  # as Kafka does: closed without a word, before a byte is read
+            return  # closed without a word; Kafka does so per address, and lets others wait
         connection = Connection(
             service,
             self._turns.run,
