@@ -54,12 +54,17 @@ APIS: Final = {
         Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 5, flexible_from=2),
         Api(37, "CreatePartitions", "create_partitions", 0, 3, flexible_from=2),
         Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, flexible_from=1),
+        Api(55, "DescribeQuorum", "describe_quorum", 0, 2, flexible_from=0),
+        Api(56, "AlterPartition", "alter_partition", 2, 3, flexible_from=0),
         Api(57, "UpdateFeatures", "update_features", 0, 2, flexible_from=0),
         Api(58, "Envelope", "envelope", 0, 0, flexible_from=0),
         Api(60, "DescribeCluster", "describe_cluster", 0, 2, flexible_from=0),
         Api(62, "BrokerRegistration", "broker_registration", 0, 4, flexible_from=0),
         Api(63, "BrokerHeartbeat", "broker_heartbeat", 0, 1, flexible_from=0),
+        Api(64, "UnregisterBroker", "unregister_broker", 0, 0, flexible_from=0),
         Api(67, "AllocateProducerIds", "allocate_producer_ids", 0, 0, flexible_from=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),
+        Api(80, "AddRaftVoter", "add_raft_voter", 0, 1, flexible_from=0),
+        Api(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, flexible_from=0),
     )
 }
