@@ -25,12 +25,12 @@ from metadata.configuration import (
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 
 # What a node runs with that was given no file: one combined node, reachable from this machine only. These are the
-# values of the properties file that Kafka ships, apart from the directory and the loopback address.
+# values of the properties file that Kafka ships, apart from the directory and the loopback address. Unless somebody
+# says who the controllers are, this node is (see `_own_quorum`).
 DEVELOPMENT_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.bootstrap.servers": "localhost:9093",
         "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
@@ -97,6 +97,14 @@ class KafkaConfig:
     initial_broker_registration_timeout_ms = _Integer("initial.broker.registration.timeout.ms")
     request_timeout_ms = _Integer("request.timeout.ms")
 
+    controller_quorum_election_timeout_ms = _Integer("controller.quorum.election.timeout.ms")
+    controller_quorum_fetch_timeout_ms = _Integer("controller.quorum.fetch.timeout.ms")
+    controller_quorum_election_backoff_max_ms = _Integer("controller.quorum.election.backoff.max.ms")
+    controller_quorum_request_timeout_ms = _Integer("controller.quorum.request.timeout.ms")
+    controller_quorum_retry_backoff_ms = _Integer("controller.quorum.retry.backoff.ms")
+    metadata_log_max_record_bytes_between_snapshots = _Integer("metadata.log.max.record.bytes.between.snapshots")
+    metadata_log_max_snapshot_interval_ms = _Integer("metadata.log.max.snapshot.interval.ms")
+
     auto_create_topics_enable = _Boolean("auto.create.topics.enable")
     delete_topic_enable = _Boolean("delete.topic.enable")
     num_partitions = _Integer("num.partitions")
@@ -157,6 +165,16 @@ class KafkaConfig:
     @property
     def quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
         return tuple(map(parse_quorum_server, self.get_list("controller.quorum.bootstrap.servers")))
+
+    @property
+    def is_sole_voter(self) -> bool:
+        """Whether the configuration knows of no controller but this node.
+
+        Only then it may found a cluster by itself: one of several that did would found one of its own.
+        """
+        if self.quorum_voters:
+            return self.is_controller and set(self.quorum_voters) == {self.node_id}
+        return self.is_controller and all(map(self.endpoints.is_own_controller, self.quorum_bootstrap_servers))
 
     def get_int(self, name: str) -> int:
         """The value of an INT, SHORT or LONG key; asserts that it is set or has a default."""
@@ -265,7 +283,22 @@ def read_config(properties: bytes | None = None, overrides: Sequence[str] = ()) 
         if not text:
             raise ConfigError(f"Missing value for key {name}")
         texts[name] = text
+    if properties is None:
+        _own_quorum(texts)
     return KafkaConfig(BrokerLayers(texts))
+
+
+def _own_quorum(texts: dict[str, str]) -> None:
+    """A development node is its own controller, wherever its controllers' listener is, unless told who else is."""
+    names = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+    controllers = texts["controller.listener.names"].upper().split(",")
+    if any(name in texts for name in names) or "controller" not in texts["process.roles"]:
+        return
+    addresses = (entry.strip().partition("://") for entry in texts["listeners"].split(","))
+    own = [address for name, _, address in addresses if name.upper() in controllers]
+    texts["controller.quorum.bootstrap.servers"] = ",".join(
+        f"localhost{address}" if address.startswith(":") else address for address in own
+    )
 
 
 def _parse_file(properties: bytes) -> dict[str, str]:

@@ -10,6 +10,9 @@ import attrs
 
 from metadata.configuration import ConfigError, Values
 
+# Names of this machine that everybody agrees on; a listener on every interface answers to them.
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_THIS_MACHINE: Final = (*_LOOPBACK, "", "0.0.0.0", "::")
 _LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
 
 
@@ -62,6 +65,17 @@ class Endpoints:
         by_name = {each.name: each for each in (*self.controller_listeners, *self.advertised)}
         names = (name.upper() for name in self.controller_listener_names)
         return tuple(by_name[name] for name in names if name in by_name)
+
+    def is_own_controller(self, address: tuple[str, int]) -> bool:
+        """Whether (host, port) is certainly a controller's listener of this node.
+
+        A name that this machine may have, but that no listener has, is taken for another machine's.
+        """
+        host, port = address
+        own = [
+            each for each in (*self.controller_listeners, *self.advertised_controller_listeners) if each.port == port
+        ]
+        return any(host == each.host or (host in _LOOPBACK and each.host in _THIS_MACHINE) for each in own)
 
 
 def read_endpoints(values: Values, set_names: Iterable[str]) -> Endpoints:

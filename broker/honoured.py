@@ -38,14 +38,23 @@ _OWN: Final = frozenset(
     {
         "advertised.listeners",
         "auto.create.topics.enable",
+        "broker.heartbeat.interval.ms",
         "broker.id",
         "broker.rack",
+        "broker.session.timeout.ms",
         "connections.max.idle.ms",
         "controller.listener.names",
-        "controller.quorum.voters",  # none but the node itself, see `broker.unsupported`
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.quorum.voters",
         "default.replication.factor",
         "delete.topic.enable",
         "fetch.max.bytes",
+        "initial.broker.registration.timeout.ms",
         "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
         "listeners",
         "log.dir",
@@ -62,7 +71,7 @@ _OWN: Final = frozenset(
         "metadata.log.dir",
         "node.id",
         "num.partitions",
-        "process.roles",  # both, see `broker.unsupported`
+        "process.roles",
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "replica.high.watermark.checkpoint.interval.ms",

@@ -4,7 +4,7 @@ import pytest
 from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
 from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.storage.log_config import LogConfig
-from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerLayers, ConfigError
+from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
 from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS
 from metadata.configuration.synonyms import TOPIC_SYNONYMS
 
@@ -240,7 +240,37 @@ def test_a_logs_config_is_made_of_a_topics_values() -> None:
     """Every field of a log's config is a topic's key, with the same default and the same type."""
     assert LogConfig.from_values(development().topic_values({})) == LogConfig()
     assert {field.name.replace("_", ".") for field in attrs.fields(LogConfig)} <= TOPIC_CONFIGS.keys.keys()
-    config = KafkaConfig(BrokerLayers({**DEVELOPMENT_DEFAULTS, "log.roll.hours": "2", "message.max.bytes": "10"}))
+    config = development("log.roll.hours=2", "message.max.bytes=10")
     log_config = LogConfig.from_values(config.topic_values({"cleanup.policy": "compact,delete"}))
     assert (log_config.segment_ms, log_config.max_message_bytes) == (7_200_000, 10)
     assert log_config.cleanup_policy == ("compact", "delete")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "is_sole_voter"),
+    [
+        ([], True),
+        (["listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"], True),
+        (["listeners=PLAINTEXT://:9092,CONTROLLER://:19093"], True),
+        (["controller.quorum.voters=1@localhost:9093"], True),
+        (["controller.quorum.voters=1@localhost:9093,2@localhost:9095"], False),
+        (["controller.quorum.bootstrap.servers=127.0.0.1:9093"], True),
+        (["controller.quorum.bootstrap.servers=localhost:9095"], False),
+        (["controller.quorum.bootstrap.servers=localhost:9093,localhost:9095"], False),
+        (["controller.quorum.bootstrap.servers=elsewhere:9093"], False),
+    ],
+)
+def test_who_knows_of_no_other_controller_may_found_a_cluster(overrides: list[str], is_sole_voter: bool) -> None:
+    assert development(*overrides).is_sole_voter is is_sole_voter
+
+
+def test_a_listener_on_every_interface_is_no_other_machine_of_any_name() -> None:
+    assert read_config(SHIPPED).is_sole_voter
+    assert read_config(SHIPPED, ["advertised.listeners=PLAINTEXT://a:9092,CONTROLLER://a:9093"]).is_sole_voter
+    assert not read_config(SHIPPED, ["controller.quorum.bootstrap.servers=a:9093"]).is_sole_voter
+
+
+def test_a_broker_alone_founds_nothing() -> None:
+    assert not development(
+        "process.roles=broker", "listeners=PLAINTEXT://:0", "controller.quorum.voters=2@b:1"
+    ).is_sole_voter
