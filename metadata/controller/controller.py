@@ -129,5 +129,5 @@ class Controller:
         delta = MetadataDelta(self.image)
         delta.replay(records)
         offset = self._log.append(epoch, [encode_record(record) for record in records])
-        self.image = delta.apply(offset, epoch)
+        self.image = delta.apply(offset)
         self._loader.foretell(delta, self.image)

@@ -27,10 +27,9 @@ from metadata.records import (
 
 @attrs.frozen
 class MetadataImage:
-    """Immutable. `offset` is that of the last record in it (-1 for none), `epoch` that record's epoch."""
+    """Immutable. `offset` is that of the last record in it, -1 for none."""
 
     offset: int = -1
-    epoch: int = 0
     features: Mapping[str, int] = attrs.field(factory=dict)
     cluster: ClusterImage = attrs.field(factory=ClusterImage)
     topics: TopicsImage = attrs.field(factory=TopicsImage)
@@ -71,12 +70,11 @@ class MetadataDelta:
         for record in records:
             replay[type(record)](record)
 
-    def apply(self, offset: int, epoch: int) -> MetadataImage:
+    def apply(self, offset: int) -> MetadataImage:
         """The image after everything replayed, the last of it at `offset`. Aspects that did not change are shared."""
         base = self.base
         return MetadataImage(
             offset=offset,
-            epoch=epoch,
             features=self._features() if self.features else base.features,
             cluster=self.cluster.apply() if self.cluster.changed else base.cluster,
             topics=self.topics.apply() if self.topics.changed or self.topics.deleted else base.topics,

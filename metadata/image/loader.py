@@ -55,7 +55,7 @@ class Loader:
             delta = MetadataDelta(self.image)
             for batch in unseen:
                 delta.replay(map(decode_record, batch.records))
-            self._publish(delta, delta.apply(end, unseen[-1].epoch))
+            self._publish(delta, delta.apply(end))
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         """What was foretold and not committed may never be."""

@@ -146,7 +146,7 @@ def _cost_of_a_change(image: MetadataImage) -> float:
         start = perf_counter()
         delta = MetadataDelta(image)
         delta.replay([change])
-        delta.apply(image.offset + 1, 1)
+        delta.apply(image.offset + 1)
         fastest = min(fastest, perf_counter() - start)
     return fastest
 

@@ -31,7 +31,7 @@ def test_what_comes_together_is_published_once() -> None:
     loader.handle_commit([batch(0, [FEATURE, topic(1)]), batch(2, [topic(2)], epoch=3)])
     ((delta, image),) = published.calls
     assert image is loader.image
-    assert (image.offset, image.epoch) == (2, 3)
+    assert image.offset == 2
     assert [changed.name for changed in delta.topics.changed.values()] == ["topic-1", "topic-2"]
     assert delta.features == {"metadata.version": 25}
 
@@ -55,7 +55,7 @@ def test_the_leaders_own_work_is_published_as_it_is_even_when_merged_into_one_ba
     for offset, record in enumerate([FEATURE, topic(1), topic(2)]):
         delta = MetadataDelta(image)
         delta.replay([record])
-        image = delta.apply(offset, 1)
+        image = delta.apply(offset)
         foretold.append((delta, image))
         loader.foretell(delta, image)
     loader.handle_commit([batch(0, [FEATURE, topic(1)])])
@@ -68,7 +68,7 @@ def test_a_lost_leader_forgets_what_it_foretold() -> None:
     loader = Loader()
     delta = MetadataDelta(loader.image)
     delta.replay([topic(1)])
-    loader.foretell(delta, delta.apply(0, 1))
+    loader.foretell(delta, delta.apply(0))
     loader.handle_leader_change(Leadership(2, 2))
     loader.handle_commit([batch(0, [topic(2)], epoch=2)])
     assert list(loader.image.topics.by_name) == ["topic-2"]

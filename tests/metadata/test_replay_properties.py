@@ -58,7 +58,7 @@ def test_replaying_what_was_decided_gives_equal_state(steps: list[tuple[str, lis
 
     at_once = MetadataDelta(MetadataImage())
     at_once.replay(cluster.log)
-    assert at_once.apply(end, 1) == cluster.image
+    assert at_once.apply(end) == cluster.image
 
     image, rng, offset = MetadataImage(), Random(seed), 0
     while offset <= end:
@@ -66,7 +66,7 @@ def test_replaying_what_was_decided_gives_equal_state(steps: list[tuple[str, lis
         delta = MetadataDelta(image)
         delta.replay([decode_record(encode_record(record)) for record in step])
         offset += len(step)
-        image = delta.apply(offset - 1, 1)
+        image = delta.apply(offset - 1)
     assert image == cluster.image
     assert {topic.topic_id for topic in image.topics.by_name.values()} == set(image.topics.by_id)
     assert all(list(topic.partitions) == list(range(len(topic.partitions))) for topic in image.topics.by_id.values())

@@ -69,7 +69,7 @@ class Cluster:
         delta = MetadataDelta(self.image)
         delta.replay(records)
         self.log += records
-        self.image = delta.apply(len(self.log) - 1, 1)
+        self.image = delta.apply(len(self.log) - 1)
 
     def decide(self, decision: Decision[T]) -> T:
         self.take(decision.records)
