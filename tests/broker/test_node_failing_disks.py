@@ -109,7 +109,7 @@ async def test_a_node_that_cannot_write_its_metadata_ends(tmp_path: Path) -> Non
                 disk.failing = (str(tmp_path / "one" / "__cluster_metadata-0"),)
                 await client.send(MetadataRequest(topics=[], allow_auto_topic_creation=True), 9)
                 await client.receive()
-                with pytest.raises(EOFError):
+                with pytest.raises((EOFError, AssertionError)):  # it ends, or says that it leads no more
                     await create_topic(client)
             await trio.sleep_forever()
 

@@ -18,12 +18,13 @@ import trio
 
 from broker.config import KafkaConfig
 from broker.effective_config import EffectiveConfig
-from broker.endpoints import Listener
 from broker.features import SUPPORTED_FEATURES
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS, Dispatcher, Services
 from broker.net.acceptor import Acceptor, ConnectionLimits
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
+from broker.node.listeners import BoundListener, bind, close, reachable
+from broker.node.voters import driver_config
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partitions import Partitions
@@ -32,25 +33,13 @@ from broker.storage.log_dirs import LogDirs, LogDirsConfig
 from broker.storage.meta_properties import read_meta_properties
 from broker.unsupported import check_supported
 from broker.wire.uuids import encode_uuid, new_uuid
+from kraft.driver import Quorum
 from kraft.env import Env, kernel_socket
-from kraft.single_voter import SingleVoter
 from metadata.controller import BrokerRegistration, Controller, ControllerConfig
 from metadata.image import Loader
 from metadata.records import BrokerEndpoint
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-
-
-@attrs.frozen
-class BoundListener:
-    """A listener of the config, with the sockets that are open for it and the port they really have."""
-
-    listener: Listener
-    sockets: Sequence[trio.SocketListener]
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.listener.name}://{self.listener.host or '0.0.0.0'}:{self.port}"
 
 
 class Node:
@@ -72,8 +61,8 @@ class Node:
         self._stop.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until `stop`. Raises what its rooms raise: see LogDirs.open, SingleVoter.open; OSError of binding."""
-        self.bound = await _bind(self._config)
+        """Serve until `stop`. Raises what its rooms raise: see LogDirs.open, Quorum.open; OSError of binding."""
+        self.bound = await bind(self._config)
         try:
             self.cluster_id = _read_cluster_id(self._env, self._config) or encode_uuid(
                 new_uuid(self._env.rng.randbytes)
@@ -85,14 +74,18 @@ class Node:
                 log_dirs.release()
                 raise
         finally:
-            await _close(self.bound)
+            await close(self.bound)
         await log_dirs.close_cleanly(broker_epoch=broker_epoch)
         self._env.trace("node-stopped", node=self._config.node_id)
 
     async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> int:
         """Everything that runs; the broker epoch under which it ran."""
         env, config = self._env, self._config
-        metadata_log = await SingleVoter.open(env, f"{config.metadata_log_dir}/{METADATA_DIRECTORY}", config.node_id)
+        metadata_log = await Quorum.open(
+            env,
+            f"{config.metadata_log_dir}/{METADATA_DIRECTORY}",
+            driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs)),
+        )
         effective = EffectiveConfig(config, env.trace)
         loader = Loader()
         controller = Controller(
@@ -161,18 +154,12 @@ class Node:
 
     def _registration(self, log_dirs: LogDirs) -> BrokerRegistration:
         config = self._config
-        ports = {bound.listener.name: bound.port for bound in self.bound}
         return BrokerRegistration(
             cluster_id=self.cluster_id,
             broker_id=config.node_id,
             incarnation_id=new_uuid(self._env.rng.randbytes),
             end_points=[
-                BrokerEndpoint(
-                    listener.name,
-                    listener.host or trio.socket.gethostname(),
-                    listener.port or ports[listener.name],
-                    listener.security_protocol,
-                )
+                BrokerEndpoint(listener.name, *reachable(listener, self.bound), listener.security_protocol)
                 for listener in config.endpoints.advertised_broker_listeners
             ],
             features=SUPPORTED_FEATURES,
@@ -191,38 +178,6 @@ class Node:
             )
 
 
-async def _bind(config: KafkaConfig) -> list[BoundListener]:
-    bound: list[BoundListener] = []
-    try:
-        for listener in config.listeners:
-            sockets = await _listen(listener, config.socket_listen_backlog_size)
-            port = sockets[0].socket.getsockname()[1]
-            if listener.port == 0:
-                # Each address of the host got a free port of its own; clients are told of one.
-                await _close([BoundListener(listener, sockets[1:], 0)])
-                sockets = sockets[:1]
-            bound.append(BoundListener(listener, sockets, port))
-    except BaseException:
-        await _close(bound)
-        raise
-    return bound
-
-
-async def _listen(listener: Listener, backlog: int) -> list[trio.SocketListener]:
-    try:
-        return await trio.open_tcp_listeners(listener.port, host=listener.host or None, backlog=backlog)
-    except OSError as error:
-        where = f"{listener.host or '0.0.0.0'}:{listener.port}"
-        raise OSError(error.errno, f"Socket server failed to bind to {where}: {error.strerror}") from error
-
-
-async def _close(bound: Sequence[BoundListener]) -> None:
-    with trio.CancelScope(shield=True):
-        for each in bound:
-            for socket in each.sockets:
-                await socket.aclose()
-
-
 def _read_cluster_id(env: Env, config: KafkaConfig) -> str | None:
     """The cluster that the directories were formatted for; None for a new node."""
     for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
@@ -231,6 +186,14 @@ def _read_cluster_id(env: Env, config: KafkaConfig) -> str | None:
             if properties is not None:
                 return properties.cluster_id
     return None
+
+
+def _directory_id(log_dirs: LogDirs) -> str:
+    """The id of the directory with the metadata log, as text."""
+    properties = log_dirs.directories[log_dirs.config.metadata_directory or ""].properties
+    assert properties is not None, "it was formatted when it was opened"
+    assert properties.directory_id is not None, "a directory gets its id when it is opened"
+    return encode_uuid(properties.directory_id)
 
 
 def _log_dirs_config(config: KafkaConfig) -> LogDirsConfig:

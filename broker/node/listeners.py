@@ -1,0 +1,61 @@
+"""The sockets a node listens on."""
+
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from broker.config import KafkaConfig
+from broker.endpoints import Listener
+
+
+@attrs.frozen
+class BoundListener:
+    """A listener of the config, with the sockets that are open for it and the port they really have."""
+
+    listener: Listener
+    sockets: Sequence[trio.SocketListener]
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.listener.name}://{self.listener.host or '0.0.0.0'}:{self.port}"
+
+
+async def bind(config: KafkaConfig) -> list[BoundListener]:
+    """Open the sockets of all listeners. Raises OSError, which names the address, with none of them open."""
+    bound: list[BoundListener] = []
+    try:
+        for listener in config.listeners:
+            sockets = await _listen(listener, config.socket_listen_backlog_size)
+            port = sockets[0].socket.getsockname()[1]
+            if listener.port == 0:
+                # Each address of the host got a free port of its own; clients are told of one.
+                await close([BoundListener(listener, sockets[1:], 0)])
+                sockets = sockets[:1]
+            bound.append(BoundListener(listener, sockets, port))
+    except BaseException:
+        await close(bound)
+        raise
+    return bound
+
+
+async def close(bound: Sequence[BoundListener]) -> None:
+    """Give the ports back."""
+    with trio.CancelScope(shield=True):
+        for each in bound:
+            for socket in each.sockets:
+                await socket.aclose()
+
+
+def reachable(listener: Listener, bound: Sequence[BoundListener]) -> tuple[str, int]:
+    """Host and port where others reach an advertised listener: this machine's name, and the port that was free."""
+    port = listener.port or next(each.port for each in bound if each.listener.name == listener.name)
+    return listener.host or trio.socket.gethostname(), port
+
+
+async def _listen(listener: Listener, backlog: int) -> list[trio.SocketListener]:
+    try:
+        return await trio.open_tcp_listeners(listener.port, host=listener.host or None, backlog=backlog)
+    except OSError as error:
+        where = f"{listener.host or '0.0.0.0'}:{listener.port}"
+        raise OSError(error.errno, f"Socket server failed to bind to {where}: {error.strerror}") from error
