@@ -151,11 +151,11 @@ class Quorum:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._links.run)
+                if self._snapshots.latest is not None:
+                    await self._load_snapshot(self._snapshots.latest)
                 nursery.start_soon(self._perform_all)
                 nursery.start_soon(self._sync_all)
                 nursery.start_soon(self._tick)
-                if self._snapshots.latest is not None:
-                    self._load_snapshot(self._snapshots.latest)
                 self.step(happened.Tick())
                 while self.core.voters.ids == (self.node_id,) and self.leadership.leader_id is None:
                     await self._changed.wait()
@@ -279,7 +279,7 @@ class Quorum:
         async with self._disk_in_use:
             await self._log.start_at(place.offset, place.epoch, keep=False)
         await self._snapshots.remove_below(place.offset)
-        voters = self._load_snapshot(place)
+        voters = await self._load_snapshot(place)
         self._env.trace("snapshot_installed", node=self.node_id, end_offset=place.offset)
         self.step(happened.SnapshotInstalled(place, voters))
 
@@ -288,10 +288,10 @@ class Quorum:
             await self._log.start_at(place.offset, place.epoch, keep=True)
         await self._snapshots.remove_below(place.offset)
 
-    def _load_snapshot(self, place: OffsetAndEpoch) -> VoterSet:
+    async def _load_snapshot(self, place: OffsetAndEpoch) -> VoterSet:
         for listener in self._listeners:
             assert isinstance(listener, SnapshotListener), f"{listener} cannot start from a snapshot"
-            listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
+            await listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
         self.committed_end_offset = place.offset
         return self._snapshots.open_snapshot(place).voters
 

@@ -75,8 +75,24 @@ class SnapshotListener(Protocol):
     Whoever takes snapshots needs all listeners to be ones: the log before a snapshot is gone.
     """
 
-    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Forget everything: these records make the state after all below `end_offset`."""
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Forget everything: these records make the state after all below `end_offset`.
+
+        Large states are to be taken over with checkpoints in between; nothing else is handed over meanwhile. Portions
+        are read from the disk as they are asked for: a listener that needs none of them costs nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class ResetListener(Protocol):
+    """A listener that wants to know early who may have died."""
+
+    def handle_connection_reset(self, node_id: int) -> None:
+        """A connection to or from that node was reset, refused or closed, as its process's death would look.
+
+        Only a hint: the node may be well, and be back in a moment. Must not block.
+        """
         ...
 
 

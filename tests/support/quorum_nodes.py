@@ -27,7 +27,7 @@ class Heard:
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         self.records += [record for batch in batches for record in batch.records]
 
-    def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
         self.records = [record for portion in portions for record in portion]
         self.snapshots += 1
 
