@@ -23,6 +23,7 @@ from broker.wire.codec import Decoder, Encoder, decoder, encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header, request_header_version, response_header_version
 from kraft.env import FsyncFailed
+from metadata.errors import ApiError
 
 # Key and version are one number here: a dictionary finds that sooner than a pair.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
@@ -92,8 +93,7 @@ class Dispatcher:
         context = RequestContext(self, connection, route, correlation_id, client_id)
         handler = route.handler
         if handler.immediate is None:
-            assert handler.deferred is not None, "a handler is either immediate or deferred"
-            return self.defer(context, handler.deferred(context, request))
+            return self.defer(context, _answer(context, handler, request))
         response = handler.immediate(context, request)
         if route.shortcut is not None:
             self._learn(route.shortcut, context, request, start, end)
@@ -162,6 +162,16 @@ class Dispatcher:
         shortcut = handler.shortcut(self.services, version, flexible)
         self._shortcuts[handler.api_key << 16 | version] = shortcut
         return shortcut
+
+
+async def _answer(context: RequestContext, handler: Handler, request: Message) -> Message:
+    assert handler.deferred is not None, "a handler is either immediate or deferred"
+    try:
+        return await handler.deferred(context, request)
+    except ApiError as error:
+        if handler.refused is None:
+            raise
+        return handler.refused(context, request, error)
 
 
 def _unsupported_api_versions(correlation_id: int) -> Reply:

@@ -8,6 +8,7 @@ import attrs
 from broker.handlers.services import Services
 from broker.net.connection import Connection
 from broker.net.reply import ExclusivePending, Part, Pending, frame_response
+from metadata.errors import ApiError
 
 if TYPE_CHECKING:
     from broker.handlers.dispatch import Dispatcher, Route
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Message: TypeAlias = Any
 Immediate: TypeAlias = Callable[["RequestContext", Message], "Message | Pending | None"]
 Deferred: TypeAlias = Callable[["RequestContext", Message], Awaitable[Message]]
+Refused: TypeAlias = Callable[["RequestContext", Message, ApiError], Message]
 
 
 class RequestContext:
@@ -70,6 +72,9 @@ class Shortcut(Protocol):
 class Handler:
     """`immediate` answers at once or parks a reply; `deferred` is awaited, one at a time per connection.
 
+    `refused` answers a request which the controller refused as a whole, or could not be asked: `deferred` lets the error
+    through. An API that is `forwarded` belongs to the controller, and brokers pass its requests on as they are.
+
     `shortcut` makes the shortcut of one version, given whether that version is flexible.
 
     `advertised_from` lists versions that exist and are refused, where clients need to see them listed.
@@ -80,5 +85,7 @@ class Handler:
     max_version: int
     immediate: Immediate | None = None
     deferred: Deferred | None = None
+    refused: Refused | None = None
+    forwarded: bool = False
     advertised_from: int | None = None
     shortcut: Callable[[Services, int, bool], Shortcut] | None = None
