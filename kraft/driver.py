@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from kraft.core import Core, Effect, Event, LogShape, OffsetAndEpoch, QuorumConfig, Role, VoterHistory, VoterSet
+from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, Role, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
-from kraft.core.control import decode_voters
 from kraft.core.messages import (
     Error,
     FetchSnapshotResponse,
@@ -23,9 +22,12 @@ from kraft.core.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
+from kraft.description import QuorumDescription, describe
 from kraft.env import Env
-from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
-from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, SnapshotListener
+from kraft.log import DurableLog, ElectionFile, Snapshots
+from kraft.quorum_trace import QuorumTrace
+from kraft.recovery import BOOTSTRAP, Recovered, recover
+from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, ResetListener, SnapshotListener
 from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
 
 # One answer to a Fetch; also what is handed to listeners at a time.
@@ -51,13 +53,25 @@ class Quorum:
     """Implements `kraft.replicated_log.ReplicatedLog`: this node's replica of a log that its voters agree on."""
 
     def __init__(
-        self, env: Env, config: DriverConfig, log: DurableLog, snapshots: Snapshots, election: ElectionFile, core: Core
+        self,
+        env: Env,
+        config: DriverConfig,
+        log: DurableLog,
+        snapshots: Snapshots,
+        election: ElectionFile,
+        recovered: Recovered,
     ) -> None:
         self.node_id = config.quorum.me.node_id
-        self.leadership = Leadership(None, core.epoch)
         self.committed_end_offset = 0
-        self.core = core
+        core = self.core = Core(
+            config.quorum, env.rng.random, election.state, recovered.shape, recovered.voters, _now_ms()
+        )
+        self.leadership = Leadership(None, core.epoch)
+        # What this replica begins the log with, should it be the first to lead; empty once there is any data.
+        self._bootstrap = recovered.bootstrap
+        self._bootstrap_epoch = -1
         self._env = env
+        self._trace = QuorumTrace(env.trace, self.node_id)
         self._config = config
         self._log = log
         self._snapshots = snapshots
@@ -77,17 +91,30 @@ class Quorum:
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
-        log, recovered = await DurableLog.open(env.disk, directory)
+        log, batches = await DurableLog.open(env.disk, directory)
         snapshots = await Snapshots.open(env.disk, directory)
         election = await ElectionFile.open(env.disk, directory)
-        shape, voters = await _recover(log, recovered, snapshots, config.initial_voters)
-        core = Core(config.quorum, env.rng.random, election.state, shape, voters, _now_ms())
-        env.trace("log_recovered", node=config.quorum.me.node_id, end_offset=log.end_offset, epoch=core.epoch)
-        return cls(env, config, log, snapshots, election, core)
+        recovered = await recover(log, batches, snapshots, config.initial_voters)
+        quorum = cls(env, config, log, snapshots, election, recovered)
+        core, trace = quorum.core, quorum._trace
+        trace.recovered(core.log.start.offset, core.end_offset, core.epoch, recovered.batches)
+        trace.voters(core.voters_offset_at(core.end_offset), core.voters)
+        return quorum
 
     @property
     def end_offset(self) -> int:
         return self.core.end_offset
+
+    @property
+    def leader_address(self) -> str | None:
+        """Where the leader is that the listeners were told of, "host:port"; None while they know of none."""
+        known = self.core.known
+        if known.leader_id is None or known.leader_id != self.leadership.leader_id:
+            return None
+        return known.leader_address or None
+
+    def describe(self) -> QuorumDescription:
+        return describe(self.core, self._config.quorum.me, _now_ms(), int(self._env.wall() * 1000))
 
     def register(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -131,7 +158,7 @@ class Quorum:
             return
         place = OffsetAndEpoch(end_offset, self.core.log.epoch_before(end_offset))
         await self._snapshots.save(place, self.core.voters_at(end_offset), records)
-        self._env.trace("snapshot_taken", node=self.node_id, end_offset=end_offset)
+        self._trace("snapshot_taken", end_offset=end_offset)
         self.step(happened.SnapshotTaken(place))
 
     async def leave(self, timeout_ms: float = 1_000) -> None:
@@ -151,7 +178,7 @@ class Quorum:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._links.run)
-                if self._snapshots.latest is not None:
+                if self._snapshots.latest not in (None, BOOTSTRAP):
                     await self._load_snapshot(self._snapshots.latest)
                 nursery.start_soon(self._perform_all)
                 nursery.start_soon(self._sync_all)
@@ -173,7 +200,9 @@ class Quorum:
             try:
                 await connection.run()
             except ConnectionLost as error:
-                self._env.trace("rpc_connection_ended", node=self.node_id, reason=str(error))
+                self._trace("rpc_connection_ended", reason=str(error))
+                if error.was_reset and connection.peer_id is not None:
+                    self._tell_of_reset(connection.peer_id)
             finally:
                 for token in [token for token, (each, _) in self._asked.items() if each is connection]:
                     del self._asked[token]
@@ -196,6 +225,8 @@ class Quorum:
 
     def connection_reset(self, destination: int) -> None:
         self.step(happened.ConnectionReset(destination))
+        if destination >= 0:
+            self._tell_of_reset(destination)
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
         self._next_token += 1
@@ -217,7 +248,7 @@ class Quorum:
             async with self._disk_in_use:
                 end = OffsetAndEpoch(self._log.end_offset, self._log.epoch)
                 await self._log.sync()
-            self._env.trace("log_synced", node=self.node_id, end_offset=end.offset)
+            self._trace("log_synced", end_offset=end.offset)
             self.step(happened.LogSynced(end))
 
     async def _perform_all(self) -> None:
@@ -231,11 +262,9 @@ class Quorum:
         match effect:
             case todo.PersistElection():
                 await self._election.save(effect.state)
-                self._env.trace("vote_synced", node=self.node_id, epoch=effect.state.epoch)
+                self._trace.vote_synced(effect.state)
             case todo.TruncateLog():
-                async with self._disk_in_use:
-                    await self._log.truncate(effect.end_offset)
-                self._env.trace("log_truncated", node=self.node_id, end_offset=effect.end_offset)
+                await self._truncate(effect.end_offset)
             case todo.AppendLog():
                 self._write(effect.batches)
             case todo.Send():
@@ -246,6 +275,7 @@ class Quorum:
                 batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
                 self._answer(effect.token, attrs.evolve(effect.response, batches=batches))
             case todo.Committed():
+                self._trace("committed", end_offset=effect.end_offset)
                 self._hand_over(effect.end_offset)
             case todo.RoleChanged():
                 self._change_role(effect)
@@ -261,8 +291,15 @@ class Quorum:
     def _write(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
             self._log.write(batch)
-        self._env.trace("log_written", node=self.node_id, end_offset=self._log.end_offset)
+        self._trace.written(self._log.end_offset, batches)
         self._to_sync.set()
+
+    async def _truncate(self, end_offset: int) -> None:
+        async with self._disk_in_use:
+            await self._log.truncate(end_offset)
+        self._trace("log_truncated", end_offset=end_offset)
+        if self._trace.voters_offset >= end_offset:
+            self._trace.voters(self.core.voters_offset_at(end_offset), self.core.voters_at(end_offset))
 
     def _answer_snapshot(self, effect: todo.AnswerSnapshot) -> None:
         request = effect.request
@@ -280,7 +317,8 @@ class Quorum:
             await self._log.start_at(place.offset, place.epoch, keep=False)
         await self._snapshots.remove_below(place.offset)
         voters = await self._load_snapshot(place)
-        self._env.trace("snapshot_installed", node=self.node_id, end_offset=place.offset)
+        self._trace("snapshot_installed", end_offset=place.offset, epoch=place.epoch)
+        self._trace.voters(place.offset - 1, voters)
         self.step(happened.SnapshotInstalled(place, voters))
 
     async def _truncate_prefix(self, place: OffsetAndEpoch) -> None:
@@ -293,6 +331,7 @@ class Quorum:
             assert isinstance(listener, SnapshotListener), f"{listener} cannot start from a snapshot"
             await listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
         self.committed_end_offset = place.offset
+        self._bootstrap = ()
         return self._snapshots.open_snapshot(place).voters
 
     def _answer(self, token: int, response: Response) -> None:
@@ -312,17 +351,25 @@ class Quorum:
             batches = self._log.read(self.committed_end_offset, end_offset, FETCH_BYTES_MAX)
             data = [batch for batch in batches if batch.kind is BatchKind.DATA]
             if data:
+                self._bootstrap = ()
                 for listener in self._listeners:
                     listener.handle_commit(data)
             self.committed_end_offset = batches[-1].last_offset + 1
         leader = self.core.leader_state
-        if leader is not None and end_offset > leader.start_offset:
+        if leader is not None and end_offset > leader.start_offset and not self._begin_log():
             self._announce(Leadership(self.node_id, self.core.epoch))
         self._notify()
 
+    def _begin_log(self) -> bool:
+        """Whether the leader of a log without data has yet to commit what its replica was formatted with."""
+        if self._bootstrap and self._bootstrap_epoch != self.core.epoch:
+            self._bootstrap_epoch = self.core.epoch
+            self.step(happened.Append(self._bootstrap, int(self._env.wall() * 1000)))
+        return bool(self._bootstrap)
+
     def _change_role(self, change: todo.RoleChanged) -> None:
         """Of its own leadership nobody hears before an entry of the epoch is committed, and so all before it."""
-        self._env.trace("role", node=self.node_id, role=change.role.value, epoch=change.epoch, leader=change.leader_id)
+        self._trace.role(change)
         leads = change.role is Role.LEADER
         self._announce(Leadership(None if leads else change.leader_id, change.epoch))
         self._notify()
@@ -330,8 +377,15 @@ class Quorum:
     def _announce(self, leadership: Leadership) -> None:
         if leadership != self.leadership:
             self.leadership = leadership
+            if leadership.leader_id == self.node_id:
+                self._trace("leader", epoch=leadership.epoch)
             for listener in self._listeners:
                 listener.handle_leader_change(leadership)
+
+    def _tell_of_reset(self, node_id: int) -> None:
+        for listener in self._listeners:
+            if isinstance(listener, ResetListener):
+                listener.handle_connection_reset(node_id)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
@@ -340,36 +394,6 @@ class Quorum:
     def _check_leads(self, epoch: int) -> None:
         if self.leadership != Leadership(self.node_id, epoch):
             raise NotLeader(f"node {self.node_id} does not lead in epoch {epoch}")
-
-
-async def _recover(
-    log: DurableLog, recovered: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
-) -> tuple[LogShape, VoterHistory]:
-    """What the core has to know. Raises CorruptLog where the snapshot that the log starts at is gone."""
-    place = snapshots.latest or OffsetAndEpoch(0, 0)
-    if log.start_offset > place.offset:
-        raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
-    shape, voters = (
-        LogShape(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0)),
-        VoterHistory(initial),
-    )
-    for batch in recovered:
-        shape.append(batch.base_offset, batch.last_offset, batch.epoch)
-        if batch.kind is BatchKind.VOTERS:
-            voters.append(batch.base_offset, decode_voters(batch.records[0]))
-    shape.synced(shape.end)
-    if snapshots.latest is None:
-        return shape, voters
-    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
-        shape.reset(place)
-        voters.truncate(0)
-        await log.start_at(place.offset, place.epoch, keep=False)
-    elif place.offset > log.start_offset:
-        shape.start_at(place)
-        await log.start_at(place.offset, place.epoch, keep=True)
-    log.start_epoch = place.epoch
-    voters.start_at(place.offset, snapshots.open_snapshot(place).voters)
-    return shape, voters
 
 
 def _now_ms() -> float:

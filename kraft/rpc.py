@@ -214,11 +214,15 @@ class Links:
 
 
 class ServedConnection:
-    """One connection from another node. `received` is told of each request, and answers through `respond`."""
+    """One connection from another node. `received` is told of each request, and answers through `respond`.
+
+    `peer_id` is None until the node has named itself.
+    """
 
     def __init__(
         self, stream: trio.abc.Stream, cluster_id: str, received: Callable[["ServedConnection", int, Request], None]
     ) -> None:
+        self.peer_id: int | None = None
         self._frames = Frames(stream)
         self._cluster_id = cluster_id
         self._received = received
@@ -239,7 +243,11 @@ class ServedConnection:
     async def _welcome(self) -> None:
         hello = await _receive(self._frames, decode)
         match hello:
-            case (str(protocol), str(cluster_id), int()) if protocol == PROTOCOL and cluster_id == self._cluster_id:
+            case (str(protocol), str(cluster_id), int(peer_id)) if (protocol, cluster_id) == (
+                PROTOCOL,
+                self._cluster_id,
+            ):
+                self.peer_id = peer_id
                 return
         raise ConnectionLost(f"not of this cluster: {hello!r:.100}")
 

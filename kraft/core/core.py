@@ -36,6 +36,7 @@ from kraft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Known,
     Request,
     VoterChangeResponse,
     VoteRequest,
@@ -98,6 +99,11 @@ class Core:
         return self._replica.leader_id
 
     @property
+    def known(self) -> Known:
+        """The epoch and the leader, with its address."""
+        return self._replica.known
+
+    @property
     def high_watermark(self) -> int:
         return self._replica.high_watermark
 
@@ -130,6 +136,10 @@ class Core:
     def voters_at(self, end_offset: int) -> VoterSet:
         """The voters that a snapshot which ends there has to name."""
         return self._replica.voter_history.at(end_offset)
+
+    def voters_offset_at(self, end_offset: int) -> int:
+        """Where the log, read up to `end_offset`, names its voters; -1 where it does not."""
+        return self._replica.voter_history.offset_at(end_offset)
 
     def _handle(self, event: Event) -> None:
         replica = self._replica

@@ -87,6 +87,10 @@ class VoterHistory:
         known = [voters for offset, voters in self._entries if offset < end_offset]
         return known[-1] if known else self._initial
 
+    def offset_at(self, end_offset: int) -> int:
+        """Where the set that `at` returns is in the log; -1 where the log does not say it."""
+        return max((offset for offset, _ in self._entries if offset < end_offset), default=-1)
+
     def append(self, offset: int, voters: VoterSet) -> None:
         assert offset > self.latest_offset, f"voters at {offset} behind those at {self.latest_offset}"
         self._entries.append((offset, voters))

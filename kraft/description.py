@@ -1,0 +1,60 @@
+"""What a quorum looks like from one of its replicas (KIP-595, DescribeQuorum; KIP-836)."""
+
+import attrs
+
+from kraft.core import Core, ReplicaKey, VoterSet
+from kraft.core.roles import Progress
+
+UNKNOWN_MS = -1
+
+
+@attrs.frozen
+class ReplicaState:
+    """How far a replica has come, as its leader sees it.
+
+    `log_end_offset` is -1 before its first valid Fetch. Times are milliseconds of the leader's wall clock since 1970,
+    or -1: when it fetched last, and when it last had everything that the leader had. `address` is "" where the voter
+    set does not name it.
+    """
+
+    key: ReplicaKey
+    address: str
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@attrs.frozen
+class QuorumDescription:
+    """`leader_id` is None while nobody is known to lead. The states are empty on all but the leader."""
+
+    leader_id: int | None
+    epoch: int
+    high_watermark: int
+    voters: VoterSet
+    voter_states: tuple[ReplicaState, ...] = ()
+    observer_states: tuple[ReplicaState, ...] = ()
+
+
+def describe(core: Core, me: ReplicaKey, now_ms: float, wall_ms: int) -> QuorumDescription:
+    """`now_ms` is of the core's clock, `wall_ms` the same moment on the wall clock."""
+    description = QuorumDescription(core.known.leader_id, core.epoch, core.high_watermark, core.voters)
+    leader = core.leader_state
+    if leader is None:
+        return description
+
+    def on_wall(time_ms: float) -> int:
+        return UNKNOWN_MS if time_ms < 0 else int(wall_ms - (now_ms - time_ms))
+
+    def state(progress: Progress, address: str) -> ReplicaState:
+        fetched_ms, caught_up_ms = on_wall(progress.fetched_ms), on_wall(progress.caught_up_ms)
+        return ReplicaState(progress.key, address, progress.end_offset, fetched_ms, caught_up_ms)
+
+    voters = []
+    for voter in core.voters.voters:
+        if voter.key.matches(me):
+            voters.append(ReplicaState(me, voter.address, core.end_offset, wall_ms, wall_ms))
+        else:
+            voters.append(state(leader.voters[voter.node_id], voter.address))
+    observers = [state(progress, "") for _, progress in sorted(leader.observers.items())]
+    return attrs.evolve(description, voter_states=tuple(voters), observer_states=tuple(observers))

@@ -1,0 +1,63 @@
+"""What a replica traces: the steps of the protocol that are worth being watched, or crashed at.
+
+All have `node`. `entries` are (base offset, end offset, epoch) of each batch, `voters` (node id, directory id) of each
+voter; an `end_offset` is that of the next entry, and what holds "to" it holds for all below.
+
+    log_recovered       start_offset end_offset epoch entries   what this life begins with
+    role                role epoch leader                       the core's role, as soon as it is acted on
+    vote_synced         epoch voted_for                         durable; a node id, or None
+    log_written         end_offset entries                      in the page cache
+    log_synced          end_offset                              durable to there
+    log_truncated       end_offset                              durable
+    committed           end_offset                              before anybody is told
+    leader              epoch                                   has committed in its epoch; its listeners are told next
+    snapshot_taken      end_offset                              durable
+    snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
+    voters_changed      offset voters                           of the entry that names them, -1 where none does
+"""
+
+from collections.abc import Sequence
+
+from kraft.core import ElectionState, VoterSet
+from kraft.core.control import decode_voters
+from kraft.core.effects import RoleChanged
+from kraft.env import Tracer
+from kraft.replicated_log import Batch, BatchKind
+
+
+class QuorumTrace:
+    """Called for what needs no words of its own: `trace("log_synced", end_offset=7)`."""
+
+    def __init__(self, tracer: Tracer, node_id: int) -> None:
+        self._tracer = tracer
+        self._node_id = node_id
+        self.voters_offset = -1
+
+    def __call__(self, kind: str, /, **fields: object) -> None:
+        self._tracer(kind, node=self._node_id, **fields)
+
+    def recovered(self, start_offset: int, end_offset: int, epoch: int, batches: Sequence[Batch]) -> None:
+        entries = _entries(batches)
+        self("log_recovered", start_offset=start_offset, end_offset=end_offset, epoch=epoch, entries=entries)
+
+    def role(self, change: RoleChanged) -> None:
+        self("role", role=change.role.value, epoch=change.epoch, leader=change.leader_id)
+
+    def vote_synced(self, state: ElectionState) -> None:
+        voted_for = None if state.voted_for is None else state.voted_for.node_id
+        self("vote_synced", epoch=state.epoch, voted_for=voted_for)
+
+    def written(self, end_offset: int, batches: Sequence[Batch]) -> None:
+        self("log_written", end_offset=end_offset, entries=_entries(batches))
+        for batch in batches:
+            if batch.kind is BatchKind.VOTERS:
+                self.voters(batch.base_offset, decode_voters(batch.records[0]))
+
+    def voters(self, offset: int, voters: VoterSet) -> None:
+        self.voters_offset = offset
+        keys = tuple((voter.node_id, voter.key.directory_id) for voter in voters.voters)
+        self("voters_changed", offset=offset, voters=keys)
+
+
+def _entries(batches: Sequence[Batch]) -> tuple[tuple[int, int, int], ...]:
+    return tuple((batch.base_offset, batch.last_offset + 1, batch.epoch) for batch in batches)

@@ -1,0 +1,68 @@
+"""What a replica starts from: `format_log` writes a new one's beginning, `recover` reads what a former life left."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from kraft.core import LogShape, OffsetAndEpoch, VoterHistory, VoterSet
+from kraft.core.control import decode_voters
+from kraft.env import Disk
+from kraft.log import CorruptLog, DurableLog, Snapshots
+from kraft.replicated_log import Batch, BatchKind
+
+# Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
+# it get along with such that do not (KIP-853).
+BOOTSTRAP = OffsetAndEpoch(0, 0)
+
+
+@attrs.frozen
+class Recovered:
+    """`bootstrap` are the records that the quorum's first leader begins the log with, if this replica is that."""
+
+    shape: LogShape
+    voters: VoterHistory
+    batches: Sequence[Batch]
+    bootstrap: tuple[bytes, ...]
+
+
+async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequence[bytes]) -> None:
+    """Prepare `directory`, made if missing, for a quorum that begins with `voters` and whose log with `records`.
+
+    Writes a snapshot of offset 0 and epoch 0, as Kafka's storage tool does (KIP-853). Replicas that are to join a
+    quorum later need none. The records count when a leader has written them to the log, and only that leader's do: what
+    replicas were formatted with need not be the same. Raises OSError, FsyncFailed.
+    """
+    disk.make_dir(directory)
+    await disk.sync_dir(directory.rpartition("/")[0] or "/")
+    snapshots = await Snapshots.open(disk, directory)
+    await snapshots.save(BOOTSTRAP, voters, records)
+
+
+async def recover(log: DurableLog, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> Recovered:
+    """What the core has to know. Raises CorruptLog where the snapshot that the log starts at is gone."""
+    place = snapshots.latest or BOOTSTRAP
+    if log.start_offset > place.offset:
+        raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
+    shape = LogShape(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0))
+    voters = VoterHistory(initial)
+    for batch in batches:
+        shape.append(batch.base_offset, batch.last_offset, batch.epoch)
+        if batch.kind is BatchKind.VOTERS:
+            voters.append(batch.base_offset, decode_voters(batch.records[0]))
+    shape.synced(shape.end)
+    if snapshots.latest is None:
+        return Recovered(shape, voters, batches, ())
+    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
+        shape.reset(place)
+        voters.truncate(0)
+        await log.start_at(place.offset, place.epoch, keep=False)
+        batches = ()
+    elif place.offset > log.start_offset:
+        shape.start_at(place)
+        await log.start_at(place.offset, place.epoch, keep=True)
+    log.start_epoch = place.epoch
+    snapshot = snapshots.open_snapshot(place)
+    voters.start_at(place.offset, snapshot.voters)
+    bootstrap = tuple(record for portion in snapshot.portions for record in portion) if place == BOOTSTRAP else ()
+    kept = [batch for batch in batches if batch.base_offset >= place.offset]
+    return Recovered(shape, voters, kept, bootstrap)
