@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
 
-from broker.handlers.controller_errors import code_of, message_of, refusal
+from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from metadata.errors import ApiError
@@ -15,19 +15,32 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
         )
         for resource in request.resources
     ]
-    try:
-        outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
-        answers = [(resource, code_of(error), message_of(error)) for resource, error in outcomes]
-    except ApiError as error:
-        answers = [(resource, *refusal(error)) for resource, _ in wanted]
+    outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
+                error_code=code_of(error),
+                error_message=message_of(error),
+                resource_type=resource.type,
+                resource_name=resource.name,
             )
-            for resource, code, message in answers
+            for resource, error in outcomes
         ]
     )
 
 
-HANDLER = Handler(api_key=33, min_version=0, max_version=2, deferred=alter_configs)
+def refused(context: RequestContext, request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code_of(error),
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+HANDLER = Handler(api_key=33, min_version=0, max_version=2, deferred=alter_configs, refused=refused, forwarded=True)

@@ -10,8 +10,3 @@ def code_of(error: ApiError | None) -> ErrorCode:
 
 def message_of(error: ApiError | None) -> str | None:
     return None if error is None else error.message
-
-
-def refusal(error: ApiError) -> tuple[ErrorCode, str]:
-    """What every part of a request is told that was refused as a whole."""
-    return code_of(error), error.message

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): let topics grow (KIP-195)."""
 
-from broker.handlers.controller_errors import code_of, message_of, refusal
+from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
@@ -22,22 +22,17 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
         )
         for topic in request.topics
     ]
-    try:
-        outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
-    except ApiError as error:
-        code, message = refusal(error)
-        results = [
-            CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ]
-    else:
-        results = [
-            CreatePartitionsTopicResult(
-                name=outcome.name, error_code=code_of(outcome.error), error_message=message_of(outcome.error)
-            )
-            for outcome in outcomes
-        ]
-    return CreatePartitionsResponse(results=results)
+    outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
+    return CreatePartitionsResponse(results=[_result(outcome.name, outcome.error) for outcome in outcomes])
 
 
-HANDLER = Handler(api_key=37, min_version=0, max_version=3, deferred=create_partitions)
+def refused(context: RequestContext, request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_result(name, error) for name in names])
+
+
+def _result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code_of(error), error_message=message_of(error))
+
+
+HANDLER = Handler(api_key=37, min_version=0, max_version=3, deferred=create_partitions, refused=refused, forwarded=True)

@@ -1,6 +1,6 @@
 """CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
 
-from broker.handlers.controller_errors import code_of, refusal
+from broker.handlers.controller_errors import code_of
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.create_topics import (
     CreatableTopic,
@@ -15,17 +15,17 @@ from metadata.errors import ApiError
 
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) for topic in request.topics]
-    try:
-        created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
-    except ApiError as error:
-        code, message = refusal(error)
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=name, error_code=code, error_message=message)
-                for name in dict.fromkeys(topic.name for topic in request.topics)
-            ]
-        )
+    created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
     return CreateTopicsResponse(topics=[_result(context, topic) for topic in created])
+
+
+def refused(context: RequestContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=code_of(error), error_message=error.message)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -62,4 +62,4 @@ def _result(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResul
     )
 
 
-HANDLER = Handler(api_key=19, min_version=2, max_version=7, deferred=create_topics)
+HANDLER = Handler(api_key=19, min_version=2, max_version=7, deferred=create_topics, refused=refused, forwarded=True)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of, message_of, refusal
+from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import TopicToDelete
@@ -13,22 +13,7 @@ _STRUCTS_FROM: Final = 6
 
 
 async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    if context.api_version >= _STRUCTS_FROM:
-        topics = [TopicToDelete(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        topics = [TopicToDelete(name) for name in request.topic_names]
-    try:
-        deleted = await context.services.controller.delete_topics(topics)
-    except ApiError as error:
-        if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
-            error = InvalidRequest("Topic deletion is disabled.")
-        code, message = refusal(error)
-        return DeleteTopicsResponse(
-            responses=[
-                DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message)
-                for topic in topics
-            ]
-        )
+    deleted = await context.services.controller.delete_topics(_topics(context, request))
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
@@ -42,4 +27,23 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     )
 
 
-HANDLER = Handler(api_key=20, min_version=1, max_version=6, deferred=delete_topics)
+def refused(context: RequestContext, request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+    if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
+        error = InvalidRequest("Topic deletion is disabled.")
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=code_of(error), error_message=error.message
+            )
+            for topic in _topics(context, request)
+        ]
+    )
+
+
+def _topics(context: RequestContext, request: DeleteTopicsRequest) -> list[TopicToDelete]:
+    if context.api_version >= _STRUCTS_FROM:
+        return [TopicToDelete(topic.name, topic.topic_id) for topic in request.topics]
+    return [TopicToDelete(name) for name in request.topic_names]
+
+
+HANDLER = Handler(api_key=20, min_version=1, max_version=6, deferred=delete_topics, refused=refused, forwarded=True)

@@ -72,8 +72,8 @@ class Shortcut(Protocol):
 class Handler:
     """`immediate` answers at once or parks a reply; `deferred` is awaited, one at a time per connection.
 
-    `refused` answers a request which the controller refused as a whole, or could not be asked: `deferred` lets the error
-    through. An API that is `forwarded` belongs to the controller, and brokers pass its requests on as they are.
+    `refused` answers a request which the controller refused as a whole, or could not be asked: `deferred` lets such an
+    error through. An API that is `forwarded` belongs to the controller, and brokers pass its requests on as they are.
 
     `shortcut` makes the shortcut of one version, given whether that version is flexible.
 

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339)."""
 
-from broker.handlers.controller_errors import code_of, message_of, refusal
+from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import Handler, RequestContext
 from broker.wire.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -23,19 +23,36 @@ async def incremental_alter_configs(
         for resource in request.resources
     ]
     controller = context.services.controller
-    try:
-        outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only)
-        answers = [(resource, code_of(error), message_of(error)) for resource, error in outcomes]
-    except ApiError as error:
-        answers = [(resource, *refusal(error)) for resource, _ in changes]
+    outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=resource.type, resource_name=resource.name
+                error_code=code_of(error),
+                error_message=message_of(error),
+                resource_type=resource.type,
+                resource_name=resource.name,
             )
-            for resource, code, message in answers
+            for resource, error in outcomes
         ]
     )
 
 
-HANDLER = Handler(api_key=44, min_version=0, max_version=1, deferred=incremental_alter_configs)
+def refused(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, error: ApiError
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code_of(error),
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+HANDLER = Handler(
+    api_key=44, min_version=0, max_version=1, deferred=incremental_alter_configs, refused=refused, forwarded=True
+)
