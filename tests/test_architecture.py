@@ -31,7 +31,22 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env"),
     # The configuration of a node, and what else lies between the rooms and the root: no room of its own yet.
-    "broker": ("broker.wire", "broker.storage.log_config", "kraft.env", "metadata"),
+    "broker": (
+        "broker.client",
+        "broker.storage.log_config",
+        "broker.wire",
+        "kraft.env",
+        "kraft.replicated_log",
+        "metadata",
+    ),
+    "broker.formatting": (
+        "broker.config",
+        "broker.features",
+        "broker.storage",
+        "broker.wire.uuids",
+        "kraft",
+        "metadata",
+    ),
     "broker.replication": ("broker.effective_config", "broker.storage", "broker.wire", "kraft", "metadata"),
     "broker.coordinator": ("broker.effective_config", "broker.replication", "broker.storage", "broker.wire", "kraft"),
     "broker.handlers": ("broker", "kraft", "metadata"),
@@ -49,7 +64,8 @@ ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
 PURE: dict[str, frozenset[str]] = {
     "kraft.core": frozenset(),
     "metadata.records": frozenset(),
-    "metadata.image": frozenset(),
+    # It yields between the portions of a snapshot.
+    "metadata.image": frozenset({"metadata.image.loader"}),
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
@@ -71,7 +87,8 @@ WORLDLY: dict[str, set[str]] = {
     # How much CPU time the seeds took.
     "jepsen.simulation.command": {"time"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
-    "broker.cli.start": {"open", "os", "signal"},
+    "broker.cli.node_config": {"open", "os"},
+    "broker.cli.start": {"signal"},
 }
 
 # Tables that grow while modules are imported, and never again.

@@ -8,6 +8,8 @@ from typing import Final
 # Imported when it is asked for: a node should not wait for the import of tools it does not run.
 COMMANDS: Final = {
     "start": ("broker.cli.start", "run a node"),
+    "format": ("broker.cli.format", "make log directories those of a node in a cluster"),
+    "random-uuid": ("broker.cli.random_uuid", "print an id for a cluster or a directory"),
     "dump-log": ("broker.cli.dump_log", "print and check the files of a log"),
 }
 
@@ -27,5 +29,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10} {purpose}" for name, (_, purpose) in COMMANDS.items()]
+    lines = [f"  {name:<12} {purpose}" for name, (_, purpose) in COMMANDS.items()]
     return "usage: kraft <command> [options]\n\n" + "\n".join(lines)

@@ -7,7 +7,6 @@ at once.
 
 import argparse
 import gc
-import os
 import resource
 import signal
 import sys
@@ -16,7 +15,8 @@ from typing import Final
 
 import trio
 
-from broker.config import KafkaConfig, read_config
+from broker.cli.node_config import read_node_config
+from broker.config import KafkaConfig
 from broker.node import Node
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_dirs import DuplicateLogDir, NoLogDirOnline
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     exit_code = 0
     try:
-        config = _read(options.properties, options.override)
+        config = read_node_config(options.properties, options.override)
         _warn(config)
         _raise_descriptor_limit()
         trio.run(_serve, config, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -73,20 +73,6 @@ def _parser() -> argparse.ArgumentParser:
         "--override", action="append", default=[], metavar="key=value", help="a config that wins over the file"
     )
     return parser
-
-
-def _read(path: str | None, overrides: list[str]) -> KafkaConfig:
-    properties = None
-    if path is not None:
-        with open(path, "rb") as file:
-            properties = file.read()
-    config = read_config(properties, overrides)
-    # Where the directories are must not depend on where the process is, later on and for those it tells of them.
-    absolute = ",".join(map(os.path.abspath, config.log_dirs))
-    overrides = [*overrides, f"log.dirs={absolute}"]
-    if (metadata_log_dir := config.find_str("metadata.log.dir")) is not None:
-        overrides.append(f"metadata.log.dir={os.path.abspath(metadata_log_dir)}")
-    return read_config(properties, overrides)
 
 
 def _warn(config: KafkaConfig) -> None:

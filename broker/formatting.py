@@ -1,0 +1,191 @@
+"""Formatting: empty log directories become those of a node in a cluster (KIP-631), with a quorum's voters (KIP-853).
+
+`meta.properties` is written last, so that a directory that a crash left half formatted counts as not formatted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from broker.config import KafkaConfig
+from broker.features import RELEASES
+from broker.storage.log_dir import LogDir, LogDirInUse
+from broker.storage.meta_properties import MetaProperties, read_meta_properties, verify_meta_properties
+from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
+from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
+from kraft.core import ReplicaKey, Voter, VoterSet
+from kraft.env import Env
+from kraft.recovery import format_log
+from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION
+from metadata.records import FeatureLevelRecord, encode_record
+
+_PORT_MAX = 65535
+
+
+class FormattingRefused(Exception):
+    """The directories cannot be formatted as asked; the message is for the operator."""
+
+
+@attrs.frozen
+class Formatting:
+    """What is written. `voters` are those the quorum begins with; None where the configuration names them, or where
+    this node is to join a quorum that there is already.
+    """
+
+    cluster_id: str
+    voters: VoterSet | None = None
+    features: Mapping[str, int] = DEFAULT_FEATURES
+
+
+async def format_directories(
+    env: Env, config: KafkaConfig, formatting: Formatting, *, ignore_formatted: bool, tell: Callable[[str], None]
+) -> None:
+    """Format those of the node's directories that are not formatted; `tell` hears of each before it is.
+
+    Raises FormattingRefused where one is formatted already, unless they are ignored; MetaPropertiesError where one
+    belongs to another cluster or node; LogDirInUse, OSError, FsyncFailed.
+    """
+    directories = sorted({*config.log_dirs, config.metadata_log_dir})
+    stored = _read_stored(env, directories, tell)
+    verify_meta_properties(
+        {path: properties for path, properties in stored.items() if properties is not None},
+        cluster_id=formatting.cluster_id,
+        node_id=config.node_id,
+    )
+    formatted = [path for path, properties in stored.items() if properties is not None]
+    if formatted and not ignore_formatted:
+        raise FormattingRefused(
+            f"Log directory {formatted[0]} is already formatted. "
+            "Use --ignore-formatted to ignore this directory and format the others."
+        )
+    if not stored:
+        raise FormattingRefused("No available log directories to format.")
+    empty = [path for path, properties in stored.items() if properties is None]
+    if not empty:
+        tell("All of the log directories are already formatted.")
+    for path in empty:
+        await _format(env, config, formatting, path, tell)
+
+
+def parse_initial_controllers(text: str) -> VoterSet:
+    """Read `id@host:port:directory id,...` as Kafka's storage tool does. Raises FormattingRefused."""
+    voters = [_parse_voter(entry.strip()) for entry in text.split(",") if entry.strip()]
+    if not voters:
+        raise FormattingRefused("No voters given.")
+    by_id: dict[int, Voter] = {}
+    for voter in voters:
+        if voter.node_id in by_id:
+            raise FormattingRefused(f"Node id {voter.node_id} was specified more than once.")
+        by_id[voter.node_id] = voter
+    return VoterSet(tuple(voters))
+
+
+def standalone_voters(env: Env, config: KafkaConfig) -> VoterSet:
+    """A quorum of this node alone. Raises FormattingRefused where it is no controller."""
+    if not config.is_controller:
+        raise FormattingRefused("You can only use --standalone on a controller.")
+    listener = config.endpoints.advertised_controller_listeners[0]
+    key = ReplicaKey(config.node_id, encode_uuid(new_uuid(env.rng.randbytes)))
+    return VoterSet((Voter(key, f"{listener.host or 'localhost'}:{listener.port}"),))
+
+
+def _read_stored(env: Env, directories: Sequence[str], tell: Callable[[str], None]) -> dict[str, MetaProperties | None]:
+    """What each directory is by its path; those that cannot be read are told of and left out."""
+    stored: dict[str, MetaProperties | None] = {}
+    for path in directories:
+        try:
+            stored[path] = read_meta_properties(env.disk, path)
+        except OSError:
+            tell(f"I/O error trying to read log directory {path}. Ignoring...")
+    return stored
+
+
+async def _format(
+    env: Env, config: KafkaConfig, formatting: Formatting, path: str, tell: Callable[[str], None]
+) -> None:
+    release = RELEASES[formatting.features[METADATA_VERSION]]
+    kind, directory_id = _kind(env, config, formatting, path)
+    tell(f"Formatting {kind} {path} with {METADATA_VERSION} {release}.")
+    directory = LogDir(env, path, producer_expiration_ms=config.producer_id_expiration_ms)
+    directory.claim()
+    try:
+        if directory.properties is not None:
+            raise LogDirInUse(f"{path} has just been formatted by somebody else")
+        if path == config.metadata_log_dir and config.is_controller:
+            await format_log(
+                env.disk,
+                f"{path}/{partition_directory_name(METADATA_TOPIC, 0)}",
+                formatting.voters or VoterSet(),
+                [
+                    encode_record(FeatureLevelRecord(name=name, feature_level=level))
+                    for name, level in sorted(formatting.features.items())
+                ],
+            )
+        await directory.format(MetaProperties(formatting.cluster_id, config.node_id, directory_id))
+    finally:
+        directory.release()
+
+
+def _kind(env: Env, config: KafkaConfig, formatting: Formatting, path: str) -> tuple[str, bytes]:
+    """A directory's part in Kafka's words, and its id: a voter's is the one that the others know."""
+    directory_id = new_uuid(env.rng.randbytes)
+    if path != config.metadata_log_dir:
+        return "data directory", directory_id
+    if formatting.voters is None:
+        return "metadata directory", directory_id
+    voter = formatting.voters.get(config.node_id)
+    if voter is None:
+        return "dynamic metadata directory", directory_id
+    return "dynamic metadata voter directory", decode_uuid(voter.key.directory_id)
+
+
+def _parse_voter(text: str) -> Voter:
+    node_id, at, rest = text.partition("@")
+    if not at:
+        raise FormattingRefused("No @ found in dynamic voter string.")
+    if not node_id:
+        raise FormattingRefused("Invalid @ at beginning of dynamic voter string.")
+    if not node_id.removeprefix("-").isdecimal():
+        raise FormattingRefused("Failed to parse node id in dynamic voter string.")
+    if node_id.startswith("-"):
+        raise FormattingRefused(f"Invalid negative node id {node_id} in dynamic voter string.")
+    if not rest:
+        raise FormattingRefused("No hostname found after node id.")
+    host, rest = _split_host(rest)
+    port, colon, directory_id = rest.partition(":")
+    if not colon:
+        raise FormattingRefused("No colon following port could be found.")
+    address = f"{host}:{_port(port)}"
+    return Voter(ReplicaKey(int(node_id), _directory_id(directory_id)), address)
+
+
+def _split_host(text: str) -> tuple[str, str]:
+    """The host, and what follows the colon after it; an IPv6 address stands in brackets."""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket:
+            raise FormattingRefused("Hostname began with left bracket, but no right bracket was found.")
+    else:
+        host, colon, rest = text.partition(":")
+        if not colon:
+            raise FormattingRefused("No colon following hostname could be found.")
+        rest = colon + rest
+    if not rest.startswith(":"):
+        raise FormattingRefused("Port section must start with a colon.")
+    return host, rest[1:]
+
+
+def _port(text: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise FormattingRefused("Failed to parse port in dynamic voter string.")
+    port = int(text)
+    if not 0 <= port <= _PORT_MAX:
+        raise FormattingRefused(f"Invalid port {port} in dynamic voter string.")
+    return port
+
+
+def _directory_id(text: str) -> str:
+    try:
+        return encode_uuid(decode_uuid(text))
+    except ValueError as error:
+        raise FormattingRefused("Failed to parse directory ID in dynamic voter string.") from error
