@@ -5,6 +5,7 @@ from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.loader import Loader, Publisher
 from metadata.image.persistent_map import PersistentMap
+from metadata.image.snapshot import image_records
 from metadata.image.topics import PartitionImage, TopicDelta, TopicImage, TopicsDelta, TopicsImage, unified_name
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "TopicImage",
     "TopicsDelta",
     "TopicsImage",
+    "image_records",
     "unified_name",
 ]

@@ -1,13 +1,15 @@
 """Follows the committed log, keeps the current image, and tells publishers of each change."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
+import trio
 
 from kraft.replicated_log import Batch, Leadership
 from metadata.image.image import MetadataDelta, MetadataImage
+from metadata.image.snapshot import difference
 from metadata.records import decode_record
 
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
@@ -56,6 +58,16 @@ class Loader:
             for batch in unseen:
                 delta.replay(map(decode_record, batch.records))
             self._publish(delta, delta.apply(end))
+
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Publishers are told once, of what the snapshot makes different, be it all there is."""
+        assert not self._foretold, "a leader has no use for a snapshot"
+        loaded = MetadataDelta(MetadataImage())
+        for portion in portions:
+            loaded.replay(map(decode_record, portion))
+            await trio.lowlevel.checkpoint()
+        delta = difference(self.image, loaded.apply(end_offset - 1))
+        self._publish(delta, delta.apply(end_offset - 1))
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         """What was foretold and not committed may never be."""

@@ -1,0 +1,119 @@
+"""An image as records, which is what snapshots are made of; and the delta from one image to another."""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias, TypeVar
+
+from metadata.image.cluster import BrokerImage
+from metadata.image.configs import ConfigResource, ConfigsImage
+from metadata.image.image import MetadataDelta, MetadataImage
+from metadata.image.persistent_map import PersistentMap
+from metadata.image.topics import PartitionImage, TopicDelta, TopicsDelta, TopicsImage
+from metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+_Map: TypeAlias = Mapping[K, V] | PersistentMap[K, V]
+
+# Kafka's own snapshots do not say either to whom the last block of producer ids went.
+NO_BROKER = -1
+
+
+def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    """The records that make this image from nothing, made as they are asked for.
+
+    Feature levels come first, since they say how to read the rest. Fields that this release does not know are not in an
+    image, and so not in its snapshots; nobody writes them before all nodes know them (KIP-584).
+    """
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for broker in image.cluster.brokers.values():
+        yield _broker_record(broker)
+    for topic in image.topics.by_id.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for partition_id, partition in topic.partitions.items():
+            yield _partition_record(topic.topic_id, partition_id, partition)
+    for resource, configs in image.configs.resources.items():
+        for name, value in configs.items():
+            yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    if image.next_producer_id > 0:
+        yield ProducerIdsRecord(broker_id=NO_BROKER, broker_epoch=NO_BROKER, next_producer_id=image.next_producer_id)
+
+
+def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
+    """What turns `base` into `image`: applied, it gives an equal one, which shares with `base` all that did not change.
+
+    It looks at everything that there is, and so is for snapshots alone.
+    """
+    delta = MetadataDelta(base)
+    delta.features.update(_changes(base.features, image.features, 0))
+    delta.cluster.changed.update(_changes(base.cluster.brokers, image.cluster.brokers, None))
+    _change_topics(delta.topics, image.topics)
+    delta.configs.changed.update(_config_changes(base.configs, image.configs))
+    delta.next_producer_id = image.next_producer_id
+    return delta
+
+
+def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        end_points=tuple(broker.end_points.values()),
+        features=broker.features,
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+    )
+
+
+def _partition_record(topic_id: bytes, partition_id: int, partition: PartitionImage) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition_id=partition_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        leader_recovery_state=partition.leader_recovery_state,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+    )
+
+
+def _new(before: _Map[K, V], after: _Map[K, V]) -> dict[K, V]:
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
+def _changes(before: _Map[K, V], after: _Map[K, V], gone: V) -> dict[K, V]:
+    """What is new or other after than before, and `gone` for each key that is no more."""
+    return {**{key: gone for key in before if key not in after}, **_new(before, after)}
+
+
+def _change_topics(delta: TopicsDelta, after: TopicsImage) -> None:
+    before = delta.base.by_id
+    delta.deleted.update({topic.topic_id: topic for topic in before.values() if topic.topic_id not in after.by_id})
+    for topic in after.by_id.values():
+        known = before.get(topic.topic_id)
+        assert known is None or len(known.partitions) <= len(topic.partitions), f"{topic.name} lost partitions"
+        partitions = _new(known.partitions if known else {}, topic.partitions)
+        if partitions or known is None:
+            delta.changed[topic.topic_id] = TopicDelta(topic.name, topic.topic_id, known, partitions)
+
+
+def _config_changes(before: ConfigsImage, after: ConfigsImage) -> dict[ConfigResource, dict[str, str | None]]:
+    resources = dict.fromkeys([*before.resources, *after.resources])
+    changes = {each: _changes(before.of(each), after.of(each), None) for each in resources}
+    return {resource: changed for resource, changed in changes.items() if changed}
