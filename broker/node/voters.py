@@ -7,26 +7,8 @@ from broker.node.listeners import BoundListener, reachable
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.driver import DriverConfig
 
-# What the names of this machine's loopback interface begin with.
-_LOOPBACK = ("localhost", "127.", "::1")
 # The leader holds a Fetch without news for this part of the fetch timeout, which leaves room for losses.
 _FETCH_WAITS_PER_TIMEOUT = 4
-
-
-def is_sole_voter(config: KafkaConfig) -> bool:
-    """Whether the configuration knows of no other controller than this node: a node for development.
-
-    It may then found a cluster by itself, since there is nobody whose cluster it could miss.
-    """
-    if not config.is_controller:
-        return False
-    if config.quorum_voters:
-        return tuple(config.quorum_voters) == (config.node_id,)
-    own = (*config.endpoints.controller_listeners, *config.endpoints.advertised_controller_listeners)
-    return all(
-        any(listener.port in (0, port) and (host == listener.host or host.startswith(_LOOPBACK)) for listener in own)
-        for host, port in config.quorum_bootstrap_servers
-    )
 
 
 def driver_config(
@@ -42,7 +24,7 @@ def driver_config(
         tuple(Voter(ReplicaKey(node_id), f"{host}:{port}") for node_id, (host, port) in config.quorum_voters.items())
     )
     bootstrap = tuple(f"{host}:{port}" for host, port in config.quorum_bootstrap_servers)
-    if is_sole_voter(config):
+    if config.is_sole_voter:
         voters, bootstrap = VoterSet((Voter(me, my_address),)), ()
     fetch_timeout_ms = config.get_int("controller.quorum.fetch.timeout.ms")
     return DriverConfig(
