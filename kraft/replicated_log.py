@@ -4,7 +4,7 @@ Nothing in here says how many voters there are: `kraft.single_voter` agrees with
 protocol.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
@@ -127,6 +127,15 @@ class ReplicatedLog(Protocol):
         """Return once the record appended at `offset` in `epoch` is committed and every listener has heard of it.
 
         Raises NotLeader when leadership was lost first. The record may be committed or gone then: nobody knows.
+        """
+        ...
+
+    async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
+        """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
+
+        `end_offset` is where a batch ends that was handed over; nothing happens where the log begins there or later.
+        `records` are asked for as they are written, with checkpoints in between. Raises OSError, having changed nothing
+        that counts; FsyncFailed.
         """
         ...
 

@@ -1,6 +1,6 @@
 """The active controller: decide, append, replay; and answer when the log has committed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -96,6 +96,9 @@ class Controller:
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Nothing to do: what others appended is taken over from the loader on activation."""
+
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Likewise."""
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         """Take over, or drop what was decided and not committed."""

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-from kraft.env import Env
-from kraft.single_voter import SingleVoter
+from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.driver import DriverConfig, Quorum
+from kraft.env import Disk, Env
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import BrokerRegistration, Controller, ControllerConfig, Decision
 from metadata.controller.brokers import BrokersRoom
@@ -20,11 +21,13 @@ from metadata.errors import ApiError
 from metadata.ids import random_uuid
 from metadata.image import Loader, MetadataDelta, MetadataImage
 from metadata.records import BrokerEndpoint, MetadataRecord, VersionRange
+from metadata.snapshots import SnapshotTaker
 from tests.support.volatile_disk import VolatileDisk
 
 T = TypeVar("T")
 
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
+METADATA_DIRECTORY = "/data/__cluster_metadata-0"
 FEATURES = {"metadata.version": VersionRange(1, 25), "kraft.version": VersionRange(0, 1)}
 
 
@@ -89,7 +92,7 @@ class Cluster:
 class MetadataNode:
     controller: Controller
     loader: Loader
-    log: SingleVoter
+    log: Quorum
     rng: Random
 
     async def join(self, broker_id: int = 1) -> int:
@@ -99,13 +102,22 @@ class MetadataNode:
 
 
 @asynccontextmanager
-async def metadata_node(disk: VolatileDisk) -> AsyncIterator[MetadataNode]:
+async def metadata_node(
+    disk: Disk, snapshot_bytes: int = 20 << 20, snapshot_interval_ms: int = 0
+) -> AsyncIterator[MetadataNode]:
+    """One controller, the sole voter of its quorum."""
     env = Env(disk=disk, rng=Random(5), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
-    log, loader = await SingleVoter.open(env, "/data/__cluster_metadata-0", 1), Loader()
+    me = ReplicaKey(1, "directory")
+    voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
+    config = DriverConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
+    log, loader = await Quorum.open(env, METADATA_DIRECTORY, config), Loader()
     controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env.rng)
+    snapshots = SnapshotTaker(log, loader, snapshot_bytes, snapshot_interval_ms)
     log.register(loader)
     log.register(controller)
+    log.register(snapshots)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)
+        await nursery.start(snapshots.run)
         yield MetadataNode(controller, loader, log, env.rng)
         nursery.cancel_scope.cancel()
