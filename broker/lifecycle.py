@@ -1,0 +1,211 @@
+"""Keeps this broker registered with the active controller: the driver of `broker.lifecycle_protocol`."""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from broker.controller_channel import ControllerChannel
+from broker.lifecycle_protocol import BrokerState, Heartbeat, LifecycleProtocol, Register
+from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature
+from broker.wire.api.broker_registration import Listener as RegisteredListener
+from broker.wire.errors import ErrorCode
+from kraft.env import Env
+from metadata.controller import BrokerRegistration
+from metadata.errors import ApiError, RequestTimedOut
+
+_REGISTRATION_VERSION = 4
+_HEARTBEAT_VERSION = 1
+# Timers fire this much late, so that the time in milliseconds is reached when they do.
+_TIMER_SLACK_S = 1e-6
+
+
+@attrs.frozen(kw_only=True)
+class LifecycleConfig:
+    """The configs broker.heartbeat.interval.ms and initial.broker.registration.timeout.ms."""
+
+    heartbeat_interval_ms: int
+    registration_timeout_ms: int
+
+
+class BrokerLifecycle:
+    """Registers when `run`, and heartbeats until it is cancelled, or `shut_down` has come to its end.
+
+    `registration` is the same for the whole life of this process. `metadata_offset` tells the offset of the last record
+    of the metadata log that this broker has applied.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: LifecycleConfig,
+        registration: BrokerRegistration,
+        channel: ControllerChannel,
+        metadata_offset: Callable[[], int],
+    ) -> None:
+        self._env = env
+        self._config = config
+        self._registration = registration
+        self._channel = channel
+        self._metadata_offset = metadata_offset
+        self._protocol = LifecycleProtocol(
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            registration_timeout_ms=config.registration_timeout_ms,
+            chance=env.rng.random,
+            now_ms=_now_ms(),
+        )
+        self._told = (self.state, self.broker_epoch)
+        self._timer = trio.CancelScope()
+        self._request = trio.CancelScope()
+        self._changed = trio.Event()
+        channel.when_reached(self._hurry)
+
+    @property
+    def state(self) -> BrokerState:
+        return self._protocol.state
+
+    @property
+    def broker_epoch(self) -> int:
+        """Under which this broker is registered, or was last; -1 before it was."""
+        return self._protocol.broker_epoch
+
+    async def wait_caught_up(self) -> None:
+        """Return once this broker is registered and has applied the metadata log up to there, or shuts down."""
+        while self.state < BrokerState.RECOVERY:
+            await self._changed.wait()
+
+    async def unfence(self) -> None:
+        """Ask to be unfenced, and return once this broker is, or shuts down. It has to be ready to serve clients."""
+        self._protocol.unfence(_now_ms())
+        self._reschedule()
+        while self.state < BrokerState.RUNNING:
+            await self._changed.wait()
+
+    async def shut_down(self) -> None:
+        """Hand over what this broker leads. Returns when the controller lets it go, or was out of reach for 2 s.
+
+        `run` ends then.
+        """
+        self._protocol.begin_shutdown(_now_ms())
+        self._request.cancel()  # what it says is not true any more
+        self._reschedule()
+        self._tell()
+        while self.state is not BrokerState.SHUTTING_DOWN:
+            await self._changed.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See the class. Raises RegistrationFailed where this broker cannot join; it cannot do anything then."""
+        task_status.started()
+        protocol = self._protocol
+        while self.state is not BrokerState.SHUTTING_DOWN:
+            with trio.CancelScope() as self._timer:
+                self._reschedule()
+                await trio.sleep_forever()
+            if protocol.give_up_ms <= _now_ms():
+                protocol.give_up()
+            elif protocol.due_ms <= _now_ms():
+                with trio.CancelScope() as self._request:
+                    await self._say()
+            self._tell()
+
+    async def _say(self) -> None:
+        """Send what is due, and take the answer in."""
+        protocol = self._protocol
+        saying = protocol.next_request()
+        try:
+            if isinstance(saying, Register):
+                await self._register()
+            else:
+                await self._heartbeat(saying)
+        except RequestTimedOut:
+            protocol.unanswered(_now_ms())
+        except ApiError as error:
+            self._refused(saying, ErrorCode[error.name])
+
+    async def _register(self) -> None:
+        request = _registration_request(self._registration)
+        response = await self._channel.call(request, _REGISTRATION_VERSION, timeout_ms=self._patience_ms)
+        if response.error_code:
+            self._refused(Register(), _code(response.error_code))
+        else:
+            self._protocol.registered(response.broker_epoch, _now_ms())
+
+    async def _heartbeat(self, heartbeat: Heartbeat) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=heartbeat.broker_epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=heartbeat.want_fence,
+            want_shut_down=heartbeat.want_shut_down,
+        )
+        response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._patience_ms)
+        if response.error_code:
+            self._refused(heartbeat, _code(response.error_code))
+            return
+        self._protocol.answered(
+            is_caught_up=response.is_caught_up,
+            is_fenced=response.is_fenced,
+            should_shut_down=response.should_shut_down,
+            now_ms=_now_ms(),
+        )
+
+    def _refused(self, saying: Register | Heartbeat, code: ErrorCode) -> None:
+        request = "registration" if isinstance(saying, Register) else "heartbeat"
+        self._env.trace(f"broker-{request}-refused", node=self._registration.broker_id, error=code.name)
+        if isinstance(saying, Register):
+            self._protocol.registration_refused(code, _now_ms())
+        else:
+            self._protocol.heartbeat_refused(code, _now_ms())
+
+    @property
+    def _patience_ms(self) -> float:
+        """A heartbeat that is older than the next one should be says what is not true any more."""
+        return max(0, min(self._config.heartbeat_interval_ms, self._protocol.give_up_ms - _now_ms()))
+
+    def _hurry(self) -> None:
+        self._protocol.hurry(_now_ms())
+        self._reschedule()
+
+    def _reschedule(self) -> None:
+        self._timer.deadline = min(self._protocol.due_ms, self._protocol.give_up_ms) / 1000 + _TIMER_SLACK_S
+
+    def _tell(self) -> None:
+        told = (self.state, self.broker_epoch)
+        if told != self._told:
+            self._told = told
+            self._env.trace(
+                "broker-state", node=self._registration.broker_id, state=self.state.name, epoch=self.broker_epoch
+            )
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+
+
+def _registration_request(registration: BrokerRegistration) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=registration.broker_id,
+        cluster_id=registration.cluster_id,
+        incarnation_id=registration.incarnation_id,
+        listeners=[
+            RegisteredListener(name=name, host=host, port=port, security_protocol=security_protocol)
+            for name, host, port, security_protocol in registration.end_points
+        ],
+        features=[
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in registration.features.items()
+        ],
+        rack=registration.rack,
+        log_dirs=list(registration.log_dirs),
+        previous_broker_epoch=registration.previous_broker_epoch,
+    )
+
+
+def _code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:  # of a controller that is newer than this
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _now_ms() -> float:
+    return trio.current_time() * 1000
