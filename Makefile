@@ -1,6 +1,6 @@
 # Every target sets up what it needs from a bare clone: Python 3.11 or later, and PyPI.
 #
-#   make run                 a node with development defaults; ARGS="server.properties --override key=value"
+#   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests; ARGS="-k words"
 #   make check               lint, format, types
 #   make bench               the hot path's floors, then one node under real clients
@@ -19,7 +19,7 @@ COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
 run: $(VENV)/.installed
-	$(BIN)/kraft start $(ARGS)
+	$(BIN)/kraft cluster start $(ARGS)
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(ARGS)

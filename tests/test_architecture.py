@@ -87,8 +87,10 @@ WORLDLY: dict[str, set[str]] = {
     # How much CPU time the seeds took.
     "jepsen.simulation.command": {"time"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
+    "broker.cli.cluster": {"os"},
     "broker.cli.node_config": {"open", "os"},
     "broker.cli.start": {"signal"},
+    "broker.cli.supervisor": {"signal", "subprocess"},
 }
 
 # Tables that grow while modules are imported, and never again.

@@ -8,6 +8,7 @@ from typing import Final
 # Imported when it is asked for: a node should not wait for the import of tools it does not run.
 COMMANDS: Final = {
     "start": ("broker.cli.start", "run a node"),
+    "cluster": ("broker.cli.cluster", "run a cluster on this machine"),
     "format": ("broker.cli.format", "make log directories those of a node in a cluster"),
     "random-uuid": ("broker.cli.random_uuid", "print an id for a cluster or a directory"),
     "dump-log": ("broker.cli.dump_log", "print and check the files of a log"),

@@ -10,7 +10,7 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import trio
@@ -99,9 +99,9 @@ async def _serve(config: KafkaConfig) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _stop_on_signal(signals: object, node: Node, scope: trio.CancelScope) -> None:
+async def _stop_on_signal(signals: AsyncIterator[int], node: Node, scope: trio.CancelScope) -> None:
     stopping = False
-    async for _ in signals:  # type: ignore[attr-defined]
+    async for _ in signals:
         if stopping:
             scope.cancel()
         stopping = True

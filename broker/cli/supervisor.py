@@ -1,0 +1,111 @@
+"""Processes under one roof: started together, their output line by line with their names, stopped together.
+
+None is started again: a node that dies is to be noticed. When one has ended, the others go on.
+"""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+# A node says so once it serves.
+_SERVES: Final = re.compile(rb"kraft: listening on ")
+# A longer line is printed in pieces; nothing that a node says is near.
+LINE_BYTES_MAX: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+@attrs.frozen
+class Task:
+    """A `kraft` command to run in a process of its own, and the name its lines begin with."""
+
+    name: str
+    arguments: Sequence[str]
+
+
+class Supervisor:
+    """Runs tasks until all have ended. `tell` gets each line. `failed`: some ended otherwise than as they were asked.
+
+    `on_serving` is called once all of them serve.
+    """
+
+    def __init__(self, tasks: Sequence[Task], tell: Callable[[str], None], on_serving: Callable[[], None]) -> None:
+        self.failed = False
+        self._tasks = tasks
+        self._tell = tell
+        self._on_serving = on_serving
+        self._not_serving = {task.name for task in tasks}
+        self._processes: list[trio.Process] = []
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """The first of SIGINT, SIGTERM and SIGHUP stops all cleanly, the next one kills those that are left."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pass_on, signals)
+                async with trio.open_nursery() as running:
+                    for task in self._tasks:
+                        running.start_soon(self._run_task, task)
+                nursery.cancel_scope.cancel()
+
+    async def _pass_on(self, signals: AsyncIterator[int]) -> None:
+        async for _ in signals:
+            how = signal.SIGKILL if self._is_stopping else signal.SIGTERM
+            self._is_stopping = True
+            for process in self._processes:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(how)
+
+    async def _run_task(self, task: Task) -> None:
+        if self._is_stopping:
+            return
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "broker.cli", *task.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,  # the terminal's Ctrl-C is for this process: it stops the others, each once
+        )
+        self._processes.append(process)
+        if self._is_stopping:  # since it was begun
+            process.terminate()
+        assert process.stdout is not None, "a pipe was asked for"
+        await self._copy_output(task.name, process.stdout)
+        await process.wait()
+        self._ended(task, process)
+
+    async def _copy_output(self, name: str, output: trio.abc.ReceiveStream) -> None:
+        buffer = bytearray()
+        async for chunk in output:
+            buffer += chunk
+            *lines, rest = bytes(buffer).split(b"\n")
+            if len(rest) > LINE_BYTES_MAX:
+                lines, rest = [*lines, rest], b""
+            buffer = bytearray(rest)
+            for line in lines:
+                self._tell_line(name, line)
+        if buffer:
+            self._tell_line(name, bytes(buffer))
+
+    def _tell_line(self, name: str, line: bytes) -> None:
+        self._tell(f"{name} | {line.decode(errors='replace')}")
+        if _SERVES.match(line) and name in self._not_serving:
+            self._not_serving.remove(name)
+            if not self._not_serving:
+                self._on_serving()
+
+    def _ended(self, task: Task, process: trio.Process) -> None:
+        self._processes.remove(process)
+        code = process.returncode
+        assert code is not None, "it was waited for"
+        if self._is_stopping and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
+            return
+        self.failed = True
+        how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        self._tell(f"kraft: {task.name} has ended with {how}; to start it again: kraft {' '.join(task.arguments)}")
