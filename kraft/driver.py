@@ -1,8 +1,9 @@
 """A replica that runs: performs its core's effects over a disk and a network, in the one order that is safe.
 
 What the core demands of its driver stands at the head of `kraft.core.core`. Steps are taken at once, wherever
-something happens; their effects queue up and are performed by one task, in order, so that nothing overtakes what has to
-be durable first. Syncs of the log are another task: one of them covers all that was appended while the one before ran.
+something happens; their effects queue up and are performed one at a time, in order, so that nothing overtakes what has
+to be durable first. Syncs of the log are a task of their own: one of them covers all that was appended while the one
+before ran, and what is appended within one turn of the event loop is one batch.
 """
 
 from collections import deque
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
+from kraft.askers import Askers
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, Role, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
@@ -26,9 +28,10 @@ from kraft.description import QuorumDescription, describe
 from kraft.env import Env
 from kraft.log import DurableLog, ElectionFile, Snapshots
 from kraft.quorum_trace import QuorumTrace
-from kraft.recovery import BOOTSTRAP, Recovered, recover
-from kraft.replicated_log import Batch, BatchKind, Leadership, Listener, NotLeader, ResetListener, SnapshotListener
+from kraft.recovery import Recovered, recover
+from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
 from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
+from kraft.state_machines import StateMachines
 
 # One answer to a Fetch; also what is handed to listeners at a time.
 FETCH_BYTES_MAX = 1 << 20
@@ -36,6 +39,8 @@ FETCH_BYTES_MAX = 1 << 20
 APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Past a deadline by so much, that no rounding of floats makes a tick too early.
 _TICK_SLACK_S = 1e-6
+# What takes a device to answer.
+_WAITING = (todo.PersistElection, todo.TruncateLog, todo.InstallSnapshot, todo.TruncatePrefix)
 
 
 @attrs.frozen
@@ -62,31 +67,32 @@ class Quorum:
         recovered: Recovered,
     ) -> None:
         self.node_id = config.quorum.me.node_id
-        self.committed_end_offset = 0
         core = self.core = Core(
             config.quorum, env.rng.random, election.state, recovered.shape, recovered.voters, _now_ms()
         )
-        self.leadership = Leadership(None, core.epoch)
-        # What this replica begins the log with, should it be the first to lead; empty once there is any data.
+        # What this replica begins the log with, should it be the first to lead; and in which epoch it last did.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
         self._env = env
-        self._trace = QuorumTrace(env.trace, self.node_id)
+        self._trace = QuorumTrace(env.trace, config.quorum.me)
         self._config = config
         self._log = log
         self._snapshots = snapshots
         self._election = election
-        self._listeners: list[Listener] = []
+        self._machines = StateMachines(self.node_id, core.epoch, self._trace, log, snapshots)
         self._links = Links(env, self, config.cluster_id, self.node_id, config.request_timeout_ms / 1000)
+        # Records that were appended and that the core does not know yet.
+        self._staged: list[bytes] = []
+        self._staged_bytes = 0
         self._effects: deque[Effect] = deque()
+        self._performing = False
         self._to_perform = trio.Event()
+        self._syncing = False
         self._to_sync = trio.Event()
         self._disk_in_use = trio.Lock()
+        self._deadline_ms = core.deadline_ms
         self._timer = trio.CancelScope()
-        self._changed = trio.Event()
-        self._next_token = 0
-        self._asked: dict[int, tuple[ServedConnection, int]] = {}
-        self._changes: dict[int, tuple[trio.Event, list[VoterChangeResponse]]] = {}
+        self._askers = Askers()
 
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
@@ -103,7 +109,15 @@ class Quorum:
 
     @property
     def end_offset(self) -> int:
-        return self.core.end_offset
+        return self.core.end_offset + len(self._staged)
+
+    @property
+    def leadership(self) -> Leadership:
+        return self._machines.leadership
+
+    @property
+    def committed_end_offset(self) -> int:
+        return self._machines.committed_end_offset
 
     @property
     def leader_address(self) -> str | None:
@@ -117,36 +131,33 @@ class Quorum:
         return describe(self.core, self._config.quorum.me, _now_ms(), int(self._env.wall() * 1000))
 
     def register(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._machines.register(listener)
 
     def append(self, epoch: int, records: Sequence[bytes]) -> int:
-        self._check_leads(epoch)
+        self._machines.check_leads(epoch)
+        size = sum(map(len, records))
         assert records, "an append holds at least one record"
-        assert sum(map(len, records)) <= APPEND_BYTES_MAX, "an append that fits into no answer to a Fetch"
-        if self.core.deadline_ms <= _now_ms():
-            self.step(happened.Tick())  # a process that was stopped for a while may have lost its majority
+        assert size <= APPEND_BYTES_MAX, "an append that fits into no answer to a Fetch"
+        # A process that was stopped for a while may have lost its majority; or what is staged is enough for a batch.
+        if self._deadline_ms <= _now_ms() or self._staged_bytes + size > APPEND_BYTES_MAX:
+            self.step(happened.Tick())
         if self.core.role is not Role.LEADER or self.core.epoch != epoch:
             raise NotLeader(f"node {self.node_id} is about to learn that it does not lead in epoch {epoch} any more")
-        self.step(happened.Append(tuple(records), int(self._env.wall() * 1000)))
-        return self.core.end_offset - 1
+        self._staged += records
+        self._staged_bytes += size
+        # Followers need not wait for a sync that runs; otherwise the next sync begins with writing what is staged.
+        (self._to_perform if self._syncing else self._to_sync).set()
+        return self.end_offset - 1
 
     async def wait_committed(self, epoch: int, offset: int) -> None:
-        self._check_leads(epoch)
+        self._machines.check_leads(epoch)
         while self.committed_end_offset <= offset:
-            await self._changed.wait()
-            self._check_leads(epoch)
+            await self._machines.changed()
+            self._machines.check_leads(epoch)
 
     async def change_voters(self, request: VoterChangeRequest) -> VoterChangeResponse:
         """Add, remove or update a voter; only the leader can, others answer NOT_LEADER_OR_FOLLOWER and who it is."""
-        self._next_token += 1
-        token = self._next_token
-        answered, answers = self._changes[token] = (trio.Event(), [])
-        self.step(happened.Received(token, request))
-        try:
-            await answered.wait()
-        finally:
-            del self._changes[token]
-        return answers[0]
+        return await self._askers.ask(lambda token: self.step(happened.Received(token, request)))
 
     async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
         """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
@@ -168,7 +179,7 @@ class Quorum:
         self.step(happened.Leave())
         with trio.move_on_after(timeout_ms / 1000):
             while self.core.leader_id in (None, self.node_id):
-                await self._changed.wait()
+                await self._machines.changed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take part until cancelled. Started at once; a sole voter, once it leads.
@@ -178,18 +189,16 @@ class Quorum:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._links.run)
-                if self._snapshots.latest not in (None, BOOTSTRAP):
-                    await self._load_snapshot(self._snapshots.latest)
+                await self._machines.start()
                 nursery.start_soon(self._perform_all)
                 nursery.start_soon(self._sync_all)
                 nursery.start_soon(self._tick)
                 self.step(happened.Tick())
                 while self.core.voters.ids == (self.node_id,) and self.leadership.leader_id is None:
-                    await self._changed.wait()
+                    await self._machines.changed()
                 task_status.started()
         finally:
-            self.leadership = Leadership(None, self.leadership.epoch)
-            self._notify()
+            self._machines.stop()
             self._log.close()
             self._election.close()
 
@@ -202,61 +211,100 @@ class Quorum:
             except ConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
                 if error.was_reset and connection.peer_id is not None:
-                    self._tell_of_reset(connection.peer_id)
+                    self._machines.tell_of_reset(connection.peer_id)
             finally:
-                for token in [token for token, (each, _) in self._asked.items() if each is connection]:
-                    del self._asked[token]
+                self._askers.forget(connection)
 
     def step(self, event: Event) -> None:
-        """Tell the core, and queue what it wants done."""
-        effects = self.core.step(event, _now_ms())
-        self._timer.deadline = self.core.deadline_ms / 1000 + _TICK_SLACK_S
-        if effects:
-            self._effects.extend(effects)
-            self._to_perform.set()
+        """Tell the core, and leave what it wants done to the task that performs."""
+        self._take(event)
+        self._to_perform.set()
 
     # What the links report
 
     def responded(self, destination: int, request: Request, response: Response) -> None:
-        self.step(happened.Responded(destination, request, response))
+        self._step_and_perform(happened.Responded(destination, request, response))
 
     def request_failed(self, destination: int, request: Request) -> None:
-        self.step(happened.RequestFailed(destination, request))
+        self._step_and_perform(happened.RequestFailed(destination, request))
 
     def connection_reset(self, destination: int) -> None:
-        self.step(happened.ConnectionReset(destination))
+        self._step_and_perform(happened.ConnectionReset(destination))
         if destination >= 0:
-            self._tell_of_reset(destination)
+            self._machines.tell_of_reset(destination)
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
-        self._next_token += 1
-        self._asked[self._next_token] = (connection, correlation_id)
-        self.step(happened.Received(self._next_token, request))
+        self.step(happened.Received(self._askers.over(connection, correlation_id), request))
 
     # Tasks
 
     async def _tick(self) -> None:
         while True:
-            with trio.CancelScope(deadline=self.core.deadline_ms / 1000 + _TICK_SLACK_S) as self._timer:
+            with trio.CancelScope(deadline=self._deadline_ms / 1000 + _TICK_SLACK_S) as self._timer:
                 await trio.sleep_forever()
-            self.step(happened.Tick())
+            self._step_and_perform(happened.Tick())
 
     async def _sync_all(self) -> None:
         while True:
             await self._to_sync.wait()
-            self._to_sync = trio.Event()
-            async with self._disk_in_use:
+            self._take_staged()
+            self._perform_ready()
+            try:
+                self._disk_in_use.acquire_nowait()  # saves a turn of the event loop where it is free, as it mostly is
+            except trio.WouldBlock:
+                await self._disk_in_use.acquire()
+            try:
+                self._to_sync, self._syncing = trio.Event(), True
                 end = OffsetAndEpoch(self._log.end_offset, self._log.epoch)
                 await self._log.sync()
+            finally:
+                self._syncing = False
+                self._disk_in_use.release()
             self._trace("log_synced", end_offset=end.offset)
-            self.step(happened.LogSynced(end))
+            self._step_and_perform(happened.LogSynced(end))
 
     async def _perform_all(self) -> None:
         while True:
             await self._to_perform.wait()
             self._to_perform = trio.Event()
+            self._take_staged()
+            assert not self._performing, "effects are performed one at a time"
+            self._performing = True
             while self._effects:
                 await self._perform(self._effects.popleft())
+            self._performing = False
+
+    def _step_and_perform(self, event: Event) -> None:
+        """As `step`, from a task of this replica's own, which saves a turn of the event loop.
+
+        Not for what state machines or acceptors call: the former would be called back in the middle of something, the
+        latter would have to do with the failures of this replica's disk.
+        """
+        self._take(event)
+        self._perform_ready()
+
+    def _take(self, event: Event) -> None:
+        """Step the core and queue the effects. What was appended came before."""
+        self._take_staged()
+        self._effects += self.core.step(event, _now_ms())
+        self._deadline_ms = self.core.deadline_ms
+        self._timer.deadline = self._deadline_ms / 1000 + _TICK_SLACK_S
+
+    def _take_staged(self) -> None:
+        if self._staged:
+            records, self._staged, self._staged_bytes = tuple(self._staged), [], 0
+            self._take(happened.Append(records, int(self._env.wall() * 1000)))
+
+    def _perform_ready(self) -> None:
+        """Do what needs no waiting, up to the first effect that does. After a failure nothing is done any more."""
+        if self._performing:
+            return
+        self._performing = True
+        while self._effects and not isinstance(self._effects[0], _WAITING):
+            self._perform_at_once(self._effects.popleft())
+        self._performing = False
+        if self._effects:
+            self._to_perform.set()
 
     async def _perform(self, effect: Effect) -> None:
         match effect:
@@ -265,28 +313,34 @@ class Quorum:
                 self._trace.vote_synced(effect.state)
             case todo.TruncateLog():
                 await self._truncate(effect.end_offset)
+            case todo.InstallSnapshot():
+                await self._install_snapshot(effect.snapshot)
+            case todo.TruncatePrefix():
+                await self._truncate_prefix(effect.snapshot)
+            case _:
+                self._perform_at_once(effect)
+
+    def _perform_at_once(self, effect: Effect) -> None:
+        match effect:
             case todo.AppendLog():
                 self._write(effect.batches)
+            case todo.Committed():
+                self._hand_over(effect.end_offset)
+            case todo.AnswerEntries():
+                batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
+                self._askers.answer(effect.token, attrs.evolve(effect.response, batches=batches))
             case todo.Send():
                 self._links.send(effect.destination, effect.address, effect.request)
             case todo.Answer():
-                self._answer(effect.token, effect.response)
-            case todo.AnswerEntries():
-                batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
-                self._answer(effect.token, attrs.evolve(effect.response, batches=batches))
-            case todo.Committed():
-                self._trace("committed", end_offset=effect.end_offset)
-                self._hand_over(effect.end_offset)
+                self._askers.answer(effect.token, effect.response)
             case todo.RoleChanged():
                 self._change_role(effect)
             case todo.AnswerSnapshot():
                 self._answer_snapshot(effect)
             case todo.WriteSnapshot():
                 self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
-            case todo.InstallSnapshot():
-                await self._install_snapshot(effect.snapshot)
-            case todo.TruncatePrefix():
-                await self._truncate_prefix(effect.snapshot)
+            case _:
+                raise AssertionError(f"{effect} has to be waited for")
 
     def _write(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -306,9 +360,9 @@ class Quorum:
         try:
             data, size_bytes = self._snapshots.read(request.snapshot, request.position, FETCH_BYTES_MAX)
         except FileNotFoundError:
-            self._answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+            self._askers.answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
         else:
-            self._answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
+            self._askers.answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
 
     async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
         """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""
@@ -316,7 +370,7 @@ class Quorum:
         async with self._disk_in_use:
             await self._log.start_at(place.offset, place.epoch, keep=False)
         await self._snapshots.remove_below(place.offset)
-        voters = await self._load_snapshot(place)
+        voters = await self._machines.load_snapshot(place)
         self._trace("snapshot_installed", end_offset=place.offset, epoch=place.epoch)
         self._trace.voters(place.offset - 1, voters)
         self.step(happened.SnapshotInstalled(place, voters))
@@ -326,74 +380,22 @@ class Quorum:
             await self._log.start_at(place.offset, place.epoch, keep=True)
         await self._snapshots.remove_below(place.offset)
 
-    async def _load_snapshot(self, place: OffsetAndEpoch) -> VoterSet:
-        for listener in self._listeners:
-            assert isinstance(listener, SnapshotListener), f"{listener} cannot start from a snapshot"
-            await listener.handle_snapshot(place.offset, self._snapshots.open_snapshot(place).portions)
-        self.committed_end_offset = place.offset
-        self._bootstrap = ()
-        return self._snapshots.open_snapshot(place).voters
-
-    def _answer(self, token: int, response: Response) -> None:
-        if token in self._asked:
-            connection, correlation_id = self._asked.pop(token)
-            connection.respond(correlation_id, response)
-        elif token in self._changes:
-            assert isinstance(response, VoterChangeResponse)
-            answered, answers = self._changes[token]
-            answers.append(response)
-            answered.set()
-
-    # What the state machines hear
-
     def _hand_over(self, end_offset: int) -> None:
-        while self.committed_end_offset < end_offset:
-            batches = self._log.read(self.committed_end_offset, end_offset, FETCH_BYTES_MAX)
-            data = [batch for batch in batches if batch.kind is BatchKind.DATA]
-            if data:
-                self._bootstrap = ()
-                for listener in self._listeners:
-                    listener.handle_commit(data)
-            self.committed_end_offset = batches[-1].last_offset + 1
+        """Of its own leadership nobody hears before an entry of the epoch is committed, and so all before it."""
+        self._machines.hand_over(end_offset)
         leader = self.core.leader_state
-        if leader is not None and end_offset > leader.start_offset and not self._begin_log():
-            self._announce(Leadership(self.node_id, self.core.epoch))
-        self._notify()
-
-    def _begin_log(self) -> bool:
-        """Whether the leader of a log without data has yet to commit what its replica was formatted with."""
-        if self._bootstrap and self._bootstrap_epoch != self.core.epoch:
+        if leader is None or end_offset <= leader.start_offset:
+            return
+        if self._machines.has_data or not self._bootstrap:
+            self._machines.announce(Leadership(self.node_id, self.core.epoch))
+        elif self._bootstrap_epoch != self.core.epoch:
             self._bootstrap_epoch = self.core.epoch
             self.step(happened.Append(self._bootstrap, int(self._env.wall() * 1000)))
-        return bool(self._bootstrap)
 
     def _change_role(self, change: todo.RoleChanged) -> None:
-        """Of its own leadership nobody hears before an entry of the epoch is committed, and so all before it."""
         self._trace.role(change)
         leads = change.role is Role.LEADER
-        self._announce(Leadership(None if leads else change.leader_id, change.epoch))
-        self._notify()
-
-    def _announce(self, leadership: Leadership) -> None:
-        if leadership != self.leadership:
-            self.leadership = leadership
-            if leadership.leader_id == self.node_id:
-                self._trace("leader", epoch=leadership.epoch)
-            for listener in self._listeners:
-                listener.handle_leader_change(leadership)
-
-    def _tell_of_reset(self, node_id: int) -> None:
-        for listener in self._listeners:
-            if isinstance(listener, ResetListener):
-                listener.handle_connection_reset(node_id)
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
-
-    def _check_leads(self, epoch: int) -> None:
-        if self.leadership != Leadership(self.node_id, epoch):
-            raise NotLeader(f"node {self.node_id} does not lead in epoch {epoch}")
+        self._machines.announce(Leadership(None if leads else change.leader_id, change.epoch))
 
 
 def _now_ms() -> float:

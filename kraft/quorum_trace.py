@@ -14,11 +14,12 @@ voter; an `end_offset` is that of the next entry, and what holds "to" it holds f
     snapshot_taken      end_offset                              durable
     snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
     voters_changed      offset voters                           of the entry that names them, -1 where none does
+    voter_directory_differs  voter mine                         a voter has this node id and another disk: not this one
 """
 
 from collections.abc import Sequence
 
-from kraft.core import ElectionState, VoterSet
+from kraft.core import ElectionState, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.effects import RoleChanged
 from kraft.env import Tracer
@@ -28,13 +29,13 @@ from kraft.replicated_log import Batch, BatchKind
 class QuorumTrace:
     """Called for what needs no words of its own: `trace("log_synced", end_offset=7)`."""
 
-    def __init__(self, tracer: Tracer, node_id: int) -> None:
+    def __init__(self, tracer: Tracer, me: ReplicaKey) -> None:
         self._tracer = tracer
-        self._node_id = node_id
+        self._me = me
         self.voters_offset = -1
 
     def __call__(self, kind: str, /, **fields: object) -> None:
-        self._tracer(kind, node=self._node_id, **fields)
+        self._tracer(kind, node=self._me.node_id, **fields)
 
     def recovered(self, start_offset: int, end_offset: int, epoch: int, batches: Sequence[Batch]) -> None:
         entries = _entries(batches)
@@ -57,6 +58,9 @@ class QuorumTrace:
         self.voters_offset = offset
         keys = tuple((voter.node_id, voter.key.directory_id) for voter in voters.voters)
         self("voters_changed", offset=offset, voters=keys)
+        voter = voters.get(self._me.node_id)
+        if voter is not None and not voter.key.matches(self._me):
+            self("voter_directory_differs", voter=voter.key.directory_id, mine=self._me.directory_id)
 
 
 def _entries(batches: Sequence[Batch]) -> tuple[tuple[int, int, int], ...]:

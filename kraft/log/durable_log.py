@@ -30,6 +30,8 @@ class DurableLog:
         self._positions: list[int] = []
         self._base_offsets: list[int] = []
         self._epochs: list[int] = []
+        # What was written last is what is asked for next, by the state machines and by every follower.
+        self._last: Batch | None = None
         self.end_offset = start_offset
 
     @property
@@ -72,6 +74,7 @@ class DurableLog:
         frame = encode_frame(batch, self._durable_size)
         self._file.write(self._size, [frame])
         self._note(batch, self._size + len(frame))
+        self._last = batch
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> tuple[Batch, ...]:
         """The batches from the one that begins at `offset` on, below `end_offset`.
@@ -82,6 +85,8 @@ class DurableLog:
         behind = bisect_left(self._base_offsets, end_offset)
         if first >= behind:
             return ()
+        if self._last is not None and first == len(self._positions) - 1:
+            return (self._last,)
         start = self._positions[first]
         limit = start + max_bytes
         fitting = len(self._positions) if limit >= self._size else bisect_right(self._positions, limit) - 1
@@ -107,6 +112,7 @@ class DurableLog:
             "a cut within a batch"
         )
         del self._positions[kept:], self._base_offsets[kept:], self._epochs[kept:]
+        self._last = None
         self._size, self._durable_size = size, min(size, self._durable_size)
         self.end_offset = min(end_offset, self.end_offset)
         self._file.truncate(size)
@@ -141,6 +147,7 @@ class DurableLog:
         former.close()
         if offset != self.start_offset:
             await self._disk.remove(_path(self._directory, self.start_offset))
+        self._last = self._last if keep else None
         self._positions = [each - position for each in self._positions[first:]]
         self._base_offsets, self._epochs = self._base_offsets[first:], self._epochs[first:]
         self._size = self._durable_size = len(kept)

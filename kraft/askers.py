@@ -1,0 +1,50 @@
+"""Who waits for the core's answers: other replicas, over their connections, and tasks of this process."""
+
+from collections.abc import Callable
+
+import trio
+
+from kraft.core.messages import Response, VoterChangeResponse
+from kraft.rpc import ServedConnection
+
+
+class Askers:
+    """Each question has a token that is never used twice; an answer that nobody waits for any more goes nowhere."""
+
+    def __init__(self) -> None:
+        self._next_token = 0
+        self._connections: dict[int, tuple[ServedConnection, int]] = {}
+        self._tasks: dict[int, tuple[trio.Event, list[VoterChangeResponse]]] = {}
+
+    def over(self, connection: ServedConnection, correlation_id: int) -> int:
+        """The token of a request that came over `connection`, and whose answer has to go there."""
+        self._next_token += 1
+        self._connections[self._next_token] = (connection, correlation_id)
+        return self._next_token
+
+    async def ask(self, question: Callable[[int], None]) -> VoterChangeResponse:
+        """Call `question` with a token, and wait for the answer."""
+        self._next_token += 1
+        token = self._next_token
+        answered, answers = self._tasks[token] = (trio.Event(), [])
+        try:
+            question(token)
+            await answered.wait()
+        finally:
+            del self._tasks[token]
+        return answers[0]
+
+    def answer(self, token: int, response: Response) -> None:
+        if token in self._connections:
+            connection, correlation_id = self._connections.pop(token)
+            connection.respond(correlation_id, response)
+        elif token in self._tasks:
+            assert isinstance(response, VoterChangeResponse)
+            answered, answers = self._tasks[token]
+            answers.append(response)
+            answered.set()
+
+    def forget(self, connection: ServedConnection) -> None:
+        """It has ended."""
+        for token in [token for token, (each, _) in self._connections.items() if each is connection]:
+            del self._connections[token]
