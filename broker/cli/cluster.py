@@ -7,12 +7,12 @@ started again: that can be done with `kraft start` and its properties file.
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 
 import trio
 
 from broker.cli.local_cluster import NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
+from broker.cli.refusals import print_refusals
 from broker.cli.supervisor import Supervisor, Task
 from kraft.env import real_env
 from metadata.configuration import ConfigError
@@ -21,11 +21,12 @@ from metadata.configuration import ConfigError
 def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     directory = os.path.abspath(options.dir)
+    exit_code = 1
     try:
-        return trio.run(_start, directory, options, restrict_keyboard_interrupt_to_checkpoints=True)
-    except (NotOneCluster, ConfigError, OSError) as error:
-        print(f"kraft: {error}", file=sys.stderr)
-        return 1
+        exit_code = trio.run(_start, directory, options, restrict_keyboard_interrupt_to_checkpoints=True)
+    except* (NotOneCluster, ConfigError, OSError) as group:
+        print_refusals(group)
+    return exit_code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,12 +1,12 @@
 """`kraft format`: make a node's log directories part of a cluster, as `kafka-storage format` does."""
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 
 import trio
 
 from broker.cli.node_config import read_node_config
+from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
 from broker.features import RELEASES, SUPPORTED_FEATURES, release_level
 from broker.formatting import (
@@ -29,14 +29,15 @@ _REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, O
 def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(argv)
     env = real_env(lambda kind, /, **fields: None)
+    exit_code = 0
     try:
         config = read_node_config(options.config, options.override)
         features = _features(options.release_version, options.feature)
         trio.run(_format, env, config, Formatting(options.cluster_id, _voters(env, config, options), features), options)
-    except _REFUSALS as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    except* _REFUSALS as group:
+        print_refusals(group)
+        exit_code = 1
+    return exit_code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ COMMANDS: Final = {
     "start": ("broker.cli.start", "run a node"),
     "cluster": ("broker.cli.cluster", "run a cluster on this machine"),
     "format": ("broker.cli.format", "make log directories those of a node in a cluster"),
+    "quorum": ("broker.cli.quorum", "look at the controllers' quorum, and change its voters"),
     "random-uuid": ("broker.cli.random_uuid", "print an id for a cluster or a directory"),
     "dump-log": ("broker.cli.dump_log", "print and check the files of a log"),
 }

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from broker.cli.node_config import read_node_config
+from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
 from broker.node import Node
 from broker.storage.log_dir import LogDirInUse
@@ -50,8 +51,7 @@ def main(argv: Sequence[str]) -> int:
         _raise_descriptor_limit()
         trio.run(_serve, config, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
-        for error in _leaves(group):
-            print(f"kraft: {error}", file=sys.stderr)
+        print_refusals(group)
         exit_code = 1
     return exit_code
 
@@ -118,9 +118,3 @@ def _tune_garbage_collection() -> None:
 def _trace(kind: str, /, **fields: object) -> None:
     if kind in _SHOWN:
         print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]

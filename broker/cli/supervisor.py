@@ -42,7 +42,7 @@ class Supervisor:
         self._on_serving = on_serving
         self._not_serving = {task.name for task in tasks}
         self._processes: list[trio.Process] = []
-        self._is_stopping = False
+        self._stopping = trio.Event()
 
     async def run(self) -> None:
         """The first of SIGINT, SIGTERM and SIGHUP stops all cleanly, the next one kills those that are left."""
@@ -56,14 +56,14 @@ class Supervisor:
 
     async def _pass_on(self, signals: AsyncIterator[int]) -> None:
         async for _ in signals:
-            how = signal.SIGKILL if self._is_stopping else signal.SIGTERM
-            self._is_stopping = True
+            how = signal.SIGKILL if self._stopping.is_set() else signal.SIGTERM
+            self._stopping.set()
             for process in self._processes:
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(how)
 
     async def _run_task(self, task: Task) -> None:
-        if self._is_stopping:
+        if self._stopping.is_set():
             return
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "broker.cli", *task.arguments],
@@ -73,7 +73,7 @@ class Supervisor:
             process_group=0,  # the terminal's Ctrl-C is for this process: it stops the others, each once
         )
         self._processes.append(process)
-        if self._is_stopping:  # since it was begun
+        if self._stopping.is_set():  # since it was begun
             process.terminate()
         assert process.stdout is not None, "a pipe was asked for"
         await self._copy_output(task.name, process.stdout)
@@ -104,7 +104,7 @@ class Supervisor:
         self._processes.remove(process)
         code = process.returncode
         assert code is not None, "it was waited for"
-        if self._is_stopping and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
+        if self._stopping.is_set() and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
             return
         self.failed = True
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -48,7 +48,7 @@ class Node:
         code = main(["format", "-c", config, "-t", cluster_id, *arguments])
         output = self._capsys.readouterr()
         parent = f"{self.directory}/"
-        return code, output.out.replace(parent, ""), output.err.replace(parent, "")
+        return code, output.out.replace(parent, ""), output.err.replace(parent, "").removeprefix("kraft: ")
 
     def properties(self, name: str) -> MetaProperties:
         properties = read_meta_properties(RealDisk(), str(self.directory / name))
