@@ -78,6 +78,7 @@ class Connection:
         reason = "given up"
         try:
             with trio.CancelScope() as self._patience:
+                self._watch()
                 reason = await self._carry()
             if self._patience.cancelled_caught:
                 reason = "no answer in time"

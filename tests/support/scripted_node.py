@@ -1,0 +1,97 @@
+"""A node as a client of it sees one: it accepts connections, and answers requests as a script says."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import trio
+
+from broker.wire.api import APIS
+from broker.wire.codec import decode, encode
+from broker.wire.header import encode_response_header, parse_request_header
+
+# A response message, bytes to be sent as they are, or None for silence.
+Answer: TypeAlias = Any
+Script: TypeAlias = Callable[[Any], Answer | Awaitable[Answer]]
+
+
+class ScriptedNode:
+    """Answers requests one after the other. `requests` are those that came, on whichever connection."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[Any] = []
+        self.ends: list[str] = []
+        self.connections = 0
+        self.port = 0
+        self._arrived = trio.Event()
+        self._ended = trio.Event()
+        self._scopes: list[trio.CancelScope] = []
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def wait_for(self, requests: int) -> None:
+        """Until so many requests have come."""
+        with trio.fail_after(5):
+            while len(self.requests) < requests:
+                await self._arrived.wait()
+
+    async def wait_for_end(self) -> None:
+        """Until a connection has ended; how is in `ends`."""
+        with trio.fail_after(5):
+            await self._ended.wait()
+
+    def drop_connections(self) -> None:
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        with trio.CancelScope() as scope:
+            self._scopes.append(scope)
+            try:
+                await self._serve(stream)
+            except trio.BrokenResourceError:
+                self.ends.append("reset")
+            else:
+                self.ends.append("closed")
+            self._ended.set()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        received = bytearray()
+        while data := await stream.receive_some():
+            received += data
+            while len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4])):
+                payload = bytes(received[4 : 4 + size])
+                del received[: 4 + size]
+                await self._answer(stream, payload)
+
+    async def _answer(self, stream: trio.SocketStream, payload: bytes) -> None:
+        key, version, correlation_id, _, start = parse_request_header(payload)
+        request, _ = decode(APIS[key].request, version, payload, start)
+        self.requests.append(request)
+        arrived, self._arrived = self._arrived, trio.Event()
+        arrived.set()
+        answer = self.script(request)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer is None:
+            return
+        if not isinstance(answer, bytes):
+            body = b"".join(map(bytes, encode(answer, version)))
+            answer = encode_response_header(key, version, correlation_id) + body
+            answer = len(answer).to_bytes(4) + answer
+        await stream.send_all(answer)
+
+
+@asynccontextmanager
+async def scripted_node(script: Script) -> AsyncIterator[ScriptedNode]:
+    """A node that listens on a free port within the block."""
+    node = ScriptedNode(script)
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, node.serve, 0)
+        node.port = listeners[0].socket.getsockname()[1]
+        yield node
+        nursery.cancel_scope.cancel()
