@@ -19,9 +19,29 @@ class BrokerIdNotRegistered(ApiError):
     default_message = "The given broker ID was not registered."
 
 
+class DuplicateBrokerRegistration(ApiError):
+    name = "DUPLICATE_BROKER_REGISTRATION"
+    default_message = "This broker ID is already in use."
+
+
+class DuplicateVoter(ApiError):
+    name = "DUPLICATE_VOTER"
+    default_message = "The voter is already part of the set of voters."
+
+
+class FencedLeaderEpoch(ApiError):
+    name = "FENCED_LEADER_EPOCH"
+    default_message = "The leader epoch in the request is older than the epoch on the broker."
+
+
 class InconsistentClusterId(ApiError):
     name = "INCONSISTENT_CLUSTER_ID"
     default_message = "The clusterId in the request does not match that found on the server"
+
+
+class IneligibleReplica(ApiError):
+    name = "INELIGIBLE_REPLICA"
+    default_message = "The new ISR contains at least one ineligible replica."
 
 
 class InvalidConfig(ApiError):
@@ -62,6 +82,21 @@ class InvalidTopic(ApiError):
     default_message = "The request attempted to perform an operation on an invalid topic."
 
 
+class InvalidUpdateVersion(ApiError):
+    name = "INVALID_UPDATE_VERSION"
+    default_message = "The given update version was invalid."
+
+
+class InvalidVoterKey(ApiError):
+    name = "INVALID_VOTER_KEY"
+    default_message = "The voter key doesn't match the receiving replica's key."
+
+
+class NewLeaderElected(ApiError):
+    name = "NEW_LEADER_ELECTED"
+    default_message = "The AlterPartition request successfully updated the partition state but the leader has changed."
+
+
 class NotController(ApiError):
     """This node is not the active controller, or ceased to be one; what was asked for may or may not come about."""
 
@@ -72,6 +107,13 @@ class NotController(ApiError):
 class PolicyViolation(ApiError):
     name = "POLICY_VIOLATION"
     default_message = "Request parameters do not satisfy the configured policy."
+
+
+class RequestTimedOut(ApiError):
+    """What was asked for may or may not come about."""
+
+    name = "REQUEST_TIMED_OUT"
+    default_message = "The request timed out."
 
 
 class StaleBrokerEpoch(ApiError):
@@ -102,3 +144,8 @@ class UnknownTopicOrPartition(ApiError):
 class UnsupportedVersion(ApiError):
     name = "UNSUPPORTED_VERSION"
     default_message = "The version of API is not supported."
+
+
+class VoterNotFound(ApiError):
+    name = "VOTER_NOT_FOUND"
+    default_message = "The voter is not part of the set of voters."

@@ -3,8 +3,11 @@
 from base64 import urlsafe_b64encode
 from random import Random
 
-# A log directory's id is one of the first three where no real one is meant (KIP-858); 100 are set aside.
-UNASSIGNED_DIRECTORY = bytes(16)
+# Where no real log directory is meant (KIP-858): one that the broker is yet to choose, or that it will tell of later,
+# and one that failed. 100 ids are set aside.
+MIGRATING_DIRECTORY = bytes(16)
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
+LOST_DIRECTORY = bytes(15) + b"\x02"
 RESERVED_IDS = 100
 _DASH = 62  # what six bits stand for '-', which command lines would take for an option
 

@@ -109,6 +109,14 @@ class ConfigSchema:
         definition = _definition(resource_type)
         return None if definition is None else definition.default_text(name)
 
+    def topic_value(self, name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> ConfigValue | None:
+        """What is in force for a topic of a key that brokers know by the same name.
+
+        `topic` and `cluster` are what is set on the topic and for all brokers.
+        """
+        text = topic.get(name, cluster.get(name))
+        return self._broker[name] if text is None else TOPIC_CONFIGS.keys[name].parse(text)
+
     def _check_remote_storage(self, values: Values) -> None:
         if not self._broker["remote.log.storage.system.enable"]:
             raise ConfigError(

@@ -1,22 +1,46 @@
 """The controller: one room per concern decides records, the log commits them, and only replaying them changes state."""
 
+from metadata.controller.alter_partition import (
+    ANY_BROKER_EPOCH,
+    AlteredPartition,
+    AlteredTopic,
+    IsrChange,
+    IsrMember,
+    TopicIsrChanges,
+)
 from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
-from metadata.controller.config import DEFAULT_FEATURES, KRAFT_VERSION, METADATA_VERSION, ControllerConfig
+from metadata.controller.config import (
+    DEFAULT_FEATURES,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    ControllerConfig,
+)
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
 from metadata.controller.decision import Decision
+from metadata.controller.features import FeatureUpdate, UpgradeType
+from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
 from metadata.controller.topic_names import validate_topic_name
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 
 __all__ = [
+    "ANY_BROKER_EPOCH",
     "DEFAULT_FEATURES",
+    "ELIGIBLE_LEADER_REPLICAS_VERSION",
     "KRAFT_VERSION",
     "METADATA_VERSION",
     "NO_PREVIOUS_EPOCH",
     "PRODUCER_ID_BLOCK_SIZE",
+    "SUPPORTED_FEATURES",
     "AlterConfigOp",
+    "AlteredPartition",
+    "AlteredTopic",
+    "BrokerHeartbeat",
+    "BrokerHeartbeatReply",
     "BrokerRegistration",
     "ConfigChange",
     "ConfigOutcome",
@@ -25,10 +49,15 @@ __all__ = [
     "CreatedTopic",
     "Decision",
     "DeletedTopic",
+    "FeatureUpdate",
+    "IsrChange",
+    "IsrMember",
     "NewPartitions",
     "NewTopic",
     "ProducerIdsBlock",
+    "TopicIsrChanges",
     "TopicOutcome",
     "TopicToDelete",
+    "UpgradeType",
     "validate_topic_name",
 ]

@@ -1,22 +1,30 @@
-"""Brokers that join."""
+"""Brokers that join and leave the cluster."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.config import ControllerConfig
 from metadata.controller.decision import Decision
-from metadata.errors import InconsistentClusterId, InvalidRegistration, StaleBrokerEpoch, UnsupportedVersion
+from metadata.controller.sessions import BrokerSessions
+from metadata.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRegistration,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
 from metadata.ids import is_reserved, uuid_text
 from metadata.image import BrokerImage, MetadataImage
 from metadata.records import (
-    NO_LEADER,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     FencingChange,
     MetadataRecord,
-    PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
     VersionRange,
 )
 
@@ -44,54 +52,68 @@ class BrokerRegistration:
 class BrokersRoom:
     """Decides who belongs to the cluster."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, partitions: BrokerPartitions) -> None:
         self._config = config
+        self._partitions = partitions
 
-    def register(self, image: MetadataImage, request: BrokerRegistration, next_offset: int) -> Decision[int]:
-        """Let a broker in, fenced at first, and answer with its broker epoch: the offset of its record.
+    def register(
+        self,
+        image: MetadataImage,
+        sessions: BrokerSessions,
+        request: BrokerRegistration,
+        next_offset: int,
+        now_ms: float,
+    ) -> Decision[int]:
+        """Let a broker in, and answer with its broker epoch: for a new process, the offset of its record.
 
-        A new process that does not continue from a clean shutdown may have lost what its page cache held. Whatever its
-        predecessor led gets a new leader epoch in the same batch, so that a reader who saw lost records can tell
-        (KIP-320). Kafka does so after clean shutdowns as well; those lost nothing, and restarting a broker of 10,000
-        partitions costs no records this way.
+        A process that registers again keeps its epoch, and stays what it is. A new one is fenced, and whatever its
+        predecessor led goes to others in the same batch; one that does not continue from a clean shutdown may have lost
+        what its page cache held, and is not eligible to lead either (KIP-966). Where the predecessor shut down cleanly
+        and was never fenced, which is so where nobody else could have led in its place, nothing was lost and nothing
+        has to change: it carries on, and a restart costs no records.
 
-        Raises InconsistentClusterId, InvalidRegistration, UnsupportedVersion.
+        Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
         """
-        self._check(image, request)
+        self._check(image, sessions, request, now_ms)
         existing = image.cluster.brokers.get(request.broker_id)
-        amended = existing is not None and existing.incarnation_id == request.incarnation_id
-        record = RegisterBrokerRecord(
-            broker_id=request.broker_id,
-            incarnation_id=request.incarnation_id,
-            broker_epoch=existing.broker_epoch if existing and amended else next_offset,
-            end_points=tuple(request.end_points),
-            features=dict(request.features),
-            rack=request.rack,
-            fenced=existing.fenced if existing and amended else True,
-            in_controlled_shutdown=existing.in_controlled_shutdown if existing and amended else False,
-            log_dirs=tuple(request.log_dirs),
-        )
-        records: list[MetadataRecord] = [record]
-        lost_nothing = existing is not None and request.previous_broker_epoch == existing.broker_epoch
-        if not amended and not lost_nothing:
-            records += _lead(image, request.broker_id, request.broker_id)
-        return Decision(records, record.broker_epoch)
+        if existing is None or existing.incarnation_id != request.incarnation_id:
+            return self._register_new(image, request, existing, next_offset)
+        record = _registered(request, existing.broker_epoch, existing.fenced, existing.in_controlled_shutdown)
+        return Decision([record], existing.broker_epoch)
 
-    def unfence(self, image: MetadataImage, broker_id: int, broker_epoch: int) -> Decision[None]:
-        """Let a registered broker lead; partitions that wait for it get it as their leader. Raises StaleBrokerEpoch."""
-        broker = check_broker_epoch(image, broker_id, broker_epoch)
-        if not broker.fenced:
-            return Decision((), None)
-        change = BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker_epoch, fenced=FencingChange.UNFENCE
-        )
-        return Decision([change, *_lead(image, broker_id, NO_LEADER)], None)
+    def unregister(self, image: MetadataImage, broker_id: int) -> Decision[None]:
+        """Forget a broker that is gone for good; its replicas stay where they are. Raises BrokerIdNotRegistered."""
+        broker = image.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
+        record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        return Decision([*self._partitions.broker_lost_records(image, broker_id), record], None)
 
-    def _check(self, image: MetadataImage, request: BrokerRegistration) -> None:
+    def fence(self, image: MetadataImage, broker_id: int) -> Decision[None]:
+        """Nothing was heard of the broker for too long: whoever else is in sync leads in its place."""
+        return Decision(fencing(image, self._partitions, broker_id), None)
+
+    def _register_new(
+        self, image: MetadataImage, request: BrokerRegistration, existing: BrokerImage | None, next_offset: int
+    ) -> Decision[int]:
+        broker_id = request.broker_id
+        is_clean = existing is not None and request.previous_broker_epoch == existing.broker_epoch
+        carries_on = is_clean and existing is not None and existing.is_active
+        records: list[MetadataRecord] = [_registered(request, next_offset, fenced=not carries_on)]
+        if not is_clean:
+            records += self._partitions.broker_lost_records(image, broker_id)
+        elif not carries_on:
+            records += self._partitions.broker_leaves(image, broker_id)
+        return Decision(records, next_offset)
+
+    def _check(
+        self, image: MetadataImage, sessions: BrokerSessions, request: BrokerRegistration, now_ms: float
+    ) -> None:
         if request.cluster_id != self._config.cluster_id:
             raise InconsistentClusterId(
                 f"Expected cluster ID {self._config.cluster_id}, but got cluster ID {request.cluster_id}"
             )
+        _check_incarnation(image, sessions, request, now_ms)
         _check_log_dirs(image, request)
         for name in dict.fromkeys((*image.features, *request.features)):
             level = image.features.get(name, 0)
@@ -113,6 +135,50 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     return broker
 
 
+def fencing(image: MetadataImage, partitions: BrokerPartitions, broker_id: int) -> list[MetadataRecord]:
+    """Everything that fencing a broker changes; nothing for one that is fenced."""
+    broker = image.cluster.brokers[broker_id]
+    if broker.fenced:
+        return []
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=FencingChange.FENCE
+    )
+    return [*partitions.broker_leaves(image, broker_id), change]
+
+
+def _registered(
+    request: BrokerRegistration, broker_epoch: int, fenced: bool, in_controlled_shutdown: bool = False
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=tuple(request.end_points),
+        features=dict(request.features),
+        rack=request.rack,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+        log_dirs=tuple(request.log_dirs),
+    )
+
+
+def _check_incarnation(
+    image: MetadataImage, sessions: BrokerSessions, request: BrokerRegistration, now_ms: float
+) -> None:
+    """Two processes must not take turns in being the same broker.
+
+    Kafka refuses the new one until the old one's session ends. Here it is let in as soon as it is plain that the old
+    one is gone: it was fenced or is shutting down, its connection broke, the new one has its clean-shutdown marker, or
+    this controller has never heard of it. A restart after a crash need not wait for the session to end then.
+    """
+    existing = image.cluster.brokers.get(request.broker_id)
+    if existing is None or existing.incarnation_id == request.incarnation_id:
+        return
+    shut_down = existing.in_controlled_shutdown or request.previous_broker_epoch == existing.broker_epoch
+    if not shut_down and sessions.is_proven(request.broker_id, now_ms):
+        raise DuplicateBrokerRegistration("Another broker is registered with that broker id.")
+
+
 def _check_log_dirs(image: MetadataImage, request: BrokerRegistration) -> None:
     if not request.log_dirs:
         raise InvalidRegistration("No directories specified in request")
@@ -126,14 +192,3 @@ def _check_log_dirs(image: MetadataImage, request: BrokerRegistration) -> None:
                 raise InvalidRegistration(
                     f"Broker {broker.broker_id} is already registered with directory {uuid_text(log_dir)}"
                 )
-
-
-def _lead(image: MetadataImage, broker_id: int, led_by: int) -> Iterator[PartitionChangeRecord]:
-    """Make the broker the leader of every partition that `led_by` leads and that has the broker in its ISR.
-
-    Looks at all partitions: a few ms for 10,000, once in the life of a broker process.
-    """
-    for topic in image.topics.by_id.values():
-        for partition_id, partition in topic.partitions.items():
-            if partition.leader == led_by and broker_id in partition.isr:
-                yield PartitionChangeRecord(topic_id=topic.topic_id, partition_id=partition_id, leader=broker_id)

@@ -1,22 +1,43 @@
-"""What the operator decides about the controller."""
+"""What the operator decides about the controller, and what this release can do."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import attrs
 
-METADATA_VERSION = "metadata.version"
-KRAFT_VERSION = "kraft.version"
+from metadata.records import VersionRange
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 # 4.0-IV3, the level of Kafka 4.0 whose records ours correspond to; kraft.version 1 is KIP-853's.
-DEFAULT_FEATURES: Mapping[str, int] = {METADATA_VERSION: 25, KRAFT_VERSION: 1}
+DEFAULT_FEATURES: Final[Mapping[str, int]] = MappingProxyType({METADATA_VERSION: 25, KRAFT_VERSION: 1})
+# Only features that can be turned off have another level than the one that a new cluster starts with.
+SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
+    {
+        METADATA_VERSION: VersionRange(25, 25),
+        KRAFT_VERSION: VersionRange(1, 1),
+        ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
+    }
+)
 
 
 @attrs.frozen(kw_only=True)
 class ControllerConfig:
-    """`features` are the levels that a new cluster starts with; the rest are Kafka's configs of the same names."""
+    """`features` are the levels that a new cluster starts with; the rest are Kafka's configs of the same names.
+
+    Except for `connection_lost_grace_ms`: how long a broker whose connection broke has to be heard again before it is
+    fenced. Coming back takes a live one some tens of milliseconds. And `max_replication_factor`, until brokers
+    replicate partitions.
+    """
 
     cluster_id: str
     num_partitions: int = 1
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
+    broker_session_timeout_ms: int = 9_000
+    connection_lost_grace_ms: int = 300
+    max_replication_factor: int = 1
     features: Mapping[str, int] = DEFAULT_FEATURES

@@ -1,5 +1,6 @@
 """The active controller: decide, append, replay; and answer when the log has committed."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
@@ -8,23 +9,29 @@ import trio
 
 from kraft.replicated_log import Batch, Leadership, NotLeader, ReplicatedLog
 from metadata.configuration import ConfigSchema
+from metadata.controller.alter_partition import AlteredTopic, AlterPartitionRoom, TopicIsrChanges
+from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersRoom
 from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsRoom
 from metadata.controller.decision import Decision
-from metadata.controller.features import bootstrap
+from metadata.controller.features import FeatureUpdate, bootstrap, update_features
+from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsRoom
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
+from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsRoom, TopicToDelete
 from metadata.errors import NotController
 from metadata.image import ConfigResource, Loader, MetadataDelta, MetadataImage
-from metadata.records import MetadataRecord, encode_record
+from metadata.records import MetadataRecord, NoOpRecord, encode_record
 
 T = TypeVar("T")
 
 # Requests that wait for their commit at a time. Each holds at most one large batch, so this bounds memory; the others
 # queue in order of arrival. Far more than one group commit needs to fill up.
 PENDING_REQUESTS_MAX = 256
+# When a session ends is looked at this much later than it should be only where the process did not run at all.
+_OVERSLEPT_MS = 100
 
 
 class Controller:
@@ -32,7 +39,9 @@ class Controller:
 
     `image` is the state to decide on: what is committed, and what was appended and is going to be. It only ever changes
     by replaying records. Every method answers once its records, and all it has seen, are committed and published, and
-    raises NotController when this node does not lead, or ceased to while the answer was pending.
+    raises NotController when this node does not lead, or ceased to while the answer was pending. An answer without
+    records tells of the state, and so of its being the latest: a record that says nothing is committed for it where
+    there is none to wait for, since a controller that was replaced may not have heard of that yet.
     """
 
     def __init__(
@@ -43,9 +52,14 @@ class Controller:
         self._log = log
         self._loader = loader
         self._rng = rng
+        partitions = BrokerPartitions(schema)
         self._topics = TopicsRoom(config, schema, rng)
         self._configs = ConfigsRoom(schema)
-        self._brokers = BrokersRoom(config)
+        self._brokers = BrokersRoom(config, partitions)
+        self._heartbeats = HeartbeatsRoom(partitions)
+        self._isrs = AlterPartitionRoom(schema)
+        self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
+        self._timer = trio.CancelScope()
         self._epoch: int | None = None
         self._pending = trio.CapacityLimiter(PENDING_REQUESTS_MAX)
 
@@ -82,17 +96,86 @@ class Controller:
         """One answer for each resource, in order; what a request does not name goes back to its default."""
         return await self._write(lambda image: self._configs.alter(image, configs), validate_only)
 
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """All of them or none. Raises InvalidUpdateVersion about the first that is not possible (KIP-584)."""
+        node_id = self._log.node_id
+        await self._write(lambda image: update_features(image, updates, node_id), validate_only)
+
     async def register_broker(self, registration: BrokerRegistration) -> int:
-        """The broker epoch. Raises InconsistentClusterId, InvalidRegistration, UnsupportedVersion."""
-        return await self._write(lambda image: self._brokers.register(image, registration, self._log.end_offset))
+        """The broker epoch.
+
+        Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
+        """
+
+        def decide(image: MetadataImage) -> Decision[int]:
+            next_offset = self._log.end_offset
+            return self._brokers.register(image, self._sessions, registration, next_offset, _now_ms())
+
+        def taken() -> None:
+            self._sessions.heard(registration.broker_id, NOT_KNOWN, _now_ms())
+
+        return await self._write(decide, taken=taken)
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Raises BrokerIdNotRegistered."""
+        await self._write(lambda image: self._brokers.unregister(image, broker_id))
+
+    async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        """What the broker may do from now on. Raises StaleBrokerEpoch."""
+
+        def taken() -> None:
+            self._sessions.heard(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
+
+        return await self._write(
+            lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), confirm=False, taken=taken
+        )
 
     async def unfence_broker(self, broker_id: int, broker_epoch: int) -> None:
         """To be called when the broker has caught up with the log. Raises StaleBrokerEpoch."""
-        return await self._write(lambda image: self._brokers.unfence(image, broker_id, broker_epoch))
+        await self.broker_heartbeat(
+            BrokerHeartbeat(
+                broker_id=broker_id,
+                broker_epoch=broker_epoch,
+                current_metadata_offset=broker_epoch,
+                want_fence=False,
+                want_shut_down=False,
+            )
+        )
+
+    def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection is gone over which that broker, in that life, sent heartbeats."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        if self.is_active and broker is not None and broker.broker_epoch == broker_epoch:
+            self._sessions.connection_lost(broker_id, _now_ms())
+            self._reset_timer()
+
+    def handle_connection_reset(self, node_id: int) -> None:
+        """A link with that voter, which may be a broker too, was reset or refused."""
+        if self.is_active:
+            self._sessions.connection_reset(node_id, _now_ms())
+            self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
         """A block that nobody else gets. Raises StaleBrokerEpoch."""
         return await self._write(lambda image: allocate_producer_ids(image, broker_id, broker_epoch))
+
+    async def alter_partition(
+        self, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
+    ) -> list[AlteredTopic]:
+        """One answer for each partition, in order (KIP-497). Raises StaleBrokerEpoch."""
+        return await self._write(lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Fence brokers whose time is up, until cancelled."""
+        task_status.started()
+        while True:
+            deadline_ms = self._deadline_ms()
+            with trio.CancelScope(deadline=deadline_ms / 1000) as self._timer:
+                await trio.sleep_forever()
+            now_ms = _now_ms()
+            if now_ms > self._timer.deadline * 1000 + _OVERSLEPT_MS:
+                self._sessions.overslept(now_ms)
+            self._fence_silent(now_ms)
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Nothing to do: what others appended is taken over from the loader on activation."""
@@ -102,35 +185,80 @@ class Controller:
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         """Take over, or drop what was decided and not committed."""
-        if leadership.leader_id != self._log.node_id:
-            self._epoch = None
-            return
-        self._epoch = leadership.epoch
-        self.image = self._loader.image
-        if records := bootstrap(self.image, self._config):
-            self._append(leadership.epoch, records)
+        self._epoch = None
+        if leadership.leader_id == self._log.node_id:
+            self._epoch = leadership.epoch
+            self.image = self._loader.image
+            self._sessions.start_anew(self.image.cluster, self.image.offset, _now_ms())
+            try:
+                if records := bootstrap(self.image, self._config):
+                    self._append(leadership.epoch, records)
+            except NotLeader:
+                self._epoch = None  # already over; the log is about to say so
+        self._reset_timer()
 
-    async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
+    def _fence_silent(self, now_ms: float) -> None:
+        try:
+            for broker_id in self._sessions.expired(now_ms):
+                if self._epoch is not None:
+                    self._append(self._epoch, self._brokers.fence(self.image, broker_id).records)
+        except NotLeader:
+            self._epoch = None  # it is the next controller's to fence them
+
+    async def _write(
+        self,
+        decide: Callable[[MetadataImage], Decision[T]],
+        validate_only: bool = False,
+        *,
+        confirm: bool = True,
+        taken: Callable[[], None] | None = None,
+    ) -> T:
+        """Decide, append, and answer when that is committed; `taken` is called at once when it is appended.
+
+        Without `confirm`, an answer without records may be that of a controller that was replaced.
+        """
         async with self._pending:
             epoch = self._epoch
             if epoch is None:
                 raise NotController
-            decision = decide(self.image)
-            if validate_only:
-                decision = decision.without_records()
-            if decision.records:
-                self._append(epoch, decision.records)
-            # Also without records: the answer may rest on what is not committed yet.
             try:
+                decision = decide(self.image)
+                records = () if validate_only else decision.records
+                is_confirmed = self.image.offset >= self._log.committed_end_offset
+                if not records and confirm and not validate_only and not is_confirmed:
+                    records = (NoOpRecord(),)
+                if records:
+                    self._append(epoch, records)
+                if taken is not None:
+                    taken()
                 await self._log.wait_committed(epoch, self.image.offset)
             except NotLeader as error:
                 raise NotController from error
             return decision.response
 
     def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """No step between the decision and the end of this may yield, or another would decide on the state before."""
+        """No step between the decision and the end of this may yield, or another would decide on the state before.
+
+        Raises NotLeader, and nothing has changed then.
+        """
+        next_offset = self._log.end_offset
         delta = MetadataDelta(self.image)
         delta.replay(records)
         offset = self._log.append(epoch, [encode_record(record) for record in records])
+        assert offset == next_offset + len(records) - 1, "a record came between, and broker epochs are offsets"
         self.image = delta.apply(offset)
         self._loader.foretell(delta, self.image)
+        if delta.cluster.changed:
+            self._sessions.follow(self.image.cluster, delta.cluster.changed, offset, _now_ms())
+            self._reset_timer()
+
+    def _deadline_ms(self) -> float:
+        end_ms = self._sessions.next_end_ms() if self.is_active else None
+        return math.inf if end_ms is None else end_ms
+
+    def _reset_timer(self) -> None:
+        self._timer.deadline = self._deadline_ms() / 1000
+
+
+def _now_ms() -> float:
+    return trio.current_time() * 1000

@@ -1,8 +1,34 @@
-"""The feature levels that the whole cluster has agreed on."""
+"""The feature levels that the whole cluster has agreed on (KIP-584)."""
 
-from metadata.controller.config import ControllerConfig
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import attrs
+
+from metadata.controller.config import SUPPORTED_FEATURES, ControllerConfig
+from metadata.controller.decision import Decision
+from metadata.errors import InvalidUpdateVersion
 from metadata.image import MetadataImage
-from metadata.records import FeatureLevelRecord
+from metadata.records import FeatureLevelRecord, VersionRange
+
+_DOES_NOT_KNOW = VersionRange(0, 0)
+
+
+class UpgradeType(IntEnum):
+    """Whether a level may become lower, and whether that may lose something; Kafka's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@attrs.frozen
+class FeatureUpdate:
+    """A feature is to be at `level`, 0 turns it off; `upgrade_type` is an UpgradeType's number."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
 
 
 def bootstrap(image: MetadataImage, config: ControllerConfig) -> list[FeatureLevelRecord]:
@@ -10,3 +36,47 @@ def bootstrap(image: MetadataImage, config: ControllerConfig) -> list[FeatureLev
     if image.features:
         return []
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in config.features.items()]
+
+
+def update_features(image: MetadataImage, updates: Sequence[FeatureUpdate], node_id: int) -> Decision[None]:
+    """Raise or lower levels, all of them or none; `node_id` is this controller's, for the message.
+
+    Every broker has to understand the new level, be it fenced or not: it must be able to come back. Other controllers
+    are not asked, they have to be of the same release. Raises InvalidUpdateVersion about the first that cannot be.
+    """
+    records = []
+    for update in updates:
+        if reason := _reason_refused(image, update, node_id):
+            raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
+        records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+    return Decision(records, None)
+
+
+def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int) -> str | None:
+    if update.upgrade_type not in list(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    supported: dict[str, Mapping[str, VersionRange]] = {f"Local controller {node_id}": SUPPORTED_FEATURES}
+    supported |= {f"Broker {broker.broker_id}": broker.features for broker in image.cluster.brokers.values()}
+    for who, features in supported.items():
+        if reason := _reason_not_supported(update.level, who, features.get(update.name, _DOES_NOT_KNOW)):
+            return reason
+    current = image.features.get(update.name, 0)
+    if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None
+
+
+def _reason_not_supported(level: int, who: str, levels: VersionRange) -> str | None:
+    lowest, highest = levels
+    if lowest <= level <= highest:
+        return None
+    if highest == 0:
+        return f"{who} does not support this feature."
+    return f"{who} only supports versions {lowest if lowest == highest else f'{lowest}-{highest}'}"

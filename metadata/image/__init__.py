@@ -6,7 +6,15 @@ from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.loader import Loader, Publisher
 from metadata.image.persistent_map import PersistentMap
 from metadata.image.snapshot import image_records
-from metadata.image.topics import PartitionImage, TopicDelta, TopicImage, TopicsDelta, TopicsImage, unified_name
+from metadata.image.topics import (
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+    TopicsDelta,
+    TopicsImage,
+    changed_partition,
+    unified_name,
+)
 
 __all__ = [
     "BrokerImage",
@@ -25,6 +33,7 @@ __all__ = [
     "TopicImage",
     "TopicsDelta",
     "TopicsImage",
+    "changed_partition",
     "image_records",
     "unified_name",
 ]

@@ -1,5 +1,6 @@
 """Topics, their partitions, and what changed in them."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import attrs
@@ -84,11 +85,22 @@ class TopicImage:
 
 @attrs.frozen
 class TopicsImage:
-    """All topics. `unified_names` maps a name with '.' turned to '_' to the names that have one of the two."""
+    """All topics. `unified_names` maps a name with '.' turned to '_' to the names that have one of the two.
+
+    `by_broker` has for each broker, by topic id, the partitions of which it has a replica, in ascending order: what its
+    coming and going can change, to be found without a look at the others.
+    """
 
     by_id: PersistentMap[bytes, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_bytes))
     by_name: PersistentMap[str, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_text))
     unified_names: PersistentMap[str, tuple[str, ...]] = attrs.field(factory=lambda: PersistentMap(place_text))
+    by_broker: Mapping[int, PersistentMap[bytes, tuple[int, ...]]] = attrs.field(factory=dict)
+
+    def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicImage, Iterable[int]]]:
+        """The topics of which the broker has replicas, each with the ids of the partitions."""
+        if broker_id in self.by_broker:
+            for topic_id, partition_ids in self.by_broker[broker_id].items():
+                yield self.by_id[topic_id], partition_ids
 
     def partition(self, topic_id: bytes, partition_id: int) -> PartitionImage | None:
         topic = self.by_id.get(topic_id)
@@ -128,7 +140,8 @@ class TopicsDelta:
         self.deleted: dict[bytes, TopicImage] = {}
 
     def replay_topic(self, record: TopicRecord) -> None:
-        assert record.topic_id not in self.changed, f"topic id {record.topic_id.hex()} is used twice"
+        known = record.topic_id in self.base.by_id and record.topic_id not in self.deleted
+        assert not known and record.topic_id not in self.changed, f"topic id {record.topic_id.hex()} is used twice"
         self.changed[record.topic_id] = TopicDelta(record.name, record.topic_id, None)
 
     def replay_partition(self, record: PartitionRecord) -> None:
@@ -156,6 +169,7 @@ class TopicsDelta:
                 {topic.name: topic for topic in applied}, [topic.name for topic in self.deleted.values()]
             ),
             self._unified_names(),
+            self._by_broker(),
         )
 
     def _topic(self, topic_id: bytes) -> TopicDelta:
@@ -165,6 +179,25 @@ class TopicsDelta:
             assert base is not None, f"no topic with id {topic_id.hex()}"
             topic = self.changed[topic_id] = TopicDelta(base.name, topic_id, base)
         return topic
+
+    def _by_broker(self) -> Mapping[int, PersistentMap[bytes, tuple[int, ...]]]:
+        """Follows the replicas, which hardly ever change: changes of ISRs and leaders cost it nothing."""
+        put: dict[int, dict[bytes, tuple[int, ...]]] = {}
+        gone: dict[int, list[bytes]] = {}
+        for topic in self.deleted.values():
+            for broker_id in _brokers_of(topic.partitions.values()):
+                gone.setdefault(broker_id, []).append(topic.topic_id)
+        for delta in self.changed.values():
+            for broker_id, partition_ids in _moved(delta, self.base.by_broker).items():
+                if partition_ids:
+                    put.setdefault(broker_id, {})[delta.topic_id] = partition_ids
+                else:
+                    gone.setdefault(broker_id, []).append(delta.topic_id)
+        after = dict(self.base.by_broker)
+        for broker_id in dict.fromkeys((*put, *gone)):
+            before = after.get(broker_id) or PersistentMap[bytes, tuple[int, ...]](place_bytes)
+            after[broker_id] = before.changed(put.get(broker_id, {}), gone.get(broker_id, ()))
+        return {broker_id: topics for broker_id, topics in after.items() if topics}
 
     def _unified_names(self) -> PersistentMap[str, tuple[str, ...]]:
         base, put = self.base.unified_names, dict[str, tuple[str, ...]]()
@@ -177,8 +210,36 @@ class TopicsDelta:
         return base.changed({k: v for k, v in put.items() if v}, [k for k, v in put.items() if not v])
 
 
+def _brokers_of(partitions: Iterable[PartitionImage]) -> dict[int, None]:
+    return dict.fromkeys(broker_id for partition in partitions for broker_id in partition.replicas)
+
+
+def _moved(
+    delta: TopicDelta, by_broker: Mapping[int, PersistentMap[bytes, tuple[int, ...]]]
+) -> dict[int, tuple[int, ...]]:
+    """The partitions, after the change, on each broker that got or lost replicas of this topic."""
+    after: dict[int, set[int]] = {}
+
+    def on(broker_id: int) -> set[int]:
+        if broker_id not in after:
+            topics = by_broker.get(broker_id)
+            after[broker_id] = set((topics.get(delta.topic_id) if topics and delta.base else None) or ())
+        return after[broker_id]
+
+    for partition_id, partition in delta.partitions.items():
+        old = delta.base.partitions.get(partition_id) if delta.base else None
+        if old is not None and old.replicas == partition.replicas:
+            continue
+        for broker_id in old.replicas if old else ():
+            on(broker_id).discard(partition_id)
+        for broker_id in partition.replicas:
+            on(broker_id).add(partition_id)
+    return {broker_id: tuple(sorted(partition_ids)) for broker_id, partition_ids in after.items()}
+
+
 def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return (*names, name)
+    """In alphabetical order, so that equal states make equal images, whatever their histories."""
+    return tuple(sorted((*names, name)))
 
 
 def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ import pytest
 from metadata.controller import ControllerConfig, NewTopic, ProducerIdsBlock
 from metadata.controller.producer_ids import allocate_producer_ids
 from metadata.errors import ApiError, InconsistentClusterId, InvalidRegistration, StaleBrokerEpoch, UnsupportedVersion
+from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import MetadataImage, PartitionImage
-from metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord, VersionRange
+from metadata.records import NO_LEADER, ProducerIdsRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, registration
 
 
@@ -34,9 +35,8 @@ def test_a_broker_joins_fenced_at_the_offset_of_its_record() -> None:
     broker = cluster.image.cluster.brokers[1]
     assert (broker.fenced, broker.broker_epoch, broker.rack) == (True, broker_epoch, "a")
     assert broker.end_points["PLAINTEXT"].port == 9092
-    cluster.decide(cluster.brokers.unfence(cluster.image, 1, broker_epoch))
+    cluster.heartbeat(1)
     assert cluster.image.cluster.is_active(1)
-    assert not cluster.brokers.unfence(cluster.image, 1, broker_epoch).records
 
 
 def test_a_process_that_registers_again_keeps_its_epoch() -> None:
@@ -47,36 +47,29 @@ def test_a_process_that_registers_again_keeps_its_epoch() -> None:
     assert (after.fenced, after.rack) == (False, "new")
 
 
-def test_a_new_process_raises_the_leader_epochs_of_what_it_leads_in_one_batch() -> None:
+def test_a_new_process_leads_nothing_until_it_is_unfenced_and_then_under_a_higher_epoch() -> None:
     """KIP-320: readers of records that a crash lost have to see that the log was another one then."""
     cluster = with_topic(2)
     led = [partition.leader == 1 for partition in partitions(cluster.image)]
     assert True in led
+    cluster.sessions.connection_lost(1, cluster.now_ms)
     old = cluster.image.cluster.brokers[1].broker_epoch
     assert cluster.register(1) > old
+    assert [partition.leader == NO_LEADER for partition in partitions(cluster.image)] == led
+    cluster.heartbeat(1)
     after = partitions(cluster.image)
-    assert [partition.leader_epoch for partition in after] == [int(mine) for mine in led]
-    assert [partition.partition_epoch for partition in after] == [int(mine) for mine in led]
+    assert [partition.leader for partition in after] == [1 if mine else 2 for mine in led]
+    assert [partition.leader_epoch for partition in after] == [2 if mine else 0 for mine in led]
 
 
 def test_a_clean_restart_costs_no_partition_records() -> None:
     cluster = with_topic()
     asked = registration(1, cluster.rng, previous_broker_epoch=cluster.image.cluster.brokers[1].broker_epoch)
-    decision = cluster.brokers.register(cluster.image, asked, len(cluster.log))
+    decision = cluster.brokers.register(cluster.image, cluster.sessions, asked, len(cluster.log), 0)
     assert len(decision.records) == 1
     cluster.decide(decision)
     assert [partition.leader_epoch for partition in partitions(cluster.image)] == [0, 0, 0]
-
-
-def test_partitions_without_a_leader_get_the_unfenced_broker_if_it_is_in_sync() -> None:
-    cluster = with_topic(2, factor=2)
-    topic_id = cluster.image.topics.by_name["t"].topic_id
-    cluster.take([PartitionChangeRecord(topic_id=topic_id, partition_id=i, leader=NO_LEADER, isr=(2,)) for i in (0, 1)])
-    cluster.join(1)
-    assert [partition.leader for partition in partitions(cluster.image)][:2] == [NO_LEADER, NO_LEADER]
-    cluster.join(2)
-    after = partitions(cluster.image)[:2]
-    assert [(partition.leader, partition.leader_epoch) for partition in after] == [(2, 2), (2, 2)]
+    assert cluster.image.cluster.is_active(1)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +121,9 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
 )
 def test_a_broker_speaks_for_its_current_registration_only(broker_id: int, broker_epoch: int, message: str) -> None:
     cluster = Cluster()
-    for decide in (cluster.brokers.unfence, allocate_producer_ids):
-        with pytest.raises(StaleBrokerEpoch) as refused:
-            decide(cluster.image, broker_id, broker_epoch)
-        assert refused.value.message == message
+    with pytest.raises(StaleBrokerEpoch) as refused:
+        allocate_producer_ids(cluster.image, broker_id, broker_epoch)
+    assert refused.value.message == message
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:
@@ -155,4 +147,4 @@ def test_a_topic_with_several_log_directories_to_go_to_leaves_the_choice_to_the_
     rng = Random(9)
     cluster.join(1, log_dirs=[rng.randbytes(16), rng.randbytes(16)])
     cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t")]))
-    assert partitions(cluster.image)[0].directories == (bytes(16),)
+    assert partitions(cluster.image)[0].directories == (UNASSIGNED_DIRECTORY,)

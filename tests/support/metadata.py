@@ -12,10 +12,20 @@ from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.driver import DriverConfig, Quorum
 from kraft.env import Disk, Env
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
-from metadata.controller import BrokerRegistration, Controller, ControllerConfig, Decision
+from metadata.controller import (
+    BrokerHeartbeat,
+    BrokerHeartbeatReply,
+    BrokerRegistration,
+    Controller,
+    ControllerConfig,
+    Decision,
+)
+from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokersRoom
 from metadata.controller.configs import ConfigsRoom
 from metadata.controller.features import bootstrap
+from metadata.controller.heartbeats import HeartbeatsRoom
+from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import TopicsRoom
 from metadata.errors import ApiError
 from metadata.ids import random_uuid
@@ -57,13 +67,17 @@ class Cluster:
     """An image and the rooms that decide on it; `decide` takes over a decision as the controller would."""
 
     def __init__(self, brokers: int = 1, config: ControllerConfig | None = None) -> None:
-        self.config = config or ControllerConfig(cluster_id=CLUSTER_ID)
+        self.config = config or ControllerConfig(cluster_id=CLUSTER_ID, max_replication_factor=100)
         self.rng = Random(1)
         self.image = MetadataImage()
         self.log: list[MetadataRecord] = []
         self.topics = TopicsRoom(self.config, schema(), self.rng)
         self.configs = ConfigsRoom(schema())
-        self.brokers = BrokersRoom(self.config)
+        self.partitions = BrokerPartitions(schema())
+        self.brokers = BrokersRoom(self.config, self.partitions)
+        self.heartbeats = HeartbeatsRoom(self.partitions)
+        self.sessions = BrokerSessions(self.config.broker_session_timeout_ms, self.config.connection_lost_grace_ms)
+        self.now_ms = 0.0
         self.take(bootstrap(self.image, self.config))
         for broker_id in range(1, brokers + 1):
             self.join(broker_id)
@@ -73,6 +87,7 @@ class Cluster:
         delta.replay(records)
         self.log += records
         self.image = delta.apply(len(self.log) - 1)
+        self.sessions.follow(self.image.cluster, delta.cluster.changed, self.image.offset, self.now_ms)
 
     def decide(self, decision: Decision[T]) -> T:
         self.take(decision.records)
@@ -80,11 +95,35 @@ class Cluster:
 
     def register(self, broker_id: int, **changes: Any) -> int:
         asked = registration(broker_id, self.rng, **changes)
-        return self.decide(self.brokers.register(self.image, asked, len(self.log)))
+        decision = self.brokers.register(self.image, self.sessions, asked, len(self.log), self.now_ms)
+        broker_epoch = self.decide(decision)
+        self.sessions.heard(broker_id, NOT_KNOWN, self.now_ms)
+        return broker_epoch
+
+    def heartbeat(self, broker_id: int, **changes: Any) -> BrokerHeartbeatReply:
+        """One of a broker that is well, and has replayed everything, unless `changes` say otherwise."""
+        asked = attrs.evolve(
+            BrokerHeartbeat(
+                broker_id=broker_id,
+                broker_epoch=self.image.cluster.brokers[broker_id].broker_epoch,
+                current_metadata_offset=self.image.offset,
+                want_fence=False,
+                want_shut_down=False,
+            ),
+            **changes,
+        )
+        reply = self.decide(self.heartbeats.heartbeat(self.image, self.sessions, asked))
+        self.sessions.heard(broker_id, asked.current_metadata_offset, self.now_ms)
+        return reply
+
+    def fence(self, broker_id: int) -> None:
+        self.decide(self.brokers.fence(self.image, broker_id))
 
     def join(self, broker_id: int, **changes: Any) -> int:
+        """A new process of the broker; that of a former one has died, and its connections with it."""
+        self.sessions.connection_lost(broker_id, self.now_ms)
         broker_epoch = self.register(broker_id, **changes)
-        self.decide(self.brokers.unfence(self.image, broker_id, broker_epoch))
+        self.heartbeat(broker_id)
         return broker_epoch
 
 
@@ -103,10 +142,10 @@ class MetadataNode:
 
 @asynccontextmanager
 async def metadata_node(
-    disk: Disk, snapshot_bytes: int = 20 << 20, snapshot_interval_ms: int = 0
+    disk: Disk, snapshot_bytes: int = 20 << 20, snapshot_interval_ms: int = 0, seed: int = 5
 ) -> AsyncIterator[MetadataNode]:
     """One controller, the sole voter of its quorum."""
-    env = Env(disk=disk, rng=Random(5), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+    env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
     me = ReplicaKey(1, "directory")
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = DriverConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)

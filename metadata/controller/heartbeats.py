@@ -1,0 +1,132 @@
+"""What a broker's heartbeat changes: it is unfenced, fenced, or led through its shutdown (KIP-631, KIP-841)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from metadata.controller.broker_partitions import BrokerPartitions, leads_anything
+from metadata.controller.brokers import check_broker_epoch, fencing
+from metadata.controller.decision import Decision
+from metadata.controller.sessions import BrokerSessions
+from metadata.image import BrokerImage, MetadataDelta, MetadataImage
+from metadata.records import BrokerRegistrationChangeRecord, FencingChange
+
+
+@attrs.frozen(kw_only=True)
+class BrokerHeartbeat:
+    """`current_metadata_offset` is the last one the broker has replayed, -1 for none.
+
+    `want_fence` is false for a broker that is ready to serve. `offline_log_dirs` (UUIDs) are all that failed.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: Sequence[bytes] = ()
+
+
+@attrs.frozen(kw_only=True)
+class BrokerHeartbeatReply:
+    """`is_caught_up` with its own registration; a broker that is told `should_shut_down` leads nothing any more."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+class HeartbeatsRoom:
+    """Decides what brokers may do, given what they tell of themselves."""
+
+    def __init__(self, partitions: BrokerPartitions) -> None:
+        self._partitions = partitions
+
+    def heartbeat(
+        self, image: MetadataImage, sessions: BrokerSessions, heartbeat: BrokerHeartbeat
+    ) -> Decision[BrokerHeartbeatReply]:
+        """Raises StaleBrokerEpoch.
+
+        A fenced broker is unfenced when it wants to and has replayed its own registration: what it knows is of this
+        life then. One that wants to shut down leads nothing from then on and is in no ISR; it may go when all others
+        have heard of that, so that none of them sends clients to it. A last active broker can hand over to nobody: it
+        may go at once, and leads on, for it to find all unchanged when it comes back; nor is it fenced while it starts.
+        """
+        broker = check_broker_epoch(image, heartbeat.broker_id, heartbeat.broker_epoch)
+        if broker.fenced:
+            decision = self._of_fenced(image, broker, heartbeat)
+        elif heartbeat.want_fence and _other_active(image, broker):
+            decision = self._fence(image, broker, heartbeat, shut_down=heartbeat.want_shut_down)
+        elif heartbeat.want_shut_down:
+            decision = self._shut_down(image, sessions, broker, heartbeat)
+        else:
+            decision = Decision((), _reply(heartbeat, is_fenced=False))
+        return self._with_lost_directories(image, broker, heartbeat, decision)
+
+    def _of_fenced(
+        self, image: MetadataImage, broker: BrokerImage, heartbeat: BrokerHeartbeat
+    ) -> Decision[BrokerHeartbeatReply]:
+        if heartbeat.want_shut_down:
+            return Decision((), _reply(heartbeat, is_fenced=True, should_shut_down=True))
+        if heartbeat.want_fence or heartbeat.current_metadata_offset < broker.broker_epoch:
+            return Decision((), _reply(heartbeat, is_fenced=True))
+        change = _change(broker, fenced=FencingChange.UNFENCE)
+        records = [change, *self._partitions.broker_comes(image, broker.broker_id)]
+        return Decision(records, _reply(heartbeat, is_fenced=False))
+
+    def _fence(
+        self, image: MetadataImage, broker: BrokerImage, heartbeat: BrokerHeartbeat, *, shut_down: bool
+    ) -> Decision[BrokerHeartbeatReply]:
+        records = fencing(image, self._partitions, broker.broker_id)
+        return Decision(records, _reply(heartbeat, is_fenced=True, should_shut_down=shut_down))
+
+    def _shut_down(
+        self, image: MetadataImage, sessions: BrokerSessions, broker: BrokerImage, heartbeat: BrokerHeartbeat
+    ) -> Decision[BrokerHeartbeatReply]:
+        others = _other_active(image, broker)
+        if not broker.in_controlled_shutdown:
+            if not others:
+                return Decision((), _reply(heartbeat, is_fenced=False, should_shut_down=True))
+            if leads_anything(image, broker.broker_id):
+                change = _change(broker, in_controlled_shutdown=True)
+                records = [change, *self._partitions.broker_leaves(image, broker.broker_id)]
+                return Decision(records, _reply(heartbeat, is_fenced=False))
+            return self._fence(image, broker, heartbeat, shut_down=True)
+        offset = sessions.shutdown_offset(broker.broker_id)
+        if offset is not None and any(sessions.metadata_offset(other) < offset for other in others):
+            return Decision((), _reply(heartbeat, is_fenced=False))
+        return self._fence(image, broker, heartbeat, shut_down=True)
+
+    def _with_lost_directories(
+        self,
+        image: MetadataImage,
+        broker: BrokerImage,
+        heartbeat: BrokerHeartbeat,
+        decision: Decision[BrokerHeartbeatReply],
+    ) -> Decision[BrokerHeartbeatReply]:
+        """What the broker had in directories that failed counts as gone with them (KIP-858)."""
+        lost = [directory for directory in broker.log_dirs if directory in heartbeat.offline_log_dirs]
+        if not lost:
+            return decision
+        after = MetadataDelta(image)
+        after.replay(decision.records)
+        changes = self._partitions.directories_lost(after.apply(image.offset), broker.broker_id, lost)
+        remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
+        return Decision([*decision.records, *changes, _change(broker, log_dirs=remaining)], decision.response)
+
+
+def _other_active(image: MetadataImage, broker: BrokerImage) -> list[int]:
+    return [other.broker_id for other in image.cluster.brokers.values() if other.is_active and other != broker]
+
+
+def _change(broker: BrokerImage, **changes: Any) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, **changes)
+
+
+def _reply(heartbeat: BrokerHeartbeat, *, is_fenced: bool, should_shut_down: bool = False) -> BrokerHeartbeatReply:
+    return BrokerHeartbeatReply(
+        is_caught_up=heartbeat.current_metadata_offset >= heartbeat.broker_epoch,
+        is_fenced=is_fenced,
+        should_shut_down=should_shut_down,
+    )
