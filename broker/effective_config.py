@@ -7,8 +7,8 @@ import attrs
 from broker.config import KafkaConfig
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import ConfigError
-from metadata.image import MetadataImage
+from metadata.configuration import ConfigError, ResourceType
+from metadata.image import MetadataDelta, MetadataImage
 
 
 @attrs.frozen
@@ -27,8 +27,10 @@ class EffectiveConfig:
         self._trace = trace
         self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
 
-    def update(self, image: MetadataImage) -> None:
-        """Take over the dynamic configs of all brokers and of this one; to be called when they have changed."""
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over the dynamic configs of all brokers and of this one. A publisher, before those that ask for them."""
+        if not any(resource.type == ResourceType.BROKER for resource in delta.configs.changed):
+            return
         configs = image.configs
         try:
             self.config = self.config.with_dynamic(configs.all_brokers(), configs.broker(self.config.node_id))

@@ -1,13 +1,13 @@
 """AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler
 from broker.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
-async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     wanted = [
         (
             ConfigResource(resource.resource_type, resource.resource_name),
@@ -29,7 +29,7 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
 
 
-def refused(context: RequestContext, request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
+def refused(context: ControllerContext, request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

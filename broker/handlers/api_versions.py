@@ -9,8 +9,8 @@ as clients of these take it for an error (KAFKA-17011).
 import re
 from typing import Final
 
-from broker.features import SUPPORTED_FEATURES
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import Context, Handler
+from broker.handlers.services import NodeServices
 from broker.wire.api.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -18,18 +18,19 @@ from broker.wire.api.api_versions import (
     SupportedFeatureKey,
 )
 from broker.wire.errors import ErrorCode
+from metadata.controller import SUPPORTED_FEATURES
 
 _SOFTWARE_FROM: Final = 3
 _ZERO_FEATURES_FROM: Final = 4
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(context: Context[NodeServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.api_version >= _SOFTWARE_FROM:
         software = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.client_software = software
+        context.own_connection.client_software = software
     image = context.services.loader.image
     return ApiVersionsResponse(
         api_keys=context.route.advertised,

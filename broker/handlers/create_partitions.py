@@ -1,7 +1,7 @@
 """CreatePartitions (key 37): let topics grow (KIP-195)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -11,7 +11,7 @@ from metadata.controller import NewPartitions
 from metadata.errors import ApiError
 
 
-async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     wanted = [
         NewPartitions(
             name=topic.name,
@@ -26,7 +26,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
     return CreatePartitionsResponse(results=[_result(outcome.name, outcome.error) for outcome in outcomes])
 
 
-def refused(context: RequestContext, request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
+def refused(context: ControllerContext, request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 

@@ -1,7 +1,7 @@
 """CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler
 from broker.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -13,13 +13,13 @@ from metadata.controller import CreatedTopic, NewTopic
 from metadata.errors import ApiError
 
 
-async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = [_new_topic(topic) for topic in request.topics]
     created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
     return CreateTopicsResponse(topics=[_result(context, topic) for topic in created])
 
 
-def refused(context: RequestContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
+def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(name=name, error_code=code_of(error), error_message=error.message)
@@ -38,7 +38,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(context: RequestContext, topic: CreatedTopic) -> CreatableTopicResult:
+def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicResult:
     if topic.error is not None:
         return CreatableTopicResult(
             name=topic.name, error_code=code_of(topic.error), error_message=topic.error.message, configs=None

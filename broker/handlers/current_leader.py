@@ -10,6 +10,13 @@ from broker.wire.errors import ErrorCode
 LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+class LeaderAndEpoch(NamedTuple):
+    """The leader is -1 while there is none."""
+
+    leader_id: int
+    leader_epoch: int
+
+
 class Endpoint(NamedTuple):
     """A broker, as it is reached through the listener that the client uses."""
 
@@ -19,12 +26,20 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
+def current_leader(context: RequestContext, topic: str | bytes, index: int) -> LeaderAndEpoch | None:
+    """Who leads a partition, here or elsewhere; `topic` is a name or an id. None where there is no such partition."""
+    topics = context.services.loader.image.topics
+    found = topics.by_id.get(topic) if isinstance(topic, bytes) else topics.by_name.get(topic)
+    partition = None if found is None else found.partitions.get(index)
+    return None if partition is None else LeaderAndEpoch(partition.leader, partition.leader_epoch)
+
+
 def leader_endpoints(context: RequestContext, leader_ids: Iterable[int]) -> Iterator[Endpoint]:
     """Each broker once; those that are not to be reached are left out."""
     brokers = context.services.loader.image.cluster.brokers
     for leader_id in dict.fromkeys(leader_ids):
         broker = brokers.get(leader_id)
         if broker is not None and not broker.fenced:
-            endpoint = broker.end_points.get(context.connection.listener)
+            endpoint = broker.end_points.get(context.listener)
             if endpoint is not None:
                 yield Endpoint(leader_id, endpoint.host, endpoint.port, broker.rack)

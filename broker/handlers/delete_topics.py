@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import TopicToDelete
 from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled
@@ -12,7 +12,7 @@ _DELETION_DISABLED_FROM: Final = 3
 _STRUCTS_FROM: Final = 6
 
 
-async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     deleted = await context.services.controller.delete_topics(_topics(context, request))
     return DeleteTopicsResponse(
         responses=[
@@ -27,7 +27,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     )
 
 
-def refused(context: RequestContext, request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+def refused(context: ControllerContext, request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
     if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
         error = InvalidRequest("Topic deletion is disabled.")
     return DeleteTopicsResponse(
@@ -40,7 +40,7 @@ def refused(context: RequestContext, request: DeleteTopicsRequest, error: ApiErr
     )
 
 
-def _topics(context: RequestContext, request: DeleteTopicsRequest) -> list[TopicToDelete]:
+def _topics(context: ControllerContext, request: DeleteTopicsRequest) -> list[TopicToDelete]:
     if context.api_version >= _STRUCTS_FROM:
         return [TopicToDelete(topic.name, topic.topic_id) for topic in request.topics]
     return [TopicToDelete(name) for name in request.topic_names]

@@ -1,46 +1,78 @@
-"""DescribeCluster (key 60): the cluster's id and brokers (KIP-700); from version 2 fenced brokers too (KIP-1073)."""
+"""DescribeCluster (key 60): the cluster's id and brokers (KIP-700); from version 2 fenced brokers too (KIP-1073).
+
+Controllers describe themselves instead, to those who ask for them (KIP-919).
+"""
 
 from typing import Final
 
+from broker.handlers.active_controller import NOBODY, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler, RequestContext
+from broker.handlers.voters import endpoint_of
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-_MISMATCHED: Final = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+_NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    services = context.services
     if request.endpoint_type != _BROKERS:
-        mismatched = request.endpoint_type == _CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=_MISMATCHED if mismatched else f"Unsupported endpoint type {request.endpoint_type}",
+        return _refused(request, _BROKERS)
+    listener = context.listener
+    brokers = [
+        DescribeClusterBroker(
+            broker_id=broker.broker_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=broker.rack,
+            is_fenced=broker.fenced,
         )
-    listener = context.connection.listener
+        for broker in context.services.loader.image.cluster.brokers.values()
+        if (not broker.fenced or request.include_fenced_brokers)
+        and (endpoint := broker.end_points.get(listener)) is not None
+    ]
+    return _answer(request, context.services.cluster_id, active_controller(context), brokers)
+
+
+def describe_controllers(context: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type != _CONTROLLERS:
+        return _refused(request, _CONTROLLERS)
+    quorum = context.services.quorum.describe()
+    controllers = [
+        DescribeClusterBroker(broker_id=voter.node_id, host=endpoint.host, port=endpoint.port)
+        for voter in quorum.voters.voters
+        if (endpoint := endpoint_of(voter)) is not None
+    ]
+    leader_id = NOBODY if quorum.leader_id is None else quorum.leader_id
+    return _answer(request, context.services.cluster_id, leader_id, controllers)
+
+
+def _answer(
+    request: DescribeClusterRequest, cluster_id: str, controller_id: int, nodes: list[DescribeClusterBroker]
+) -> DescribeClusterResponse:
     response = DescribeClusterResponse(
-        cluster_id=services.cluster_id,
-        controller_id=services.config.node_id,
-        endpoint_type=_BROKERS,
-        brokers=[
-            DescribeClusterBroker(
-                broker_id=broker.broker_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=broker.rack,
-                is_fenced=broker.fenced,
-            )
-            for broker in services.loader.image.cluster.brokers.values()
-            if (not broker.fenced or request.include_fenced_brokers)
-            and (endpoint := broker.end_points.get(listener)) is not None
-        ],
+        cluster_id=cluster_id, controller_id=controller_id, endpoint_type=request.endpoint_type, brokers=nodes
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
 
 
+def _refused(request: DescribeClusterRequest, served: int) -> DescribeClusterResponse:
+    wanted = _NAMES.get(request.endpoint_type)
+    if wanted is None:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        error_message=f"The request was sent to an endpoint of type {_NAMES[served]}, "
+        f"but we wanted an endpoint of type {wanted}",
+    )
+
+
 HANDLER = Handler(api_key=60, min_version=0, max_version=2, immediate=describe_cluster)
+CONTROLLER_HANDLER = Handler(api_key=60, min_version=0, max_version=2, immediate=describe_controllers)

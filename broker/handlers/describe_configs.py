@@ -1,6 +1,7 @@
 """DescribeConfigs (key 32): configs, and where each value comes from (KIP-133, KIP-226, KIP-569)."""
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import Context, Handler
+from broker.handlers.services import NodeServices
 from broker.handlers.topic_names import unknown_topic
 from broker.wire.api.describe_configs import (
     DescribeConfigsRequest,
@@ -14,12 +15,12 @@ from broker.wire.errors import ErrorCode, KafkaError
 from metadata.configuration import ConfigEntry, ResourceType
 
 
-def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def describe_configs(context: Context[NodeServices], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
 
 
 def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context[NodeServices], request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -34,7 +35,7 @@ def _describe(
     return result
 
 
-def _entries(context: RequestContext, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) -> list[ConfigEntry]:
     services = context.services
     name = resource.resource_name
     match resource.resource_type:

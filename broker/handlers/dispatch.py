@@ -8,26 +8,27 @@ the node.
 import traceback
 from collections.abc import Awaitable, Iterable
 from struct import Struct
-from typing import Final
+from typing import Any, Final, Generic, Protocol
 
 import attrs
 import trio
 
-from broker.handlers.handler import Handler, Message, RequestContext, Shortcut
-from broker.handlers.services import Services
+from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut
+from broker.handlers.services import ControllerServices, Services
 from broker.net.connection import Connection, ProtocolError
-from broker.net.reply import ExclusivePending, Pending, Reply, frame_response
+from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from broker.wire.codec import Decoder, Encoder, decoder, encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header, request_header_version, response_header_version
 from kraft.env import FsyncFailed
-from metadata.errors import ApiError
+from metadata.errors import ApiError, InvalidRequest, NotController
 
 # Key and version are one number here: a dictionary finds that sooner than a pair.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _FLEXIBLE_HEADER: Final = 2
+_FRAME_SIZE: Final = 4
 _API_VERSIONS: Final = 18
 _API_VERSIONS_MAX: Final = 4
 
@@ -45,12 +46,24 @@ class Route:
     shortcut: Shortcut | None
 
 
-class Dispatcher:
-    """The service behind every connection. Deferred handlers run in `nursery`."""
+class Forward(Protocol):
+    """Carries a client's request to the active controller; see `ControllerChannel.forward`."""
 
-    def __init__(self, services: Services, handlers: Iterable[Handler], nursery: trio.Nursery) -> None:
+    async def __call__(self, payload: bytes, *, principal: str, client_host: str) -> bytes: ...
+
+
+class Dispatcher(Generic[S]):
+    """The service behind every connection of a kind of listeners. Deferred handlers run in `nursery`.
+
+    `forward` takes the requests that belong to the controller; without it they are executed here.
+    """
+
+    def __init__(
+        self, services: S, handlers: Iterable[Handler], nursery: trio.Nursery, forward: Forward | None = None
+    ) -> None:
         self.services = services
         self._nursery = nursery
+        self._forward = forward
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._routes: dict[tuple[int, int], Route] = {}
         self._shortcuts: dict[int, Shortcut] = {}
@@ -90,8 +103,10 @@ class Dispatcher:
         if route is None:
             return _unsupported_api_versions(correlation_id)
         request, _ = route.decode(data, position, end)
-        context = RequestContext(self, connection, route, correlation_id, client_id)
+        context = Context(self, connection, route, correlation_id, client_id)
         handler = route.handler
+        if handler.forwarded and self._forward is not None:
+            return self._start(context, self._forwarded(self._forward, context, request, bytes(data[start:end])))
         if handler.immediate is None:
             return self.defer(context, _answer(context, handler, request))
         response = handler.immediate(context, request)
@@ -101,34 +116,79 @@ class Dispatcher:
             return response
         return context.encode(response)
 
-    def _learn(self, shortcut: Shortcut, context: RequestContext, request: Message, start: int, end: int) -> None:
+    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
+        """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
+
+        Raises NotController, after which another controller may be asked; InvalidRequest for what cannot be decoded or
+        is not served; another ApiError for what has no answer of its own.
+        """
+        try:
+            api_key, version, correlation_id, client_id, position = parse_request_header(payload)
+            route = self._routes.get((api_key, version)) or self._route(api_key, version)
+            if route is None:
+                raise ProtocolError(f"version {version} of API {api_key} is not served")
+            request, _ = route.decode(payload, position, len(payload))
+        except (WireError, ProtocolError) as error:
+            raise InvalidRequest(str(error)) from error
+        context = Context(self, DistantClient(principal, client_host), route, correlation_id, client_id)
+        try:
+            frame = context.encode(await _answer(context, route.handler, request))
+        except (ApiError, FsyncFailed):
+            raise
+        except Exception as error:
+            self._failed(context.client, error)
+            raise ApiError from error
+        return _joined(frame)[_FRAME_SIZE:]
+
+    def is_forwarded(self, payload: bytes) -> bool:
+        """Whether brokers forward requests like this one. Raises WireError."""
+        handler = self._handlers.get(parse_request_header(payload)[0])
+        return handler is not None and handler.forwarded
+
+    def _learn(self, shortcut: Shortcut, context: Context[Any], request: Message, start: int, end: int) -> None:
         """Whatever goes wrong here must not harm a request that was served."""
         try:
             shortcut.learn(context, request, start, end)
         except Exception as error:  # noqa: BLE001 - the general way remains
-            self._failed(context.connection, error)
+            self._failed(context.client, error)
 
-    def defer(self, context: RequestContext, response: Awaitable[Message]) -> ExclusivePending:
-        """See `RequestContext.defer`."""
-        pending = ExclusivePending(context.connection)
-        self._nursery.start_soon(self._run_deferred, context, response, pending)
+    def defer(self, context: Context[S], response: Awaitable[Message]) -> Pending:
+        """See `Context.defer`."""
+        return self._start(context, _encoded(context, response))
+
+    def _start(self, context: Context[S], reply: Awaitable[bytes | list[Part]]) -> Pending:
+        connection = context.own_connection
+        pending = Pending(connection) if context.route.handler.concurrent else ExclusivePending(connection)
+        self._nursery.start_soon(self._run_deferred, connection, reply, pending)
         return pending
 
-    async def _run_deferred(self, context: RequestContext, response: Awaitable[Message], pending: Pending) -> None:
+    async def _run_deferred(
+        self, connection: Connection, reply: Awaitable[bytes | list[Part]], pending: Pending
+    ) -> None:
         try:
-            reply = context.encode(await response)
+            frame = await reply
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
-            context.connection.close(str(self._failed(context.connection, error)))
+            connection.close(str(self._failed(connection, error)))
         else:
-            pending.complete(reply)
+            pending.complete(frame)
 
-    def _failed(self, connection: Connection, error: Exception) -> ProtocolError:
+    async def _forwarded(
+        self, forward: Forward, context: Context[S], request: Message, payload: bytes
+    ) -> bytes | list[Part]:
+        client = context.client
+        try:
+            response = await forward(payload, principal=client.principal, client_host=client.peer_host)
+        except ApiError as error:
+            return context.encode(_refused(context, context.route.handler, request, error))
+        return len(response).to_bytes(_FRAME_SIZE) + response
+
+    def _failed(self, client: Client, error: Exception) -> ProtocolError:
         self.services.env.trace(
             "handler-failed",
-            peer=connection.peer_host,
-            listener=connection.listener,
+            peer=client.peer_host,
+            listener=client.listener,
             error="".join(traceback.format_exception(error)),
         )
         return ProtocolError(f"a handler failed: {error!r}")
@@ -159,19 +219,51 @@ class Dispatcher:
         if handler.shortcut is None:
             return None
         flexible = request_header_version(handler.api_key, version) == _FLEXIBLE_HEADER
+        assert isinstance(self.services, Services), "only brokers serve what is that frequent"
         shortcut = handler.shortcut(self.services, version, flexible)
         self._shortcuts[handler.api_key << 16 | version] = shortcut
         return shortcut
 
 
-async def _answer(context: RequestContext, handler: Handler, request: Message) -> Message:
-    assert handler.deferred is not None, "a handler is either immediate or deferred"
+class ControllerDispatcher(Dispatcher[ControllerServices]):
+    """The service behind the controllers' listeners, and this node's own way to its controller."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller is the active one, as far as it knows."""
+        return self.services.controller.is_active
+
+
+async def _answer(context: Context[S], handler: Handler, request: Message) -> Message:
+    """A request's own response. Raises ApiError where it has none for that; NotController if it came from a broker."""
     try:
+        if handler.immediate is not None:
+            return handler.immediate(context, request)
+        assert handler.deferred is not None, "a handler is either immediate or deferred"
         return await handler.deferred(context, request)
+    except NotController as error:
+        if isinstance(context.client, DistantClient):
+            raise  # its broker knows better whom to ask next than its client does
+        return _refused(context, handler, request, error)
     except ApiError as error:
-        if handler.refused is None:
-            raise
-        return handler.refused(context, request, error)
+        return _refused(context, handler, request, error)
+
+
+def _refused(context: Context[S], handler: Handler, request: Message, error: ApiError) -> Message:
+    if handler.refused is None:
+        raise error
+    return handler.refused(context, request, error)
+
+
+async def _encoded(context: Context[S], response: Awaitable[Message]) -> bytes | list[Part]:
+    return context.encode(await response)
+
+
+def _joined(frame: bytes | list[Part]) -> bytes:
+    if isinstance(frame, bytes):
+        return frame
+    assert not any(isinstance(part, FileRange) for part in frame), "no controller sends files"
+    return b"".join(part for part in frame if not isinstance(part, FileRange))
 
 
 def _unsupported_api_versions(correlation_id: int) -> Reply:

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from broker.handlers.current_leader import LEADER_CHANGED, leader_endpoints
+from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
@@ -152,7 +152,7 @@ class Reading:
         topic = topics.topic(target.topic)
         partition = None if topic is None else topic.partitions.get(target.index)
         if partition is None:
-            return FetchedPartition(target, topics.absent(target.topic).code)
+            return FetchedPartition(target, topics.absent(target.topic, target.index).code)
         try:
             log = partition.leader_log(target.current_leader_epoch)
             if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
@@ -186,12 +186,9 @@ class Reading:
             records=b"" if fetched.records is None else fetched.records,
         )
         if fetched.error in LEADER_CHANGED and self._context.api_version >= _CURRENT_LEADER_FROM:
-            topic = self._context.services.partitions.topic(fetched.target.topic)
-            partition = None if topic is None else topic.partitions.get(fetched.target.index)
-            if partition is not None:
-                data.current_leader = LeaderIdAndEpoch(
-                    leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-                )
+            leader = current_leader(self._context, fetched.target.topic, fetched.target.index)
+            if leader is not None:
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
         return data
 
     def _error_for_version(self, code: ErrorCode) -> ErrorCode:
@@ -206,7 +203,7 @@ class ParkedFetch(Pending):
     __slots__ = ("_context", "_deadline", "_min_bytes", "_reading", "_watched")
 
     def __init__(self, context: RequestContext, reading: Reading, min_bytes: int) -> None:
-        super().__init__(context.connection)
+        super().__init__(context.own_connection)
         self._context = context
         self._reading = reading
         self._min_bytes = min_bytes

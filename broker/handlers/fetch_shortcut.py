@@ -98,11 +98,11 @@ class FetchShortcut:
             or request.session_epoch != FINAL_EPOCH
         ):
             return
-        frame = bytes(context.connection.buffer.view[start:end])
+        frame = bytes(context.own_connection.buffer.view[start:end])
         position = _offset_position(context, frame, request)
         if position is None:
             return
-        context.connection.prefix_length = position
+        context.own_connection.prefix_length = position
         key = frame[_PREFIX_START:position] + frame[position + 8 :]
         if key not in self._entries:
             if len(self._entries) >= REQUESTS_MAX:
@@ -127,7 +127,7 @@ class _Entry:
     def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
-        self.prefix_length = context.connection.prefix_length
+        self.prefix_length = context.own_connection.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
@@ -190,7 +190,7 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
             )
         ]
     )
-    sample = RequestContext(context.dispatcher, context.connection, context.route, 0, None)
+    sample = RequestContext(context.dispatcher, context.own_connection, context.route, 0, None)
     parts = sample.encode(response)
     assert isinstance(parts, list), "records in a file stay a part of their own"
     head, _, *rest = parts

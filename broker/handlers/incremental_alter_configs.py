@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import ControllerContext, Handler
 from broker.wire.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -13,7 +13,7 @@ from metadata.image import ConfigResource
 
 
 async def incremental_alter_configs(
-    context: RequestContext, request: IncrementalAlterConfigsRequest
+    context: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     changes = [
         (
@@ -38,7 +38,7 @@ async def incremental_alter_configs(
 
 
 def refused(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, error: ApiError
+    context: ControllerContext, request: IncrementalAlterConfigsRequest, error: ApiError
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[

@@ -5,9 +5,11 @@ Version 0 asks for all topics with an empty list, later ones with null. From ver
 
 from typing import Final
 
+from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import availability
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.net.reply import Pending
 from broker.wire.api.metadata import (
@@ -19,8 +21,6 @@ from broker.wire.api.metadata import (
     MetadataResponseTopic,
 )
 from broker.wire.errors import ErrorCode
-from metadata.controller import NewTopic
-from metadata.errors import ApiError
 from metadata.image import MetadataImage, PartitionImage, TopicImage
 
 _TOPIC_IDS_FROM: Final = 12
@@ -39,13 +39,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
     """Create the topics with the broker's defaults (`auto.create.topics.enable`), then answer about all."""
-    failures: dict[str, ErrorCode] = {}
-    try:
-        results = await context.services.controller.create_topics([NewTopic(name) for name in missing])
-    except ApiError as error:
-        failures = dict.fromkeys(missing, ErrorCode[error.name])
-    else:
-        failures = {result.name: ErrorCode[result.error.name] for result in results if result.error is not None}
+    failures = await create_missing_topics(context, missing)
     return _answer(context, request, failures)
 
 
@@ -80,7 +74,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 def _answer(context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]) -> MetadataResponse:
     services = context.services
     image = services.loader.image
-    listener = context.connection.listener
+    listener = context.listener
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -88,7 +82,7 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
             if not broker.fenced and (endpoint := broker.end_points.get(listener)) is not None
         ],
         cluster_id=services.cluster_id,
-        controller_id=services.config.node_id,
+        controller_id=active_controller(context),
         topics=_topics(context, request, image, failures),
     )
     if request.include_cluster_authorized_operations:

@@ -7,7 +7,7 @@ from the lowest version (KAFKA-18659), and refused. Version 13 names topics by i
 from struct import Struct
 from typing import Final
 
-from broker.handlers.current_leader import LEADER_CHANGED, leader_endpoints
+from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.handler import RequestContext
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
@@ -55,23 +55,23 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
     now_ms = services.now_ms()
     flushed: list[Partition] = []
-    by_id = context.api_version >= _TOPIC_IDS_FROM
     failed = False
     responses = []
     for topic_data in request.topic_data:
-        topic = services.partitions.topic(topic_data.topic_id if by_id else topic_data.name)
+        key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
+        topic = services.partitions.topic(key)
         partition_responses = []
         for data in topic_data.partition_data:
             partition = None if topic is None else topic.partitions.get(data.index)
             try:
                 if partition is None:
-                    raise services.partitions.absent(topic_data.topic_id if by_id else topic_data.name)
+                    raise services.partitions.absent(key, data.index)
                 answer = _append(context, partition, data, request.acks, now_ms)
                 if partition.flushes_appends:
                     flushed.append(partition)
             except KafkaError as error:
                 failed = True
-                answer = _failure(context, partition, data.index, error)
+                answer = _failure(context, partition, key, data.index, error)
             partition_responses.append(answer)
         responses.append(
             TopicProduceResponse(
@@ -110,13 +110,13 @@ def _append(
 
 
 def _after_flush(context: RequestContext, partitions: list[Partition], response: ProduceResponse) -> Pending:
-    pending = Pending(context.connection)
+    pending = Pending(context.own_connection)
 
     def done(succeeded: bool) -> None:
         if succeeded:
             pending.complete(context.encode(response))
         else:
-            context.connection.close("a flush failed; nothing of this request was acknowledged")
+            context.own_connection.close("a flush failed; nothing of this request was acknowledged")
 
     context.services.partitions.flushes.wait(partitions, done)
     return pending
@@ -147,7 +147,7 @@ def check_single_batch(records: memoryview, api_version: int) -> None:
 
 
 def _failure(
-    context: RequestContext, partition: Partition | None, index: int, error: KafkaError
+    context: RequestContext, partition: Partition | None, topic: str | bytes, index: int, error: KafkaError
 ) -> PartitionProduceResponse:
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
@@ -157,12 +157,14 @@ def _failure(
             BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
             for record in error.record_errors
         ]
+    if error.code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
+        leader = current_leader(context, topic, index)
+        if leader is not None:
+            response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
     if partition is None:
         return response
     if partition.log is not None and partition.log.failure is not None:
         context.services.partitions.log_failed(partition, partition.log.failure)
-    if error.code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
-        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
     if partition.log is not None and error.code not in _WITHOUT_LOG_START:
         response.log_start_offset = partition.log.log_start_offset
     return response

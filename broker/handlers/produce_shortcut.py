@@ -113,11 +113,11 @@ class ProduceShortcut:
         size = len(data.records)
         behind = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
         prefix_end = end - len(behind[1]) - size - len(behind[0])
-        view = context.connection.buffer.view
+        view = context.own_connection.buffer.view
         length, tail = view[prefix_end : prefix_end + len(behind[0])], view[end - len(behind[1]) : end]
         if (bytes(length), bytes(tail)) != behind:
             return  # tagged fields, or a length that is not encoded in the shortest way
-        connection = context.connection
+        connection = context.own_connection
         prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
         connection.prefix_length = prefix_end - start
         if prefix not in self._entries:
@@ -161,7 +161,7 @@ def _reply_template(
             )
         ]
     )
-    sample = RequestContext(context.dispatcher, context.connection, context.route, _CORRELATION_ID, None)
+    sample = RequestContext(context.dispatcher, context.own_connection, context.route, _CORRELATION_ID, None)
     encoded = sample.encode(response)
     assert isinstance(encoded, bytes), "a reply without records is one small buffer"
     correlation_at = encoded.index(_CORRELATION_ID.to_bytes(4, "big"))

@@ -3,8 +3,13 @@
 from typing import Final
 
 from broker.handlers import (
+    add_raft_voter,
+    allocate_producer_ids,
     alter_configs,
+    alter_partition,
     api_versions,
+    broker_heartbeat,
+    broker_registration,
     create_partitions,
     create_topics,
     delete_records,
@@ -12,7 +17,9 @@ from broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_quorum,
     describe_topic_partitions,
+    envelope,
     fetch_shortcut,
     find_coordinator,
     incremental_alter_configs,
@@ -21,9 +28,27 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce_shortcut,
+    remove_raft_voter,
+    unregister_broker,
+    update_features,
 )
 from broker.handlers.handler import Handler
 
+# What belongs to the active controller: brokers forward it, controllers execute it, whoever may ask.
+FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
+    create_topics.HANDLER,
+    delete_topics.HANDLER,
+    alter_configs.HANDLER,
+    create_partitions.HANDLER,
+    incremental_alter_configs.HANDLER,
+    describe_quorum.HANDLER,
+    update_features.HANDLER,
+    unregister_broker.HANDLER,
+    add_raft_voter.HANDLER,
+    remove_raft_voter.HANDLER,
+)
+
+# On the listeners for clients and brokers.
 HANDLERS: Final[tuple[Handler, ...]] = (
     produce_shortcut.HANDLER,
     fetch_shortcut.HANDLER,
@@ -31,19 +56,25 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     metadata.HANDLER,
     find_coordinator.HANDLER,
     api_versions.HANDLER,
-    create_topics.HANDLER,
-    delete_topics.HANDLER,
     delete_records.HANDLER,
     init_producer_id.HANDLER,
     offset_for_leader_epoch.HANDLER,
     describe_configs.HANDLER,
-    alter_configs.HANDLER,
     describe_log_dirs.HANDLER,
-    create_partitions.HANDLER,
-    incremental_alter_configs.HANDLER,
     describe_cluster.HANDLER,
     describe_topic_partitions.HANDLER,
+    *FORWARDED_HANDLERS,
 )
 
-# What a controller's listener answers, until the quorum's own APIs are served there.
-CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (api_versions.HANDLER,)
+# On the controllers' listeners.
+CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (
+    api_versions.HANDLER,
+    describe_configs.HANDLER,
+    alter_partition.HANDLER,
+    envelope.HANDLER,
+    describe_cluster.CONTROLLER_HANDLER,
+    broker_registration.HANDLER,
+    broker_heartbeat.HANDLER,
+    allocate_producer_ids.HANDLER,
+    *FORWARDED_HANDLERS,
+)

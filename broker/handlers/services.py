@@ -1,31 +1,57 @@
 """The rooms a handler may call. Handlers keep no state of their own; the composition root fills this in."""
 
+from typing import Protocol
+
 import attrs
 
 from broker.config import KafkaConfig
+from broker.controller_channel import ControllerChannel
 from broker.effective_config import EffectiveConfig
+from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partitions import Partitions
 from broker.storage.log_dirs import LogDirs
+from kraft.driver import Quorum
 from kraft.env import Env
 from metadata.controller import Controller
 from metadata.image import Loader
 
 
+class NodeServices(Protocol):
+    """What handlers find on every listener."""
+
+    @property
+    def env(self) -> Env: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def config(self) -> KafkaConfig: ...
+    @property
+    def effective(self) -> EffectiveConfig: ...
+    @property
+    def loader(self) -> Loader: ...
+    @property
+    def quorum(self) -> Quorum: ...
+
+
 @attrs.frozen
 class Services:
+    """On the listeners for clients and brokers. `loader` follows the log, and may be behind the controller's state."""
+
     env: Env
     cluster_id: str
     loader: Loader
     effective: EffectiveConfig
-    controller: Controller
+    quorum: Quorum
+    controllers: ControllerChannel
     partitions: Partitions
     log_dirs: LogDirs
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     deadlines: Deadlines
+    image_waits: ImageWaits
 
     @property
     def config(self) -> KafkaConfig:
@@ -35,3 +61,20 @@ class Services:
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since 1970."""
         return int(self.env.wall() * 1000)
+
+
+@attrs.frozen
+class ControllerServices:
+    """On the controllers' listeners. The controller answers NOT_CONTROLLER unless it is the active one."""
+
+    env: Env
+    cluster_id: str
+    loader: Loader
+    effective: EffectiveConfig
+    quorum: Quorum
+    controller: Controller
+
+    @property
+    def config(self) -> KafkaConfig:
+        """The node's configuration in force."""
+        return self.effective.config

@@ -2,16 +2,27 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from broker.net.connection import Connection, Service
 from broker.net.epoll_reactor import EpollReactor
+from broker.net.peeked_stream import peek
 from broker.net.stream_driver import serve_stream
 from broker.net.turns import Turns
+
+# A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
+# below 256. What replicas of the quorum send each other begins with a size and an array of three in msgpack.
+_PEEKED_BYTES: Final = 5
+_ARRAY_OF_THREE: Final = 0x93
+# Whoever connects to a controller says so at once.
+_FIRST_BYTES_TIMEOUT_S: Final = 10.0
+
+ServeStream: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
 
 @attrs.frozen
@@ -52,10 +63,12 @@ class Acceptor:
         self._reactor = EpollReactor(self._turns, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
+        self._count = 0
+        self._times_closed: Counter[str] = Counter()
 
     @property
     def connection_count(self) -> int:
-        return len(self._activity)
+        return self._count
 
     async def run(self) -> None:
         """Drive the accepted connections; runs beside any number of `serve`."""
@@ -67,40 +80,89 @@ class Acceptor:
         """Accept on the sockets of the listener called `name`, for `service`, until cancelled."""
 
         async def handle(stream: trio.SocketStream) -> None:
-            await self._accepted(stream, name, service)
+            host = self._admitted(stream)
+            if host is None:
+                return
+            connection = self._connection(host, name, service)
+            sock = self._kernel_socket(stream)
+            if sock is None:
+                await serve_stream(stream, connection, self._turns)
+            else:
+                self._reactor.adopt(sock, connection)
 
-        # Survives running out of descriptors or memory: it logs, pauses and tries again.
-        await trio.serve_listeners(handle, list[trio.abc.Listener[Any]](listeners))
+        await _accept(handle, listeners)
 
-    async def _accepted(self, stream: trio.SocketStream, listener: str, service: Service) -> None:
+    async def serve_controllers(
+        self, name: str, listeners: Sequence[trio.SocketListener], service: Service, replicas: ServeStream
+    ) -> None:
+        """As `serve`, where other replicas of the quorum connect too: `replicas` serves those until they are gone.
+
+        A frame of theirs takes what a frame of Kafka's protocol does, so the first bytes tell them apart.
+        """
+
+        async def handle(stream: trio.SocketStream) -> None:
+            host = self._admitted(stream)
+            if host is None:
+                return
+            times_closed = self._times_closed[name]
+            begun = b""
+            with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
+                begun, peeked = await peek(stream, _PEEKED_BYTES)
+            is_whole = len(begun) == _PEEKED_BYTES
+            if is_whole and begun[-1] != _ARRAY_OF_THREE and times_closed == self._times_closed[name]:
+                await serve_stream(peeked, self._connection(host, name, service), self._turns)
+                return
+            try:
+                if is_whole and begun[-1] == _ARRAY_OF_THREE:
+                    await replicas(peeked)
+            finally:
+                self._gone(host)
+
+        await _accept(handle, listeners)
+
+    def close_all(self, listener: str, reason: str) -> None:
+        """Close the connections of clients and brokers to a listener, also those that said nothing yet."""
+        self._times_closed[listener] += 1
+        for connection in [each for each in self._activity if each.listener == listener]:
+            connection.close(reason)
+
+    def _admitted(self, stream: trio.SocketStream) -> str | None:
+        """The address of who connected; None where it is gone already, or is one too many.
+
+        Those are closed without a word; Kafka does so per address, and lets others wait.
+        """
         try:
-            host = stream.socket.getpeername()[0]
+            host: str = stream.socket.getpeername()[0]
         except OSError:
-            return  # already gone
+            return None
         limits = self._limits
-        if len(self._activity) >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
-            return  # closed without a word; Kafka does so per address, and lets others wait
+        if self._count >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
+            return None
+        self._per_host[host] += 1
+        self._count += 1
+        return host
+
+    def _gone(self, host: str) -> None:
+        self._count -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    def _connection(self, host: str, listener: str, service: Service) -> Connection:
         connection = Connection(
             service,
             self._turns.run,
             self._closed,
-            request_size_max=limits.request_size_max,
+            request_size_max=self._limits.request_size_max,
             peer_host=host,
             listener=listener,
         )
         self._activity[connection] = 0
-        self._per_host[host] += 1
-        sock = self._kernel_socket(stream)
-        if sock is None:
-            await serve_stream(stream, connection, self._turns)
-        else:
-            self._reactor.adopt(sock, connection)
+        return connection
 
     def _closed(self, connection: Connection) -> None:
         if self._activity.pop(connection, None) is not None:
-            self._per_host[connection.peer_host] -= 1
-            if not self._per_host[connection.peer_host]:
-                del self._per_host[connection.peer_host]
+            self._gone(connection.peer_host)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:
@@ -112,3 +174,10 @@ class Acceptor:
                     self._activity[connection] = connection.activity
                 elif not connection.awaits_reply:
                     connection.close("idle for connections.max.idle.ms")
+
+
+async def _accept(
+    handle: Callable[[trio.SocketStream], Awaitable[None]], listeners: Sequence[trio.SocketListener]
+) -> None:
+    """Survives running out of descriptors or memory: it logs, pauses and tries again."""
+    await trio.serve_listeners(handle, list[trio.abc.Listener[Any]](listeners))

@@ -23,6 +23,8 @@ _SIZE: Final = Struct(">i")
 IN_FLIGHT_MAX: Final = 256
 # Replies collected before they are sent: enough to amortise a send, too little to hurt if the reader is slow.
 OUTGOING_MAX: Final = 64 * 1024
+# Whoever has not said who it is, as Kafka calls it.
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Transport(Protocol):
@@ -75,7 +77,8 @@ class ProtocolError(Exception):
 class Connection:
     """The state of one connection; see the module's docstring.
 
-    `peer_host` is the client's address, `listener` the name of the listener it came through. `muted` is set by the
+    `peer_host` is the client's address, `listener` the name of the listener it came through, `principal` who it is.
+    `registered_broker` is the id and epoch of the broker that sends its heartbeats through it. `muted` is set by the
     transport while it does not read because `receive_space` was empty; the next `flush` reads again. `activity` counts
     what was received, for telling idle connections. `prefix_length` is the service's: how much of the last request may
     well be the beginning of the next.
@@ -99,7 +102,9 @@ class Connection:
         "outgoing_size",
         "peer_host",
         "prefix_length",
+        "principal",
         "queued",
+        "registered_broker",
         "transport",
     )
 
@@ -125,6 +130,8 @@ class Connection:
         self.transport: Transport
         self.peer_host = peer_host
         self.listener = listener
+        self.principal = ANONYMOUS
+        self.registered_broker: tuple[int, int] | None = None
         self.client_software = ("unknown", "unknown")
         self.activity = 0
         self.prefix_length = 0

@@ -1,4 +1,4 @@
-"""The composition root: one node, controller and broker in one, from its rooms.
+"""One node, controller or broker or both, from its rooms.
 
     async with trio.open_nursery() as nursery:
         node = Node(env, config)
@@ -13,33 +13,31 @@ Cancelling `run` is the same as a crash, as far as the disk is concerned.
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import trio
 
 from broker.config import KafkaConfig
+from broker.controller_channel import ControllerChannel
 from broker.effective_config import EffectiveConfig
-from broker.features import SUPPORTED_FEATURES
-from broker.handlers import CONTROLLER_HANDLERS, HANDLERS, Dispatcher, Services
-from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
-from broker.net.deadlines import Deadlines
-from broker.node.listeners import BoundListener, bind, close, reachable
+from broker.node.broker_role import BrokerRole
+from broker.node.controller_role import ControllerRole
+from broker.node.identity import cluster_id_of
+from broker.node.listeners import BoundListener, bind, close
+from broker.node.settings import connection_limits, log_dirs_config
+from broker.node.shared import Shared
 from broker.node.voters import driver_config
-from broker.producer_ids import ProducerIds
-from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partitions import Partitions
-from broker.storage.housekeeping import Housekeeping
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
-from broker.storage.meta_properties import read_meta_properties
+from broker.storage.log_dirs import LogDirs
+from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
 from broker.unsupported import check_supported
-from broker.wire.uuids import encode_uuid, new_uuid
+from broker.wire.uuids import encode_uuid
 from kraft.driver import Quorum
 from kraft.env import Env, kernel_socket
-from metadata.controller import BrokerRegistration, Controller, ControllerConfig
 from metadata.image import Loader
-from metadata.records import BrokerEndpoint
+from metadata.snapshots import SnapshotTaker
 
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class Node:
@@ -53,6 +51,7 @@ class Node:
         self._env = env
         self._config = config
         self._stop = trio.Event()
+        self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
         self.cluster_id = ""
 
@@ -61,114 +60,102 @@ class Node:
         self._stop.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until `stop`. Raises what its rooms raise: see LogDirs.open, Quorum.open; OSError of binding."""
+        """Serve until `stop`. Started once it serves, or was stopped before.
+
+        Raises what its rooms raise: see `cluster_id_of`, LogDirs.open, Quorum.open, BrokerRole.start; OSError of
+        binding.
+        """
         self.bound = await bind(self._config)
         try:
-            self.cluster_id = _read_cluster_id(self._env, self._config) or encode_uuid(
-                new_uuid(self._env.rng.randbytes)
-            )
-            log_dirs = await LogDirs.open(self._env, _log_dirs_config(self._config), cluster_id=self.cluster_id)
+            self.cluster_id = cluster_id_of(self._env, self._config)
+            log_dirs = await LogDirs.open(self._env, log_dirs_config(self._config), cluster_id=self.cluster_id)
             try:
-                broker_epoch = await self._run_rooms(log_dirs, task_status)
+                broker = await self._run_rooms(log_dirs, task_status)
             except BaseException:
                 log_dirs.release()
                 raise
         finally:
             await close(self.bound)
-        await log_dirs.close_cleanly(broker_epoch=broker_epoch)
+        await (log_dirs.close_unloaded() if broker is None else broker.close_logs())
         self._env.trace("node-stopped", node=self._config.node_id)
 
-    async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> int:
-        """Everything that runs; the broker epoch under which it ran."""
+    async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
+        """Everything that runs; the broker that has run, whose logs are still open."""
         env, config = self._env, self._config
-        metadata_log = await Quorum.open(
+        quorum = await Quorum.open(
             env,
             f"{config.metadata_log_dir}/{METADATA_DIRECTORY}",
-            driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs)),
+            driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir)),
         )
-        effective = EffectiveConfig(config, env.trace)
-        loader = Loader()
-        controller = Controller(
-            ControllerConfig(
-                cluster_id=self.cluster_id,
-                num_partitions=config.num_partitions,
-                default_replication_factor=config.default_replication_factor,
-                delete_topic_enable=config.delete_topic_enable,
-            ),
-            metadata_log,
-            loader,
-            config.schema(),
-            env.rng,
-        )
-        metadata_log.register(loader)
-        metadata_log.register(controller)
+        effective, loader = EffectiveConfig(config, env.trace), Loader()
         partitions = Partitions(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
+        loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
-        deadlines = Deadlines()
-
+        quorum.register(loader)
+        acceptor = Acceptor(partitions.end_turn, connection_limits(config), kernel_socket, self._on_connection_closed)
+        shared = Shared(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
         async with trio.open_nursery() as nursery:
-            await nursery.start(metadata_log.run)
-            effective.update(loader.image)
-            await log_dirs.load(lambda topic: effective.topic(loader.image.configs.topic(topic)).log)
-            broker_epoch = await controller.register_broker(self._registration(log_dirs))
-            partitions.start(loader.image)
-            await controller.unfence_broker(config.node_id, broker_epoch)
-            services = Services(
-                env=env,
-                cluster_id=self.cluster_id,
-                loader=loader,
-                effective=effective,
-                controller=controller,
-                partitions=partitions,
-                log_dirs=log_dirs,
-                fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, env.rng),
-                producer_ids=ProducerIds(lambda: controller.allocate_producer_ids(config.node_id, broker_epoch)),
-                deadlines=deadlines,
-            )
-            nursery.start_soon(deadlines.run)
-            nursery.start_soon(partitions.flushes.run)
-            nursery.start_soon(Housekeeping(env, log_dirs, partitions.high_watermark).run)
-            self._accept(nursery, services)
-            env.trace("node-started", node=config.node_id, listeners=[str(bound) for bound in self.bound])
-            task_status.started()
-            await self._stop.wait()
+            channel = await self._join_quorum(shared, nursery)
+            async with trio.open_nursery() as broker_nursery:
+                broker = None
+                if config.is_broker:
+                    broker = BrokerRole(shared, log_dirs, partitions, channel, broker_nursery)
+                await self._serve(nursery, quorum, broker, task_status)
+                broker_nursery.cancel_scope.cancel()
+            await quorum.leave()
             nursery.cancel_scope.cancel()
-        return broker_epoch
+        return broker
 
-    def _accept(self, nursery: trio.Nursery, services: Services) -> None:
-        config = self._config
-        acceptor = Acceptor(
-            services.partitions.end_turn,
-            _connection_limits(config),
-            kernel_socket,
-            self._on_connection_closed,
+    async def _join_quorum(self, shared: Shared, nursery: trio.Nursery) -> ControllerChannel:
+        """Everything that listens to the quorum, in the order in which it has to hear; all but the quorum runs."""
+        config, quorum = self._config, shared.quorum
+        controller = None
+        if config.is_controller:
+            controller = self._controller = ControllerRole(shared, nursery)
+        snapshots = SnapshotTaker(
+            quorum,
+            shared.loader,
+            config.metadata_log_max_record_bytes_between_snapshots,
+            config.metadata_log_max_snapshot_interval_ms,
         )
-        nursery.start_soon(acceptor.run)
-        brokers = Dispatcher(services, HANDLERS, nursery)
-        controllers = Dispatcher(services, CONTROLLER_HANDLERS, nursery)
-        for bound in self.bound:
-            is_controller = bound.listener.name in config.endpoints.controller_listener_names
-            nursery.start_soon(
-                acceptor.serve, bound.listener.name, bound.sockets, controllers if is_controller else brokers
-            )
+        channel = ControllerChannel(
+            self._env,
+            quorum,
+            None if controller is None else controller.dispatcher,
+            client_id=f"broker-{config.node_id}",
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        )
+        quorum.register(snapshots)
+        quorum.register(channel)
+        nursery.start_soon(shared.acceptor.run)
+        if controller is not None:
+            await controller.start()
+        await nursery.start(snapshots.run)
+        await nursery.start(channel.run)
+        return channel
 
-    def _registration(self, log_dirs: LogDirs) -> BrokerRegistration:
-        config = self._config
-        return BrokerRegistration(
-            cluster_id=self.cluster_id,
-            broker_id=config.node_id,
-            incarnation_id=new_uuid(self._env.rng.randbytes),
-            end_points=[
-                BrokerEndpoint(listener.name, *reachable(listener, self.bound), listener.security_protocol)
-                for listener in config.endpoints.advertised_broker_listeners
-            ],
-            features=SUPPORTED_FEATURES,
-            log_dirs=log_dirs.directory_ids,
-            rack=config.rack,
-            previous_broker_epoch=log_dirs.previous_broker_epoch,
-        )
+    async def _serve(
+        self, nursery: trio.Nursery, quorum: Quorum, broker: BrokerRole | None, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Start what is left to start, and serve until `stop`, which may come before all has started."""
+        with trio.CancelScope() as until_stopped:
+            nursery.start_soon(self._cancel_when_stopped, until_stopped)
+            await nursery.start(quorum.run)
+            if broker is not None:
+                await broker.start()
+            self._env.trace("node-started", node=self._config.node_id, listeners=[str(bound) for bound in self.bound])
+            task_status.started()
+            await trio.sleep_forever()
+        if broker is not None:
+            await broker.stop()
+
+    async def _cancel_when_stopped(self, scope: trio.CancelScope) -> None:
+        await self._stop.wait()
+        scope.cancel()
 
     def _on_connection_closed(self, connection: Connection) -> None:
+        if self._controller is not None:
+            self._controller.connection_closed(connection)
         if connection.close_reason is not None:
             self._env.trace(
                 "connection-closed",
@@ -178,47 +165,9 @@ class Node:
             )
 
 
-def _read_cluster_id(env: Env, config: KafkaConfig) -> str | None:
-    """The cluster that the directories were formatted for; None for a new node."""
-    for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
-        if env.disk.exists(directory):
-            properties = read_meta_properties(env.disk, directory)
-            if properties is not None:
-                return properties.cluster_id
-    return None
-
-
-def _directory_id(log_dirs: LogDirs) -> str:
-    """The id of the directory with the metadata log, as text."""
-    properties = log_dirs.directories[log_dirs.config.metadata_directory or ""].properties
+def _directory_id(log_dirs: LogDirs, path: str) -> str:
+    """A log directory's id as text."""
+    properties = log_dirs.directories[path].properties
     assert properties is not None, "it was formatted when it was opened"
     assert properties.directory_id is not None, "a directory gets its id when it is opened"
     return encode_uuid(properties.directory_id)
-
-
-def _log_dirs_config(config: KafkaConfig) -> LogDirsConfig:
-    return LogDirsConfig(
-        directories=config.log_dirs,
-        node_id=config.node_id,
-        metadata_directory=config.metadata_log_dir,
-        initial_task_delay_ms=config.log_initial_task_delay_ms,
-        retention_check_interval_ms=config.log_retention_check_interval_ms,
-        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
-        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-        log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-        high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
-        producer_expiration_ms=config.producer_id_expiration_ms,
-        producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-    )
-
-
-def _connection_limits(config: KafkaConfig) -> ConnectionLimits:
-    limits = ConnectionLimits(
-        request_size_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
-        idle_ms_max=config.connections_max_idle_ms,
-    )
-    if "socket.send.buffer.bytes" in config.layers.static:
-        return attrs.evolve(limits, send_buffer_bytes=config.socket_send_buffer_bytes)
-    return limits

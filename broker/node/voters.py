@@ -26,19 +26,19 @@ def driver_config(
     bootstrap = tuple(f"{host}:{port}" for host, port in config.quorum_bootstrap_servers)
     if config.is_sole_voter:
         voters, bootstrap = VoterSet((Voter(me, my_address),)), ()
-    fetch_timeout_ms = config.get_int("controller.quorum.fetch.timeout.ms")
+    fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
     return DriverConfig(
         QuorumConfig(
             me=me,
             my_address=my_address,
             bootstrap_servers=bootstrap,
-            election_timeout_ms=config.get_int("controller.quorum.election.timeout.ms"),
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
             fetch_timeout_ms=fetch_timeout_ms,
-            election_backoff_max_ms=config.get_int("controller.quorum.election.backoff.max.ms"),
-            retry_backoff_ms=config.get_int("controller.quorum.retry.backoff.ms"),
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
             fetch_max_wait_ms=fetch_timeout_ms // _FETCH_WAITS_PER_TIMEOUT,
         ),
         cluster_id,
         voters,
-        config.get_int("controller.quorum.request.timeout.ms"),
+        config.controller_quorum_request_timeout_ms,
     )

@@ -57,19 +57,17 @@ class Partitions:
         topic = self.topics.get(key)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None:
-            raise self.absent(key)
+            raise self.absent(key, index)
         return partition
 
-    def absent(self, key: str | bytes) -> KafkaError:
-        """Why a partition of this topic is not served here."""
+    def absent(self, key: str | bytes, index: int) -> KafkaError:
+        """Why a partition is not served here."""
         assert self._image is not None, "requests come after start"
         topics = self._image.topics
-        if isinstance(key, bytes):
-            if key not in topics.by_id:
-                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        elif key not in topics.by_name:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        if key in self.topics:
+        topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.by_name.get(key)
+        if topic is None and isinstance(key, bytes):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        if topic is None or index not in topic.partitions:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads this partition")
 
@@ -180,7 +178,6 @@ class Partitions:
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         changed = delta.configs.changed
         if any(resource.type == ResourceType.BROKER for resource in changed):
-            self._configs.update(image)
             names = [key for key in self.topics if isinstance(key, str)]
         else:
             names = [resource.name for resource in changed if resource.type == ResourceType.TOPIC]

@@ -55,6 +55,7 @@ class LogDir:
         self.path = path
         self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
         self.error: OSError | None = None
+        self.was_clean: bool | None = None  # whether the last shutdown was; None until somebody has looked
         self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
@@ -90,19 +91,23 @@ class LogDir:
             await write_meta_properties(self._disk, self.path, properties)
             self.properties = properties
 
-    async def take_clean_marker(self) -> bool:
-        """Whether the last shutdown was clean. The marker is gone for good when it returns: it vouches once."""
+    async def take_clean_marker(self) -> None:
+        """Learn how the last shutdown was. The marker is gone for good when it returns: it vouches once.
+
+        Raises OSError, FsyncFailed.
+        """
         marker = f"{self.path}/{CLEAN_SHUTDOWN_MARKER}"
         try:
             content = read_whole(self._disk, marker)
         except FileNotFoundError:
             # The process before this one may have failed to make its removal durable: a power cut would bring it back.
             await self._disk.sync_dir(self.path)
-            return False
-        self.clean_broker_epoch = _broker_epoch(content)
+            self.was_clean = False
+            return
         await self._disk.remove(marker)
         await self._disk.sync_dir(self.path)
-        return True
+        self.clean_broker_epoch = _broker_epoch(content)
+        self.was_clean = True
 
     async def leave_clean_marker(self, broker_epoch: int) -> None:
         """Vouch that every log is flushed and closed (KIP-966 adds the broker's epoch). Raises OSError, FsyncFailed."""
@@ -131,8 +136,12 @@ class LogDir:
         await self.high_watermarks.write({key: high_watermark(*key) for key in self.logs})
 
     async def load(self, config_of: Callable[[str], LogConfig]) -> list[str]:
-        """Open every partition's log; the paths of directories that a crash left half removed. Raises OSError."""
-        clean = await self.take_clean_marker()
+        """Open every partition's log; the paths of directories that a crash left half removed. Raises OSError.
+
+        `take_clean_marker` comes first.
+        """
+        clean = self.was_clean
+        assert clean is not None, "only the marker says what can be relied on"
         recovery_points = self.read_checkpoint(self.recovery_points)
         log_start_offsets = self.read_checkpoint(self.log_start_offsets)
         leftovers = []

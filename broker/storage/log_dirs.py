@@ -1,7 +1,8 @@
 """All log directories of a node: opening them, the logs in them, and what happens when one fails.
 
-`open` claims the directories, `load` opens every partition's log once the topics' configs are known, `Housekeeping`
-looks after them, `close_cleanly` leaves them so that the next start need not recover anything.
+`open` claims the directories and learns whether they were closed cleanly, `load` opens every partition's log once the
+topics' configs are known, `Housekeeping` looks after them, `close_cleanly` leaves them so that the next start need not
+recover anything, and so does `close_unloaded` for a node that stops before `load`.
 
 A directory that fails with an OSError goes offline for good, as Kafka has it: its logs leave `logs`, `on_offline` hears
 of it, its partitions answer KAFKA_STORAGE_ERROR. When none is left, or the metadata log's own directory fails, the node
@@ -99,7 +100,10 @@ class LogDirs:
 
     @classmethod
     async def open(cls, env: Env, config: LogDirsConfig, *, cluster_id: str) -> "LogDirs":
-        """Claim every directory and format the new ones; a directory that does not work begins offline.
+        """Claim every directory, format the new ones, and take the markers of the last clean shutdown.
+
+        A directory that does not work begins offline. From here on only `close_cleanly` and `close_unloaded` leave
+        markers.
 
         Raises LogDirInUse, MetaPropertiesError (InconsistentClusterId, InconsistentNodeId), DuplicateLogDir, and
         NoLogDirOnline.
@@ -291,6 +295,20 @@ class LogDirs:
         finally:
             self.release()
 
+    async def close_unloaded(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Vouch again for what was closed cleanly before this start, and that nobody has touched since.
+
+        `broker_epoch` is the one under which the broker has registered meanwhile. The directories are free for others
+        afterwards.
+        """
+        try:
+            for directory in self.partition_directories():
+                if directory.was_clean:
+                    with self.offline_on_error(directory):
+                        await directory.leave_clean_marker(max(broker_epoch, directory.clean_broker_epoch))
+        finally:
+            self.release()
+
     def release(self) -> None:
         """Give the directories up without a word, as a crash would; for a node that fails to start."""
         for directory in self.directories.values():
@@ -333,6 +351,7 @@ class LogDirs:
             if directory.is_online:
                 with self.offline_on_error(directory):
                     await self._format(directory, cluster_id)
+                    await directory.take_clean_marker()
         self._check_any_online()
 
     async def _format(self, directory: LogDir, cluster_id: str) -> None:

@@ -1,0 +1,21 @@
+"""Which node clients are told is the controller."""
+
+from typing import Final
+
+from broker.handlers.handler import RequestContext
+
+NOBODY: Final = -1
+
+
+def active_controller(context: RequestContext) -> int:
+    """The active controller where clients can reach it, or another broker: any of them forwards what is asked of it.
+
+    Kafka names a random broker, since its controllers are mostly nodes of their own (KIP-590).
+    """
+    services = context.services
+    brokers = services.loader.image.cluster.brokers
+    for node_id in (services.quorum.leadership.leader_id, services.config.node_id, *brokers):
+        broker = None if node_id is None else brokers.get(node_id)
+        if broker is not None and not broker.fenced and context.listener in broker.end_points:
+            return broker.broker_id
+    return NOBODY

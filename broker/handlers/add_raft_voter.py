@@ -1,0 +1,30 @@
+"""AddRaftVoter (key 80): have a controller that follows the metadata log vote, too (KIP-853).
+
+It has to have caught up, or to do so within the timeout. The answer always comes when the change is committed, also
+where version 1 would be content with less (KIP-1186).
+"""
+
+from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key
+from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from kraft.core import Voter
+from kraft.core.messages import AddVoterRequest
+from metadata.errors import ApiError, InvalidRequest
+
+
+async def add_raft_voter(context: ControllerContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    check_cluster(context, request.cluster_id)
+    key = replica_key(request.voter_id, request.voter_directory_id)
+    listener = controller_listener(context)
+    address = next((f"{each.host}:{each.port}" for each in request.listeners if each.name == listener), None)
+    if address is None:
+        raise InvalidRequest(f"The new voter has to be reached through listener {listener}.")
+    outcome = await change_voters(context, AddVoterRequest(Voter(key, address), max(request.timeout_ms, 0)))
+    return AddRaftVoterResponse(error_code=outcome.code, error_message=outcome.message)
+
+
+def refused(context: ControllerContext, request: AddRaftVoterRequest, error: ApiError) -> AddRaftVoterResponse:
+    return AddRaftVoterResponse(error_code=quorum_code_of(error), error_message=error.message)
+
+
+HANDLER = Handler(api_key=80, min_version=0, max_version=1, deferred=add_raft_voter, refused=refused, forwarded=True)

@@ -1,0 +1,24 @@
+"""AllocateProducerIds (key 67): a block of producer ids for a broker (KIP-730). Served by controllers only."""
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from metadata.errors import ApiError
+
+
+async def allocate_producer_ids(
+    context: ControllerContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    block = await context.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    return AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size)
+
+
+def refused(
+    context: ControllerContext, request: AllocateProducerIdsRequest, error: ApiError
+) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(error_code=code_of(error))
+
+
+HANDLER = Handler(
+    api_key=67, min_version=0, max_version=0, deferred=allocate_producer_ids, refused=refused, concurrent=True
+)

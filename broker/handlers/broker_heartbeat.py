@@ -1,0 +1,36 @@
+"""BrokerHeartbeat (key 63): a broker is alive, and hears whether it is fenced (KIP-631). Served by controllers only.
+
+Heartbeats come through one connection, which from then on stands for the broker: when it closes, the controller does
+not wait for the session's end to suspect that the broker is gone.
+"""
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from metadata.controller import BrokerHeartbeat
+from metadata.errors import ApiError
+
+
+async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    if context.connection is not None:
+        # Before the answer, which the connection may not live to see. Should it be refused, this epoch is nobody's.
+        context.connection.registered_broker = (request.broker_id, request.broker_epoch)
+    reply = await context.services.controller.broker_heartbeat(
+        BrokerHeartbeat(
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            current_metadata_offset=request.current_metadata_offset,
+            want_fence=request.want_fence,
+            want_shut_down=request.want_shut_down,
+        )
+    )
+    return BrokerHeartbeatResponse(
+        is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down
+    )
+
+
+def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: ApiError) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(error_code=code_of(error))
+
+
+HANDLER = Handler(api_key=63, min_version=0, max_version=1, deferred=heartbeat, refused=refused, concurrent=True)

@@ -1,0 +1,35 @@
+"""Envelope (key 58): a client's request that belongs to the controller, by way of a broker (KIP-590).
+
+The answer in the envelope is the client's own, under its correlation id. Errors of the envelope itself are for the
+broker: after NOT_CONTROLLER it looks for the active controller again.
+"""
+
+import ipaddress
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
+from broker.wire.errors import WireError
+from metadata.errors import ApiError, InvalidRequest
+
+
+async def envelope(context: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    try:
+        principal, client_host = _sender(request)
+        dispatcher = context.dispatcher
+        if not dispatcher.is_forwarded(request.request_data):
+            raise InvalidRequest("this API is not forwarded")
+        response = await dispatcher.execute(request.request_data, principal=principal, client_host=client_host)
+    except (ValueError, WireError) as error:
+        return EnvelopeResponse(error_code=code_of(InvalidRequest(str(error))))
+    except ApiError as error:
+        return EnvelopeResponse(error_code=code_of(error))
+    return EnvelopeResponse(response_data=response)
+
+
+def _sender(request: EnvelopeRequest) -> tuple[str, str]:
+    """Principal and address. Raises ValueError."""
+    return (request.request_principal or b"").decode(), str(ipaddress.ip_address(request.client_host_address))
+
+
+HANDLER = Handler(api_key=58, min_version=0, max_version=0, deferred=envelope, concurrent=True)

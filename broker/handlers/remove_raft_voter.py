@@ -1,0 +1,26 @@
+"""RemoveRaftVoter (key 81): take the vote from a controller, which may be gone or stay as an observer (KIP-853)."""
+
+from typing import Final
+
+from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.voters import change_voters, check_cluster, quorum_code_of, replica_key
+from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from kraft.core.messages import RemoveVoterRequest
+from metadata.errors import ApiError
+
+# The request names none. Long enough for an election, less than clients wait for an answer.
+_TIMEOUT_MS: Final = 10_000
+
+
+async def remove_raft_voter(context: ControllerContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    check_cluster(context, request.cluster_id)
+    key = replica_key(request.voter_id, request.voter_directory_id)
+    outcome = await change_voters(context, RemoveVoterRequest(key, _TIMEOUT_MS))
+    return RemoveRaftVoterResponse(error_code=outcome.code, error_message=outcome.message)
+
+
+def refused(context: ControllerContext, request: RemoveRaftVoterRequest, error: ApiError) -> RemoveRaftVoterResponse:
+    return RemoveRaftVoterResponse(error_code=quorum_code_of(error), error_message=error.message)
+
+
+HANDLER = Handler(api_key=81, min_version=0, max_version=0, deferred=remove_raft_voter, refused=refused, forwarded=True)

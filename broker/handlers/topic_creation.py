@@ -1,0 +1,45 @@
+"""Topics that come about because a client asked for them (`auto.create.topics.enable`)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.client import decode_response, encode_request
+from broker.handlers.handler import RequestContext
+from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.wire.errors import ErrorCode
+from metadata.errors import ApiError
+
+_VERSION: Final = 7
+_DEFAULT: Final = -1
+# A client asks again when this was too short, and until then would wait for the other topics of its request as well.
+_PATIENCE_MS: Final = 2_000
+_THERE_NOW: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+async def create_missing_topics(context: RequestContext, names: Sequence[str]) -> dict[str, ErrorCode]:
+    """Have the controller create topics with its defaults, in the name of the client; what failed, and why.
+
+    Where the controller is out of reach the topics stay unknown for now, and clients ask again.
+    """
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=_DEFAULT, replication_factor=_DEFAULT) for name in names],
+        timeout_ms=_PATIENCE_MS,
+    )
+    try:
+        payload = await context.services.controllers.forward(
+            encode_request(request, _VERSION, context.client_id or ""),
+            principal=context.client.principal,
+            client_host=context.client.peer_host,
+            timeout_ms=_PATIENCE_MS,
+        )
+    except ApiError:
+        return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    response = decode_response(request, _VERSION, payload)
+    failures = {
+        topic.name: ErrorCode(topic.error_code) for topic in response.topics if topic.error_code not in _THERE_NOW
+    }
+    there = [name for name in names if name not in failures]
+    await context.services.image_waits.until(
+        lambda image: all(name in image.topics.by_name for name in there), _PATIENCE_MS / 1000
+    )
+    return failures

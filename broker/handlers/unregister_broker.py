@@ -1,0 +1,18 @@
+"""UnregisterBroker (key 64): forget a broker that will not come back (KIP-631)."""
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from metadata.errors import ApiError
+
+
+async def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    await context.services.controller.unregister_broker(request.broker_id)
+    return UnregisterBrokerResponse(error_message=None)
+
+
+def refused(context: ControllerContext, request: UnregisterBrokerRequest, error: ApiError) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=code_of(error), error_message=error.message)
+
+
+HANDLER = Handler(api_key=64, min_version=0, max_version=0, deferred=unregister_broker, refused=refused, forwarded=True)

@@ -1,0 +1,38 @@
+"""UpdateFeatures (key 57): raise or lower the cluster's feature levels, all that are named or none (KIP-584)."""
+
+from typing import Final
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from metadata.controller import FeatureUpdate, UpgradeType
+from metadata.errors import ApiError
+
+_UPGRADE_TYPE_FROM: Final = 1
+_RESULTS_UNTIL: Final = 1
+
+
+async def update_features(context: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    updates = {update.feature: _update(context, update) for update in request.feature_updates}  # the last one counts
+    await context.services.controller.update_features(list(updates.values()), validate_only=request.validate_only)
+    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+    return UpdateFeaturesResponse(error_message=None, results=results if context.api_version <= _RESULTS_UNTIL else [])
+
+
+def refused(context: ControllerContext, request: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=code_of(error), error_message=error.message)
+
+
+def _update(context: ControllerContext, update: FeatureUpdateKey) -> FeatureUpdate:
+    upgrade_type = update.upgrade_type
+    if context.api_version < _UPGRADE_TYPE_FROM:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
+
+
+HANDLER = Handler(api_key=57, min_version=0, max_version=2, deferred=update_features, refused=refused, forwarded=True)

@@ -1,0 +1,70 @@
+"""The quorum's voters, as DescribeQuorum tells of them and AddRaftVoter and RemoveRaftVoter change them (KIP-853)."""
+
+from typing import Final, NamedTuple
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext
+from broker.wire.errors import ErrorCode
+from broker.wire.uuids import ZERO_UUID, decode_uuid, encode_uuid
+from kraft.core import ReplicaKey, Voter
+from kraft.core.messages import Error, VoterChangeRequest
+from metadata.errors import ApiError, InconsistentClusterId, InvalidRequest, NotController
+
+NOT_LEADING: Final = "This node does not lead the quorum."
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+class Outcome(NamedTuple):
+    """What came of a change of the voters; `message` is None where all went well."""
+
+    code: ErrorCode
+    message: str | None
+
+
+def endpoint_of(voter: Voter) -> Endpoint | None:
+    """Where a voter is; None while nobody knows."""
+    host, _, port = voter.address.rpartition(":")
+    return Endpoint(host, int(port)) if host else None
+
+
+def directory_bytes(key: ReplicaKey) -> bytes:
+    """The directory id, zero where it is not known."""
+    return decode_uuid(key.directory_id) if key.directory_id else ZERO_UUID
+
+
+def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
+    """Raises InvalidRequest for what names no replica."""
+    if node_id < 0 or directory_id == ZERO_UUID:
+        raise InvalidRequest("A voter is named by its node id and its directory id.")
+    return ReplicaKey(node_id, encode_uuid(directory_id))
+
+
+def controller_listener(context: ControllerContext) -> str:
+    """The name of the listener through which controllers reach each other."""
+    return context.services.config.endpoints.advertised_controller_listeners[0].name
+
+
+def check_cluster(context: ControllerContext, cluster_id: str | None) -> None:
+    """Raises InconsistentClusterId. None is any cluster."""
+    expected = context.services.cluster_id
+    if cluster_id is not None and cluster_id != expected:
+        raise InconsistentClusterId(f"Expected cluster ID {expected}, but got cluster ID {cluster_id}")
+
+
+async def change_voters(context: ControllerContext, request: VoterChangeRequest) -> Outcome:
+    """Have the quorum do it; returns once it is committed, or cannot be. Raises NotController."""
+    response = await context.services.quorum.change_voters(request)
+    if response.error is Error.NONE:
+        return Outcome(ErrorCode.NONE, None)
+    if response.error is Error.NOT_LEADER_OR_FOLLOWER:
+        raise NotController(NOT_LEADING)
+    return Outcome(ErrorCode[response.error.name], response.message)
+
+
+def quorum_code_of(error: ApiError) -> ErrorCode:
+    """The quorum's APIs call by another name what the controller's call NOT_CONTROLLER."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, NotController) else code_of(error)

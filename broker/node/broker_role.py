@@ -1,0 +1,127 @@
+"""A node's part as a broker: it follows the metadata log, keeps itself registered, and serves clients."""
+
+import trio
+
+from broker.controller_channel import ControllerChannel
+from broker.handlers import HANDLERS, Dispatcher, Services
+from broker.image_waits import ImageWaits
+from broker.lifecycle import BrokerLifecycle
+from broker.net.deadlines import Deadlines
+from broker.node.listeners import reachable
+from broker.node.settings import lifecycle_config
+from broker.node.shared import Shared
+from broker.producer_ids import ProducerIds
+from broker.replication.fetch_sessions import FetchSessions
+from broker.replication.partitions import Partitions
+from broker.storage.housekeeping import Housekeeping
+from broker.storage.log_dirs import LogDirs
+from broker.wire.uuids import new_uuid
+from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
+from metadata.records import BrokerEndpoint
+
+
+class BrokerRole:
+    """Its tasks run in `nursery`. `partitions` follows the metadata from the start of the log on."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        log_dirs: LogDirs,
+        partitions: Partitions,
+        channel: ControllerChannel,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._shared = shared
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._channel = channel
+        self._nursery = nursery
+        self._image_waits = ImageWaits(shared.loader)
+        shared.loader.add_publisher(self._image_waits.publish)
+        self._load_began = False
+        self._is_loaded = False
+        self._lifecycle = BrokerLifecycle(
+            shared.env,
+            lifecycle_config(shared.config),
+            self._registration(),
+            channel,
+            shared.loader,
+            lambda: log_dirs.directory_ids,
+        )
+
+    async def start(self) -> None:
+        """Join the cluster and serve. Raises RegistrationFailed, and what `LogDirs.load` raises.
+
+        First it has to catch up with the metadata: only that says which logs are whose, and how they are configured.
+        """
+        shared, nursery = self._shared, self._nursery
+        nursery.start_soon(self._lifecycle.run)
+        await self._lifecycle.wait_caught_up()
+        self._load_began = True
+        effective, loader = shared.effective, shared.loader
+        await self._log_dirs.load(lambda topic: effective.topic(loader.image.configs.topic(topic)).log)
+        self._is_loaded = True
+        self._partitions.start(loader.image)
+        services = self._services()
+        nursery.start_soon(services.producer_ids.run)
+        nursery.start_soon(services.deadlines.run)
+        nursery.start_soon(self._partitions.flushes.run)
+        nursery.start_soon(Housekeeping(shared.env, self._log_dirs, self._partitions.high_watermark).run)
+        await self._lifecycle.unfence()
+        dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
+        for bound in shared.bound_for(shared.config.endpoints.broker_listeners):
+            nursery.start_soon(shared.acceptor.serve, bound.listener.name, bound.sockets, dispatcher)
+
+    async def stop(self) -> None:
+        """Hand over what this broker leads, and close its clients' connections; the tasks are the nursery's to end."""
+        await self._lifecycle.shut_down()
+        for listener in self._shared.config.endpoints.broker_listeners:
+            self._shared.acceptor.close_all(listener.name, "the node is stopping")
+
+    async def close_logs(self) -> None:
+        """Leave the log directories as cleanly as they can be, once all tasks have ended."""
+        if self._is_loaded:
+            await self._log_dirs.close_cleanly(broker_epoch=self._lifecycle.broker_epoch)
+        elif self._load_began:
+            self._log_dirs.release()  # some logs were recovered and others not: the next start has to do it all
+        else:
+            await self._log_dirs.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
+
+    async def _forward(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
+        timeout_ms = self._shared.effective.config.request_timeout_ms
+        return await self._channel.forward(payload, principal=principal, client_host=client_host, timeout_ms=timeout_ms)
+
+    def _services(self) -> Services:
+        shared = self._shared
+        return Services(
+            env=shared.env,
+            cluster_id=shared.cluster_id,
+            loader=shared.loader,
+            image_waits=self._image_waits,
+            effective=shared.effective,
+            quorum=shared.quorum,
+            controllers=self._channel,
+            partitions=self._partitions,
+            log_dirs=self._log_dirs,
+            fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
+            producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
+            deadlines=Deadlines(),
+        )
+
+    def _registration(self) -> BrokerRegistration:
+        """What this process is registered as, for all of its life."""
+        shared = self._shared
+        config = shared.config
+        return BrokerRegistration(
+            cluster_id=shared.cluster_id,
+            broker_id=config.node_id,
+            incarnation_id=new_uuid(shared.env.rng.randbytes),
+            end_points=[
+                BrokerEndpoint(listener.name, *reachable(listener, shared.bound), listener.security_protocol)
+                for listener in config.endpoints.advertised_broker_listeners
+            ],
+            features=SUPPORTED_FEATURES,
+            log_dirs=self._log_dirs.directory_ids,
+            rack=config.rack,
+            previous_broker_epoch=self._log_dirs.previous_broker_epoch,
+        )

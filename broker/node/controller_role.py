@@ -1,0 +1,77 @@
+"""A node's part as a controller: active while this node leads the quorum, and idle otherwise."""
+
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from broker.handlers import CONTROLLER_HANDLERS, ControllerDispatcher, ControllerServices
+from broker.net.connection import Connection
+from broker.node.settings import controller_config
+from broker.node.shared import Shared
+from kraft.replicated_log import Batch, Leadership
+from metadata.controller import Controller
+
+
+class ControllerRole:
+    """Registers what it needs to hear with the quorum when it is made; its requests run in `nursery`.
+
+    A listener of the quorum itself: whoever asked an active controller that is deposed has to connect again. What it
+    left in a connection could otherwise be done when this node leads again, long after it was done elsewhere.
+    """
+
+    def __init__(self, shared: Shared, nursery: trio.Nursery) -> None:
+        self._shared = shared
+        config = shared.config
+        self.controller = Controller(
+            controller_config(config, shared.cluster_id),
+            shared.quorum,
+            shared.loader,
+            config.schema(),
+            shared.env.rng,
+        )
+        self.dispatcher = ControllerDispatcher(
+            ControllerServices(
+                env=shared.env,
+                cluster_id=shared.cluster_id,
+                loader=shared.loader,
+                effective=shared.effective,
+                quorum=shared.quorum,
+                controller=self.controller,
+            ),
+            CONTROLLER_HANDLERS,
+            nursery,
+        )
+        self._nursery = nursery
+        self._was_active = False
+        shared.quorum.register(self.controller)
+        shared.quorum.register(self)
+
+    async def start(self) -> None:
+        """Let other replicas and brokers in. Before the quorum runs: it needs them."""
+        shared = self._shared
+        for bound in shared.bound_for(shared.config.endpoints.controller_listeners):
+            self._nursery.start_soon(
+                shared.acceptor.serve_controllers,
+                bound.listener.name,
+                bound.sockets,
+                self.dispatcher,
+                shared.quorum.serve,
+            )
+        await self._nursery.start(self.controller.run)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A broker whose heartbeats came through it may be gone."""
+        if connection.registered_broker is not None:
+            self.controller.broker_connection_lost(*connection.registered_broker)
+
+    def handle_leader_change(self, leadership: Leadership) -> None:
+        was_active, self._was_active = self._was_active, self.controller.is_active
+        if was_active:
+            for listener in self._shared.config.endpoints.controller_listeners:
+                self._shared.acceptor.close_all(listener.name, "this node is not the active controller any more")
+
+    def handle_commit(self, batches: Sequence[Batch]) -> None:
+        """Of no interest here."""
+
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        """Of no interest here."""

@@ -1,0 +1,54 @@
+"""The settings of single rooms, from a node's configuration."""
+
+import attrs
+
+from broker.config import KafkaConfig
+from broker.lifecycle import LifecycleConfig
+from broker.net.acceptor import ConnectionLimits
+from broker.storage.log_dirs import LogDirsConfig
+from metadata.controller import ControllerConfig
+
+
+def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
+    return ControllerConfig(
+        cluster_id=cluster_id,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_topic_enable=config.delete_topic_enable,
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
+    )
+
+
+def lifecycle_config(config: KafkaConfig) -> LifecycleConfig:
+    return LifecycleConfig(
+        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+        registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+    )
+
+
+def log_dirs_config(config: KafkaConfig) -> LogDirsConfig:
+    return LogDirsConfig(
+        directories=config.log_dirs,
+        node_id=config.node_id,
+        metadata_directory=config.metadata_log_dir,
+        initial_task_delay_ms=config.log_initial_task_delay_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
+        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_ms,
+        producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+    )
+
+
+def connection_limits(config: KafkaConfig) -> ConnectionLimits:
+    limits = ConnectionLimits(
+        request_size_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        idle_ms_max=config.connections_max_idle_ms,
+    )
+    if "socket.send.buffer.bytes" in config.layers.static:
+        return attrs.evolve(limits, send_buffer_bytes=config.socket_send_buffer_bytes)
+    return limits

@@ -1,0 +1,32 @@
+"""What both roles of a node stand on."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.config import KafkaConfig
+from broker.effective_config import EffectiveConfig
+from broker.endpoints import Listener
+from broker.net.acceptor import Acceptor
+from broker.node.listeners import BoundListener
+from kraft.driver import Quorum
+from kraft.env import Env
+from metadata.image import Loader
+
+
+@attrs.frozen
+class Shared:
+    """One replica of the metadata log, the image that follows from it, and the way in for connections."""
+
+    env: Env
+    config: KafkaConfig
+    cluster_id: str
+    bound: Sequence[BoundListener]
+    quorum: Quorum
+    loader: Loader
+    effective: EffectiveConfig
+    acceptor: Acceptor
+
+    def bound_for(self, listeners: Sequence[Listener]) -> list[BoundListener]:
+        names = [listener.name for listener in listeners]
+        return [bound for bound in self.bound if bound.listener.name in names]
