@@ -69,6 +69,8 @@ _OWN: Final = frozenset(
         "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "metadata.log.dir",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
         "node.id",
         "num.partitions",
         "process.roles",
