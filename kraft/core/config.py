@@ -30,5 +30,10 @@ class QuorumConfig:
         return 1.5 * self.fetch_timeout_ms
 
     @property
+    def update_voter_timeout_ms(self) -> int:
+        """How long a voter waits to be named anew, and before it asks again; less than a request may take."""
+        return int(self.fetch_timeout_ms / 4)
+
+    @property
     def begin_epoch_interval_ms(self) -> float:
         return self.fetch_timeout_ms / 2

@@ -38,6 +38,7 @@ from kraft.core.messages import (
     FetchSnapshotResponse,
     Known,
     Request,
+    UpdateVoterRequest,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
@@ -63,8 +64,8 @@ class Core:
         if log.last_epoch > election.epoch:
             election = ElectionState(log.last_epoch)
         replica = self._replica = Replica(config, chance, election, log, voters, now_ms)
-        alone = replica.is_voter and len(replica.voters.voters) == 1
-        replica.state = Unattached(now_ms if alone else now_ms + replica.random_election_timeout_ms())
+        # Whoever starts asks around at once: where there is a leader, the others know it and say so.
+        replica.state = Unattached(now_ms + replica.election_backoff_ms(1))
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
         """What to do about `event`, and about all that time has brought."""
@@ -224,6 +225,8 @@ class Core:
                     replica.state.acknowledged[source] = True
             case BeginEpochRequest(), BeginEpochResponse():
                 pass
+            case UpdateVoterRequest(), VoterChangeResponse():
+                reconfiguration.on_update_response(replica, source)
             case _:
                 raise AssertionError(f"{type(response).__name__} in answer to {type(request).__name__}")
 
@@ -253,6 +256,7 @@ class Core:
                 elections.canvass(replica, standing)
             case Follower() as follower:
                 following.fetch(replica, follower)
+                reconfiguration.report_myself(replica, follower)
             case Resigned() as resigned:
                 elections.say_goodbye(replica, resigned)
             case Unattached() if following.is_seeking(replica):

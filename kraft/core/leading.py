@@ -32,7 +32,9 @@ def start_leading(replica: Replica, granting: list[int]) -> None:
     replica.lost_elections = 0
     entries = [leader_change(leader.start_offset, replica.epoch, replica.me.node_id, granting)]
     if replica.voter_history.latest_offset < 0:
-        entries.append(voters_entry(leader.start_offset + 1, replica.epoch, replica.voters))
+        mine = replica.outdated_voter()
+        voters = replica.voters if mine is None else replica.voters.with_voter(mine)
+        entries.append(voters_entry(leader.start_offset + 1, replica.epoch, voters))
     replica.append(entries)
 
 

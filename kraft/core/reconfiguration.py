@@ -2,9 +2,16 @@
 
 from kraft.core import leading
 from kraft.core.control import voters_entry
-from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest, VoterChangeRequest, VoterChangeResponse
+from kraft.core.messages import (
+    AddVoterRequest,
+    Error,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
 from kraft.core.replica import Replica
-from kraft.core.roles import Leader, VoterChange
+from kraft.core.roles import Follower, Leader, VoterChange
 from kraft.core.voters import VoterSet
 
 
@@ -23,16 +30,30 @@ def on_voter_change(replica: Replica, leader: Leader, token: int, request: Voter
 def proceed(replica: Replica, leader: Leader) -> None:
     """Write the change to the log as soon as it is safe; from then on the new voters count."""
     change = leader.change
-    if change is None or change.offset is not None or not may_change(replica, leader):
+    if (change is not None and change.offset is not None) or not may_change(replica, leader):
         return
-    if isinstance(change.request, AddVoterRequest) and not _caught_up(replica, leader, change.request):
-        return
-    change.offset = replica.log.end_offset
-    voters = changed(replica.voters, change.request)
-    replica.append([voters_entry(change.offset, replica.epoch, voters)])
-    leader.follow(replica.voters, replica.me)
-    leading.release_news(replica, leader)
-    leading.advance(replica, leader)
+    if change is None:
+        if (mine := replica.outdated_voter()) is not None:
+            _write(replica, leader, replica.voters.with_voter(mine))
+    elif not isinstance(change.request, AddVoterRequest) or _caught_up(replica, leader, change.request):
+        change.offset = replica.log.end_offset
+        _write(replica, leader, changed(replica.voters, change.request))
+
+
+def report_myself(replica: Replica, follower: Follower) -> None:
+    """Tell the leader where this voter is to be found, and on which disk it is, where the log says otherwise (KIP-853).
+
+    A voter that the log names with another directory id is not this one, and must never become it: see ReplicaKey.
+    """
+    mine = replica.outdated_voter()
+    if mine is not None and replica.requests.may_send(follower.leader_id, UpdateVoterRequest, replica.now_ms):
+        request = UpdateVoterRequest(mine, replica.config.update_voter_timeout_ms)
+        replica.send(follower.leader_id, follower.leader_address, request)
+
+
+def on_update_response(replica: Replica, source: int) -> None:
+    """Whatever the answer is: the entry is what counts, and it takes a while to arrive."""
+    replica.requests.hold(source, UpdateVoterRequest, replica.now_ms + replica.config.update_voter_timeout_ms)
 
 
 def may_change(replica: Replica, leader: Leader) -> bool:
@@ -48,6 +69,13 @@ def changed(voters: VoterSet, request: VoterChangeRequest) -> VoterSet:
     if isinstance(request, RemoveVoterRequest):
         return voters.without(request.key.node_id)
     return voters.with_voter(request.voter)
+
+
+def _write(replica: Replica, leader: Leader, voters: VoterSet) -> None:
+    replica.append([voters_entry(replica.log.end_offset, replica.epoch, voters)])
+    leader.follow(replica.voters, replica.me)
+    leading.release_news(replica, leader)
+    leading.advance(replica, leader)
 
 
 def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> VoterChangeResponse | None:

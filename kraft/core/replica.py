@@ -77,6 +77,17 @@ class Replica:
         was_voter = history.latest_offset >= self.high_watermark and history.at(history.latest_offset).contains(self.me)
         return (self.is_voter or was_voter) and self.installing is None
 
+    def outdated_voter(self) -> Voter | None:
+        """This replica as the voters should name it, where they name it without its disk or with another address."""
+        named = self.voters.get(self.me.node_id)
+        if named is None or not named.key.matches(self.me):
+            return None
+        directory_id = self.me.directory_id or named.key.directory_id
+        address = self.config.my_address or named.address
+        if named.key.directory_id == directory_id and named.address == address:
+            return None
+        return Voter(ReplicaKey(self.me.node_id, directory_id), address)
+
     @property
     def epoch(self) -> int:
         return self.election.epoch

@@ -115,7 +115,8 @@ class Leader:
         for voter in voters.voters:
             if not voter.key.matches(me):
                 same = [progress for key, progress in known.items() if voter.key.matches(key)]
-                self.voters[voter.node_id] = same[0] if same else Progress(voter.key, self.started_ms)
+                progress = self.voters[voter.node_id] = same[0] if same else Progress(voter.key, self.started_ms)
+                progress.key = voter.key  # its directory id may just have become known
         kept = [progress.key for progress in self.voters.values()]
         self.observers = {key: progress for key, progress in known.items() if key not in kept and key != me}
 

@@ -49,7 +49,10 @@ class VoterSet:
         return tuple(voter.node_id for voter in self.voters)
 
     def get(self, node_id: int) -> Voter | None:
-        return next((voter for voter in self.voters if voter.node_id == node_id), None)
+        for voter in self.voters:
+            if voter.key.node_id == node_id:
+                return voter
+        return None
 
     def contains(self, key: ReplicaKey) -> bool:
         voter = self.get(key.node_id)

@@ -24,13 +24,14 @@ class Chaos:
             rng=Random(seed + 1),
             latency_ms=lambda: self.rng.uniform(0.2, pace),
             sync_ms=lambda: self.rng.uniform(0.2, pace),
+            disks_known=self.rng.random() < 0.5,
         )
         if prepare is not None:
             prepare(self.world)
         self.appended = 0
         self.world.loss = self.rng.choice([0.0, 0.0, 0.05, 0.2])
         faults = [self.crash, self.cut, self.heal, self.snapshot, self.crash_leader, self.reset]
-        if not spares:
+        if not spares and self.world.disks_known:
             faults.append(self.wipe)  # where voters are removed as well, the disks that are left may be too few
         self.wiped = False
         changes = [self.add_voter, self.remove_voter] if spares else []
@@ -65,6 +66,7 @@ class Chaos:
         ends = {host.node_id: (host.live.high_watermark, host.disk.end) for host in world.live}
         assert len(set(ends.values())) == 1, f"not all have caught up: {ends}"
         assert leader.live.high_watermark == leader.live.end_offset
+        assert all(voter.key.directory_id for voter in leader.live.voters.voters), "a voter did not name its disk"
 
     def append(self, host: Host) -> None:
         self.appended += 1

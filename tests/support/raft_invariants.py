@@ -66,7 +66,7 @@ class Invariants:
         holders = 0
         for voter in voters.voters:
             disk = disks[voter.node_id]
-            same = voter.key.directory_id == disk.directory_id
+            same = voter.key.directory_id in ("", disk.directory_id)
             holders += (disk.synced_end_offset if same else self.lost_disks[voter.key]) >= end_offset
         if holders < majority(len(voters.voters)):
             raise Violation(f"{end_offset} is committed with {holders} of {len(voters.voters)} voters")

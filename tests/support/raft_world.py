@@ -75,6 +75,7 @@ class RaftWorld:
         latency_ms: Callable[[], float] = one_ms,
         sync_ms: Callable[[], float] = one_ms,
         listener: Listener | None = None,
+        disks_known: bool = True,
     ) -> None:
         self.rng = rng or Random(0)
         self.now_ms = 0.0
@@ -90,7 +91,11 @@ class RaftWorld:
         self._numbers = count(1)
         self._tokens: dict[int, tuple[int, int, int, Request]] = {}
         voter_ids, self.chance = list(voter_ids), chance or (lambda node_id: self.rng.random)
-        self.voters = VoterSet(tuple(self.voter(node_id) for node_id in voter_ids))
+        voters = [self.voter(node_id) for node_id in voter_ids]
+        self.disks_known = disks_known
+        if not disks_known:
+            voters = [Voter(ReplicaKey(voter.node_id), voter.address) for voter in voters]
+        self.voters = VoterSet(tuple(voters))
         self.hosts = {node_id: self._host(node_id, self.voters) for node_id in voter_ids}
         for node_id in observer_ids:
             self.hosts[node_id] = self._host(node_id, VoterSet())
@@ -122,7 +127,7 @@ class RaftWorld:
         config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}", servers)
         host.core = Core(config, host.chance, *recovered, self.now_ms)
         assert host.core.epoch >= host.disk.election.epoch
-        self.step(host, happened.Tick())
+        self.at(0, self._in_life(host, happened.Tick()))
 
     def start_all(self) -> None:
         for node_id in self.hosts:

@@ -40,7 +40,7 @@ def patience(**by_node: float) -> Callable[[int], Callable[[], float]]:
 
 def voter_that_restarts(*, votes_are_durable: bool) -> None:
     """Nodes 1 and 3 stand in the same epoch; node 2 votes for 1, dies, comes back, and is asked by 3."""
-    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0015))
+    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0375))
     world.votes_are_durable = votes_are_durable
     world.start_all()
     world.cuts = {(1, 3), (3, 1)}

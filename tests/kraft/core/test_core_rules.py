@@ -29,13 +29,22 @@ KEYS = {node_id: ReplicaKey(node_id, f"d{node_id}") for node_id in range(1, 6)}
 class One:
     """Node 1 of three voters, whose log has a batch of one record for each of `epochs`."""
 
-    def __init__(self, *epochs: int, election: ElectionState | None = None, voters: int = 3) -> None:
+    def __init__(
+        self,
+        *epochs: int,
+        election: ElectionState | None = None,
+        voters: int = 3,
+        named: Voter | None = None,
+        config: QuorumConfig | None = None,
+    ) -> None:
         log = LogShape()
         for offset, epoch in enumerate(epochs):
             log.append(offset, offset, epoch)
         log.synced(log.end)
         initial = VoterSet(tuple(Voter(KEYS[node_id], f"host{node_id}") for node_id in range(1, voters + 1)))
-        config = QuorumConfig(KEYS[1], "host1")
+        if named is not None:
+            initial = initial.with_voter(named)
+        config = config or QuorumConfig(KEYS[1], "host1")
         election = election or ElectionState(log.last_epoch)
         self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0)
         self.now_ms = 0.0
@@ -463,3 +472,65 @@ def test_an_answer_of_a_former_role_counts_for_nothing() -> None:
     one.follow(3, 2)
     one.step(happened.Responded(2, late, said.VoteResponse(Known(1), granted=True)))
     assert (one.core.role, one.core.epoch) == (Role.FOLLOWER, 2)
+
+
+def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
+    one = One(election=ElectionState(3))
+    assert one.core.deadline_ms <= 40.0
+    (pre_vote, _) = one.time_out()
+    assert pre_vote.pre_vote
+    effects = one.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(3, 2, "host2"), granted=False)))
+    assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
+    assert [type(request) for request in sends(effects)] == [said.FetchRequest]
+
+
+MOVED = QuorumConfig(KEYS[1], "moved")
+
+
+def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> None:
+    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED)
+    effects = one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1]))
+    (_, update) = sends(effects)
+    assert isinstance(update, said.UpdateVoterRequest)
+    assert update.voter == Voter(KEYS[1], "moved")
+    refused = said.VoterChangeResponse(Known(1, 2), Error.REQUEST_TIMED_OUT)
+    assert sends(one.step(happened.Responded(2, update, refused))) == []
+    (again,) = sends(one.step(happened.Tick(), update.timeout_ms))
+    assert again == update
+
+
+def test_kip_853_a_leader_names_itself_in_the_log() -> None:
+    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED).elected()
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+
+
+def test_kip_853_a_leader_that_has_moved_says_so_once_its_epoch_has_committed() -> None:
+    one = established()
+    one.core._replica.config = MOVED
+    assert sends(one.step(happened.Tick())) == []
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+
+
+def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it() -> None:
+    one = One(named=Voter(ReplicaKey(1, "lost"), "host1"))
+    assert not one.core.is_voter
+    effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
+    (fetch,) = sends(effects)
+    assert isinstance(fetch, said.FetchRequest)
+    destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))
+    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2"), 0)))
+    assert one.core.role is Role.FOLLOWER
+    assert [type(request) for request in sends(effects)] == [said.FetchRequest]
+
+
+def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
+    one = One(named=Voter(ReplicaKey(2), "host2")).elected()
+    one.sync()
+    one.fetch(2, 2, 1)
+    assert one.core.high_watermark == 2
+    one.ask(said.UpdateVoterRequest(Voter(KEYS[2], "host2"), 5_000))
+    one.sync()
+    one.ask(said.FetchRequest(1, ReplicaKey(2, "other"), OffsetAndEpoch(3, 1), 2))
+    assert one.core.high_watermark == 2
+    one.fetch(2, 3, 1)
+    assert one.core.high_watermark == 3
