@@ -281,6 +281,6 @@ async def test_who_knows_an_old_leader_epoch_is_told_the_leader(tmp_path: Path, 
         if version < 16:
             assert answer.current_leader is None
         else:
-            assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 1)
+            assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 2)
             endpoint = only(response.node_endpoints)
             assert (endpoint.node_id, endpoint.host, endpoint.port) == (1, "127.0.0.1", node.port)
