@@ -1,14 +1,7 @@
-"""The feature levels this node understands (KIP-584). One level each: no other has ever been in a release."""
+"""How Kafka's tools call the levels of metadata.version."""
 
 from collections.abc import Mapping
 from typing import Final
-
-from metadata.controller import DEFAULT_FEATURES
-from metadata.records import VersionRange
-
-SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
-    name: VersionRange(level, level) for name, level in DEFAULT_FEATURES.items()
-}
 
 # The name of each metadata.version that is supported, as Kafka's tools take and show it.
 RELEASES: Final[Mapping[int, str]] = {25: "4.0-IV3"}

@@ -8,7 +8,7 @@ import trio
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
-from broker.features import RELEASES, SUPPORTED_FEATURES, release_level
+from broker.features import RELEASES, release_level
 from broker.formatting import (
     Formatting,
     FormattingRefused,
@@ -21,7 +21,7 @@ from broker.storage.meta_properties import MetaPropertiesError
 from kraft.core import VoterSet
 from kraft.env import Env, real_env
 from metadata.configuration import ConfigError
-from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION
+from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, SUPPORTED_FEATURES
 
 _REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 

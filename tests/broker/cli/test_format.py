@@ -177,7 +177,8 @@ MUST_CHOOSE = (
         (["-s", "-f", "metadata.version=7"], "No feature:metadata.version with feature level 7"),
         (
             ["-s", "-f", "group.version=1"],
-            "Unsupported feature: group.version. Supported features are: kraft.version, metadata.version",
+            "Unsupported feature: group.version. Supported features are: "
+            "eligible.leader.replicas.version, kraft.version, metadata.version",
         ),
         (["-s", "-f", "a"], "Can't parse feature=level string a: equals sign not found."),
         (["-s", "-f", "a=b"], "Can't parse feature=level string a=b: unable to parse b as a short."),

@@ -1,0 +1,203 @@
+"""What brokers ask of the controller: BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, UnregisterBroker."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+
+from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from broker.wire.api.api_versions import ApiVersionsRequest
+from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from broker.wire.api.describe_cluster import DescribeClusterRequest
+from broker.wire.api.unregister_broker import UnregisterBrokerRequest
+from broker.wire.errors import ErrorCode
+from tests.support.running_node import NODE_ID, RunningNode
+from tests.support.wire_client import WireClient, connected, only
+
+OTHER_ID = 2
+FEATURES = [
+    Feature(name="metadata.version", min_supported_version=25, max_supported_version=25),
+    Feature(name="kraft.version", min_supported_version=1, max_supported_version=1),
+]
+
+
+@pytest.fixture
+async def controller(node: RunningNode) -> AsyncIterator[WireClient]:
+    async with connected(node.controller_port) as client:
+        yield client
+
+
+def registration(node: RunningNode, **changes: Any) -> BrokerRegistrationRequest:
+    """Of a broker that does not exist."""
+    request = BrokerRegistrationRequest(
+        broker_id=OTHER_ID,
+        cluster_id=node.node.cluster_id,
+        incarnation_id=b"incarnation".ljust(16),
+        listeners=[Listener(name="PLAINTEXT", host="other", port=9092)],
+        features=FEATURES,
+        rack="rack",
+        log_dirs=[b"directory".ljust(16)],
+    )
+    for name, value in changes.items():
+        setattr(request, name, value)
+    return request
+
+
+async def register(node: RunningNode, controller: WireClient) -> int:
+    response = await controller.call(registration(node), 4)
+    assert response.error_code == 0
+    epoch: int = response.broker_epoch
+    return epoch
+
+
+async def heartbeat(controller: WireClient, epoch: int, *, offset: int | None = None, **wants: bool) -> Any:
+    """Caught up unless `offset` says otherwise."""
+    request = BrokerHeartbeatRequest(
+        broker_id=OTHER_ID, broker_epoch=epoch, current_metadata_offset=epoch if offset is None else offset
+    )
+    for name, value in wants.items():
+        setattr(request, name, value)
+    return await controller.call(request, 1)
+
+
+async def described(client: WireClient) -> dict[int, tuple[str, int, str | None, bool]]:
+    response = await client.call(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    return {each.broker_id: (each.host, each.port, each.rack, each.is_fenced) for each in response.brokers}
+
+
+async def test_a_broker_registers_fenced_and_is_unfenced_by_heartbeats(
+    node: RunningNode, client: WireClient, controller: WireClient
+) -> None:
+    """KIP-631."""
+    epoch = await register(node, controller)
+    assert (await described(client))[OTHER_ID] == ("other", 9092, "rack", True)
+
+    behind = await heartbeat(controller, epoch, offset=epoch - 1)
+    assert (behind.is_caught_up, behind.is_fenced, behind.should_shut_down) == (False, True, False)
+
+    ready = await heartbeat(controller, epoch)
+    assert (ready.error_code, ready.is_caught_up, ready.is_fenced) == (0, True, False)
+    assert (await described(client))[OTHER_ID] == ("other", 9092, "rack", False)
+
+
+async def test_a_broker_may_stay_fenced_and_be_told_to_go(
+    node: RunningNode, client: WireClient, controller: WireClient
+) -> None:
+    epoch = await register(node, controller)
+
+    fenced = await heartbeat(controller, epoch, want_fence=True)
+    assert (fenced.is_caught_up, fenced.is_fenced) == (True, True)
+
+    leaving = await heartbeat(controller, epoch, want_fence=True, want_shut_down=True)
+    assert (leaving.is_fenced, leaving.should_shut_down) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "elsewhere"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ({"broker_id": NODE_ID}, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
+    ],
+)
+async def test_who_cannot_register(
+    node: RunningNode, controller: WireClient, changes: dict[str, Any], code: ErrorCode
+) -> None:
+    response = await controller.call(registration(node, **changes), 4)
+
+    assert (response.error_code, response.broker_epoch) == (code, -1)
+
+
+async def test_versions_without_log_directories_are_refused(node: RunningNode, controller: WireClient) -> None:
+    response = await controller.call(registration(node, log_dirs=[]), 1)
+
+    assert response.error_code == ErrorCode.INVALID_REGISTRATION
+
+
+async def test_a_heartbeat_of_another_life_is_stale(node: RunningNode, controller: WireClient) -> None:
+    epoch = await register(node, controller)
+
+    response = await heartbeat(controller, epoch + 1)
+
+    assert (response.error_code, response.is_fenced) == (ErrorCode.STALE_BROKER_EPOCH, True)
+
+
+async def test_a_broker_whose_connection_broke_is_fenced_without_waiting_for_its_session(
+    node: RunningNode, client: WireClient, controller: WireClient
+) -> None:
+    async with connected(node.controller_port) as connection:
+        epoch = await register(node, connection)
+        assert not (await heartbeat(connection, epoch)).is_fenced
+
+    with trio.fail_after(3):
+        while not (await described(client))[OTHER_ID][3]:
+            await trio.sleep(0.01)
+
+
+async def test_producer_ids_come_in_blocks_that_are_nobody_elses(node: RunningNode, controller: WireClient) -> None:
+    """KIP-730."""
+    epoch = await register(node, controller)
+    request = AllocateProducerIdsRequest(broker_id=OTHER_ID, broker_epoch=epoch)
+
+    one, other = await controller.call(request, 0), await controller.call(request, 0)
+    stale = await controller.call(AllocateProducerIdsRequest(broker_id=OTHER_ID, broker_epoch=epoch + 1), 0)
+
+    assert (one.error_code, one.producer_id_len) == (0, 1000)
+    assert other.producer_id_start == one.producer_id_start + one.producer_id_len
+    assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.parametrize("port", ["port", "controller_port"])
+async def test_a_broker_is_forgotten(node: RunningNode, controller: WireClient, port: str) -> None:
+    await register(node, controller)
+    async with connected(getattr(node, port)) as client:
+        gone = await client.call(UnregisterBrokerRequest(broker_id=OTHER_ID), 0)
+        unknown = await client.call(UnregisterBrokerRequest(broker_id=OTHER_ID), 0)
+
+    assert (gone.error_code, gone.error_message) == (0, None)
+    assert (unknown.error_code, bool(unknown.error_message)) == (ErrorCode.BROKER_ID_NOT_REGISTERED, True)
+
+
+# What a controller's listener tells of itself (KIP-919)
+
+
+async def test_controllers_describe_themselves(node: RunningNode, controller: WireClient) -> None:
+    response = await controller.call(DescribeClusterRequest(endpoint_type=2), 2)
+
+    described = only(response.brokers)
+    assert (response.error_code, response.endpoint_type) == (0, 2)
+    assert (response.cluster_id, response.controller_id) == (node.node.cluster_id, NODE_ID)
+    assert (described.broker_id, described.host, described.port) == (NODE_ID, "127.0.0.1", node.controller_port)
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "version", "code", "message"),
+    [
+        (
+            1,
+            0,
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER",
+        ),
+        (7, 1, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type 7"),
+    ],
+)
+async def test_a_controller_does_not_describe_brokers(
+    controller: WireClient, endpoint_type: int, version: int, code: ErrorCode, message: str
+) -> None:
+    response = await controller.call(DescribeClusterRequest(endpoint_type=endpoint_type), version)
+
+    assert (response.error_code, response.error_message, response.brokers) == (code, message, [])
+
+
+async def test_controllers_list_what_they_serve(client: WireClient, controller: WireClient) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    of_controllers = {each.api_key for each in (await controller.call(request, 4)).api_keys}
+    of_brokers = {each.api_key for each in (await client.call(request, 4)).api_keys}
+
+    assert of_controllers == {18, 19, 20, 32, 33, 37, 44, 55, 56, 57, 58, 60, 62, 63, 64, 67, 80, 81}
+    assert of_brokers & of_controllers == {18, 19, 20, 32, 33, 37, 44, 55, 57, 60, 64, 80, 81}
