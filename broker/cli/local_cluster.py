@@ -5,6 +5,8 @@
 """
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from errno import EADDRINUSE
 from typing import Final
 
 import attrs
@@ -21,6 +23,9 @@ from kraft.env import Env
 NODES_DEFAULT: Final = 3
 # More of them would make the quorum slower; that three of them fail is not to be expected.
 CONTROLLERS_MAX: Final = 5
+# Where free ports are looked for: below those that Linux gives to outgoing connections, which might take a node's while
+# it is down.
+_PORTS: Final = range(16_384, 32_768)
 
 
 class NotOneCluster(Exception):
@@ -40,7 +45,8 @@ async def open_cluster(env: Env, directory: str, nodes: int | None, first_port: 
     """The nodes of the cluster in `directory` (an absolute path); they are made where it is empty or not there.
 
     `nodes` is how many there have to be; None for those there are, or three. A new node k listens for clients on
-    `first_port` + 2(k - 1), and for controllers on the port after it; where `first_port` is 0, on ports that are free.
+    `first_port` + 2(k - 1), and for controllers on the port after it. Where `first_port` is 0, it is one behind which
+    all are free.
 
     Raises NotOneCluster, ConfigError, OSError, FsyncFailed.
     """
@@ -49,8 +55,8 @@ async def open_cluster(env: Env, directory: str, nodes: int | None, first_port: 
         if env.disk.exists(directory) and env.disk.list(directory):
             raise NotOneCluster(f"{directory} is not empty, and holds no cluster that this command has made")
         count = NODES_DEFAULT if nodes is None else nodes
-        ports = list(range(first_port, first_port + 2 * count)) if first_port else await _free_ports(2 * count)
-        await _make(env, directory, ports)
+        first_port = first_port or await _free_first_port(env, 2 * count)
+        await _make(env, directory, range(first_port, first_port + 2 * count))
         found = _find(env, directory)
     if nodes not in (None, len(found)):
         raise NotOneCluster(f"{directory} holds a cluster of {len(found)} nodes, and not of {nodes}")
@@ -65,13 +71,20 @@ def _find(env: Env, directory: str) -> list[LocalNode]:
     return nodes
 
 
-async def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(count)]
-    ports: list[int] = [listener.socket.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        await listener.aclose()
-    return ports
+async def _free_first_port(env: Env, count: int) -> int:
+    """The first of `count` ports in a row on which nobody listens now. Raises OSError."""
+    while True:
+        first_port = env.rng.randrange(_PORTS.start, _PORTS.stop - count)
+        async with AsyncExitStack() as held:
+            try:
+                for port in range(first_port, first_port + count):
+                    for listener in await trio.open_tcp_listeners(port, host="localhost"):
+                        await held.enter_async_context(listener)
+            except OSError as error:
+                if error.errno != EADDRINUSE:
+                    raise
+            else:
+                return first_port
 
 
 async def _make(env: Env, directory: str, ports: Sequence[int]) -> None:

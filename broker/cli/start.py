@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+import attrs
 import trio
 
 from broker.cli.node_config import read_node_config
@@ -87,16 +88,23 @@ async def _serve(config: KafkaConfig) -> None:
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             nursery.start_soon(_stop_on_signal, signals, node, nursery.cancel_scope)
-            async with trio.open_nursery() as running:
-                await running.start(node.run)
-                for bound in node.bound:
-                    print(f"kraft: listening on {bound}", flush=True)
-                print(
-                    f"kraft: node {config.node_id} of cluster {node.cluster_id}, data in {', '.join(config.log_dirs)}"
-                )
-                sys.stdout.flush()
-                _tune_garbage_collection()
+            await node.run(task_status=_Serving(node, config))
             nursery.cancel_scope.cancel()
+
+
+@attrs.frozen
+class _Serving:
+    """Hears that the node serves, which it never does that is stopped while it waits for others."""
+
+    node: Node
+    config: KafkaConfig
+
+    def started(self, value: None = None) -> None:
+        for bound in self.node.bound:
+            print(f"kraft: listening on {bound}")
+        directories = ", ".join(self.config.log_dirs)
+        print(f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}", flush=True)
+        _tune_garbage_collection()
 
 
 async def _stop_on_signal(signals: AsyncIterator[int], node: Node, scope: trio.CancelScope) -> None:

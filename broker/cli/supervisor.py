@@ -15,7 +15,7 @@ import attrs
 import trio
 
 # A node says so once it serves.
-_SERVES: Final = re.compile(rb"kraft: listening on ")
+_SERVES: Final = re.compile(rb"kraft: node \d+ of cluster ")
 # A longer line is printed in pieces; nothing that a node says is near.
 LINE_BYTES_MAX: Final = 64 * 1024
 _CHUNK_BYTES: Final = 64 * 1024

@@ -13,10 +13,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import SystemRandom
 
 LISTENING = re.compile(r"^kraft: listening on PLAINTEXT://(\S+)$", re.MULTILINE)
+
+# Linux gives outgoing connections ports from 32768 upwards.
+PORTS = range(16_384, 32_768)
 
 # A JVM ends with 128 + SIGTERM when it is asked to stop, whether or not it shut down cleanly.
 CLEAN_EXIT_CODES = (0, 128 + signal.SIGTERM)
@@ -29,25 +33,38 @@ def command() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. They stay the same over restarts, so that clients find their node again."""
+    """Ports that nobody listens on now. They stay the same over restarts, so that clients find their node again.
+
+    They lie below those that the kernel gives to outgoing connections: such a connection, of whomever, might else have
+    taken the port of a node that is down.
+    """
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
+        ports: list[int] = []
+        for port in SystemRandom().sample(PORTS, len(PORTS)):
+            sock = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                sock.bind(("127.0.0.1", port))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise AssertionError(f"no {count} free ports among {PORTS}")
 
 
 class NodeProcess:
-    """One combined node in a process of its own, on the directory `data_dir`, under overrides of its configuration.
+    """One node in a process of its own, on the directory `data_dir`, under overrides of its configuration.
 
-    The methods raise AssertionError with the end of the node's output where it does not do what it is asked to.
+    It is controller and broker at once unless the overrides say otherwise. The methods raise AssertionError with the
+    end of the node's output where it does not do what it is asked to.
     """
 
-    def __init__(self, data_dir: Path, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, overrides: Mapping[str, str] | None = None, ports: Sequence[int] | None = None
+    ) -> None:
+        """`ports` are the clients' and the controllers'; without them, two that are free."""
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(f"{data_dir.name}.out")
-        self.port, self._controller_port = free_ports(2)
-        self._overrides = dict(overrides or {})
+        self.port, self.controller_port = ports or free_ports(2)
+        self.overrides = dict(overrides or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._output_start = 0
 
@@ -64,29 +81,41 @@ class NodeProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the node is started with."""
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
+        return {"listeners": listeners, "log.dirs": str(self.data_dir), **self.overrides}
+
     def start(self, timeout: float = 60) -> float:
         """Start the node and wait until it says that it listens; returns the seconds that took."""
-        assert not self.is_running
         began = time.monotonic()
+        self.launch()
+        self.wait_serving(timeout)
+        return time.monotonic() - began
+
+    def launch(self) -> None:
+        """Start the process, and do not wait: it may take others until it serves."""
+        assert not self.is_running
         self._output_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        overrides = [part for key, value in self.settings.items() for part in ("--override", f"{key}={value}")]
         with self.log_path.open("ab") as output:
             self._process = subprocess.Popen(
-                [*command(), "start", *self._override_arguments()],
+                [*command(), "start", *overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
+
+    def wait_serving(self, timeout: float = 60) -> None:
+        """Until the node says that it listens."""
+        assert self._process is not None, "the node was never started"
+        deadline = time.monotonic() + timeout
         while not LISTENING.search(self.output()):
             assert self.is_running, f"the node ended with {self._process.returncode} at start:\n{self.output_tail()}"
-            assert time.monotonic() - began < timeout, f"no node after {timeout} s:\n{self.output_tail()}"
+            assert time.monotonic() < deadline, f"no node after {timeout} s:\n{self.output_tail()}"
             time.sleep(0.01)
-        return time.monotonic() - began
-
-    def _override_arguments(self) -> list[str]:
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
-        overrides = {"listeners": listeners, "log.dirs": str(self.data_dir), **self._overrides}
-        return [part for key, value in overrides.items() for part in ("--override", f"{key}={value}")]
 
     def stop(self, timeout: float = 60) -> None:
         """Ask the node to shut down, and wait until it has done so cleanly."""
@@ -97,15 +126,35 @@ class NodeProcess:
         """kill -9: the process gets no chance to write or say anything."""
         assert self._end(signal.SIGKILL, 10) == -signal.SIGKILL, f"the node was dead already:\n{self.output_tail()}"
 
+    def pause(self) -> None:
+        """SIGSTOP: the process is there, and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def wait_ended(self, timeout: float = 60) -> int:
+        """The exit code of a node that ends by itself, or that was asked to."""
+        return self._wait("the node was to end", timeout)
+
+    def terminate(self) -> None:
+        """Ask the node to shut down, and do not wait."""
+        assert self._process is not None, "the node was never started"
+        self._process.terminate()
+
     def _end(self, signal_number: int, timeout: float) -> int:
         assert self._process is not None, "the node was never started"
         self._process.send_signal(signal_number)
+        return self._wait(f"signal {signal_number}", timeout)
+
+    def _wait(self, reason: str, timeout: float) -> int:
+        assert self._process is not None, "the node was never started"
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"no end {timeout} s after signal {signal_number}:\n{self.output_tail()}") from None
+            raise AssertionError(f"no end {timeout} s after {reason}:\n{self.output_tail()}") from None
 
     def discard(self) -> None:
         """End the process if there is one left, whatever state it is in."""

@@ -1,0 +1,89 @@
+"""Three nodes as processes: what an operator and a client see of their start, of a controller's death, of their end."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.cluster_process import ClusterProcess, new_cluster
+
+# Far above what it takes, and below the session timeout of nine seconds, which no failover may wait for.
+FAILOVER_SECONDS_MAX = 5.0
+# Likewise: every node stops cleanly, also the last ones, which have no majority left.
+STOP_SECONDS_MAX = 5.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+    with new_cluster(tmp_path) as cluster:
+        cluster.start()
+        yield cluster
+
+
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create(client: AdminClient, topic: str) -> None:
+    """Returns once it is acknowledged; raises KafkaException."""
+    client.create_topics([NewTopic(topic, num_partitions=3)], request_timeout=20)[topic].result()
+
+
+def topics(bootstrap: str) -> dict[str, int]:
+    """The topics and how many partitions each has, as one node knows them."""
+    found = admin(bootstrap).list_topics(timeout=10).topics
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def test_the_cluster_goes_on_without_its_controller_and_has_it_back(cluster: ClusterProcess) -> None:
+    client = admin(cluster.bootstrap)
+    create(client, "before")
+    dead = cluster.controller_id()
+    epoch = int(cluster.status()["LeaderEpoch"])
+    cluster.nodes[dead].kill()
+    began = time.monotonic()
+    survivors = [node for node in cluster.nodes.values() if node.is_running]
+    create(admin(",".join(node.bootstrap for node in survivors)), "after")
+    assert time.monotonic() - began < FAILOVER_SECONDS_MAX
+    status = cluster.status()
+    assert int(status["LeaderId"]) != dead
+    assert int(status["LeaderEpoch"]) > epoch
+
+    cluster.nodes[dead].start()
+    for node in cluster.nodes.values():
+        assert topics(node.bootstrap) == {"before": 3, "after": 3}
+    create(client, "whole-again")
+    assert cluster.stop() < STOP_SECONDS_MAX
+
+
+def test_a_cluster_that_was_stopped_starts_again_with_what_it_had(cluster: ClusterProcess) -> None:
+    create(admin(cluster.bootstrap), "kept")
+    assert cluster.stop() < STOP_SECONDS_MAX
+    for node in cluster.nodes.values():
+        node.launch()
+    for node in cluster.nodes.values():
+        node.wait_serving()
+    assert topics(cluster.bootstrap) == {"kept": 3}
+
+
+def test_one_node_of_three_waits_and_can_be_stopped_while_it_does(tmp_path: Path) -> None:
+    with new_cluster(tmp_path) as cluster:
+        cluster.format(1)
+        node = cluster.nodes[1]
+        node.launch()
+        with pytest.raises(AssertionError, match=r"no node after 2 s"):
+            node.wait_serving(timeout=2)
+        began = time.monotonic()
+        node.stop()
+        assert time.monotonic() - began < STOP_SECONDS_MAX
+
+
+def test_a_node_of_a_quorum_that_was_not_formatted_does_not_start(tmp_path: Path) -> None:
+    with new_cluster(tmp_path) as cluster:
+        node = cluster.nodes[1]
+        node.launch()
+        assert node.wait_ended() == 1
+        assert "kraft format" in node.output()
+        assert not node.data_dir.exists() or not (node.data_dir / "meta.properties").exists()

@@ -1,0 +1,141 @@
+"""A cluster as its operator meets it: formatted nodes, each a process on ports of its own, and the `kraft` command."""
+
+import contextlib
+import io
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import NamedTuple
+
+from broker.cli import main
+from broker.wire.uuids import encode_uuid, new_uuid
+from tests.support.node_process import NodeProcess, free_ports
+
+
+class Answer(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def run_command(*arguments: str) -> Answer:
+    """`kraft <arguments>` within this process, which is faster than a process of its own."""
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(arguments)
+    return Answer(code, output.getvalue(), errors.getvalue())
+
+
+def random_uuid() -> str:
+    return encode_uuid(new_uuid(SystemRandom().randbytes))
+
+
+class ClusterProcess:
+    """Nodes by their ids. Those in `voters` are the quorum's first voters; all that are given a controller's role run
+    one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        voters: Sequence[int] = (1, 2, 3),
+        others: Mapping[int, str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        """`others` are more nodes, with their roles. Nothing runs yet."""
+        self.directory = directory
+        self.cluster_id = random_uuid()
+        self.voters = tuple(voters)
+        roles = dict.fromkeys(voters, "broker,controller") | dict(others or {})
+        ports = free_ports(2 * len(roles))
+        self.nodes = {
+            node_id: NodeProcess(directory / f"node-{node_id}", ports=ports[2 * index : 2 * index + 2])
+            for index, node_id in enumerate(roles)
+        }
+        self.directory_ids = {node_id: random_uuid() for node_id in voters}
+        servers = ",".join(f"127.0.0.1:{self.nodes[voter].controller_port}" for voter in voters)
+        for node_id, node in self.nodes.items():
+            node.overrides |= {
+                "process.roles": roles[node_id],
+                "node.id": str(node_id),
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.bootstrap.servers": servers,
+                **(overrides or {}),
+            }
+            if "controller" not in roles[node_id]:
+                node.overrides["listeners"] = f"PLAINTEXT://127.0.0.1:{node.port}"
+            self.properties_path(node_id).write_text(
+                "".join(f"{name}={value}\n" for name, value in node.settings.items())
+            )
+
+    def properties_path(self, node_id: int) -> Path:
+        """A file with what the node is started with."""
+        return self.directory / f"node-{node_id}.properties"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def format(self, node_id: int) -> Answer:
+        """As a first voter, or as a node that finds the quorum there."""
+        controllers = ",".join(
+            f"{voter}@127.0.0.1:{self.nodes[voter].controller_port}:{self.directory_ids[voter]}"
+            for voter in self.voters
+        )
+        quorum = ["--initial-controllers", controllers] if node_id in self.voters else ["--no-initial-controllers"]
+        config = str(self.properties_path(node_id))
+        answer = run_command("format", "--config", config, "--cluster-id", self.cluster_id, *quorum)
+        assert answer.code == 0, answer.errors
+        return answer
+
+    def start(self) -> None:
+        """Format and start all nodes, and wait until they serve."""
+        for node_id, node in self.nodes.items():
+            self.format(node_id)
+            node.launch()
+        for node in self.nodes.values():
+            node.wait_serving()
+
+    def stop(self, timeout: float = 20) -> float:
+        """Ask all that run to shut down at the same time, and wait; returns the seconds that took."""
+        began = time.monotonic()
+        running = [node for node in self.nodes.values() if node.is_running]
+        for node in running:
+            node.terminate()
+        for node in running:
+            code = node.wait_ended(timeout)
+            assert code == 0, f"the node ended with {code} when asked to stop:\n{node.output_tail()}"
+        return time.monotonic() - began
+
+    def discard(self) -> None:
+        """End all processes, whatever state they are in."""
+        for node in self.nodes.values():
+            node.discard()
+
+    def quorum(self, *arguments: str) -> Answer:
+        """`kraft quorum <arguments>`, asked of the nodes that run."""
+        servers = ",".join(node.bootstrap for node in self.nodes.values() if node.is_running)
+        return run_command("quorum", "--bootstrap-server", servers, *arguments)
+
+    def status(self) -> dict[str, str]:
+        """`kraft quorum describe --status` by the names of its lines."""
+        answer = self.quorum("describe", "--status")
+        assert answer.code == 0, answer.errors
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in answer.output.splitlines())}
+
+    def controller_id(self) -> int:
+        """The active controller."""
+        return int(self.status()["LeaderId"])
+
+
+@contextlib.contextmanager
+def new_cluster(directory: Path, **options: object) -> Iterator[ClusterProcess]:
+    """A cluster that does not run yet; all its processes end with the block."""
+    cluster = ClusterProcess(directory, **options)  # type: ignore[arg-type]
+    try:
+        yield cluster
+    finally:
+        cluster.discard()
