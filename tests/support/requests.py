@@ -1,9 +1,14 @@
 """The requests that most tests need, as terse as a test wants them, and how to look at what came back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from broker.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.records import NO_TIMESTAMP, Record, encode_batch, iter_headers, iter_records
@@ -41,13 +46,22 @@ def fetch_request(
 
 
 async def create_topic(
-    client: WireClient, name: str = "topic", *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    client: WireClient,
+    name: str = "topic",
+    *,
+    partitions: int = 1,
+    replicas: Sequence[int] = (),
+    configs: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Create a topic and return its id."""
+    """Create a topic and return its id. `replicas` has the broker of each partition, where the test has a say in it."""
     topic = CreatableTopic(
         name=name,
-        num_partitions=partitions,
-        replication_factor=1,
+        num_partitions=-1 if replicas else partitions,
+        replication_factor=-1 if replicas else 1,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[broker_id])
+            for index, broker_id in enumerate(replicas)
+        ],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
     result = only((await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7)).topics)

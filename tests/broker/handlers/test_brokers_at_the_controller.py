@@ -7,12 +7,14 @@ import pytest
 import trio
 
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from broker.wire.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from broker.wire.api.describe_cluster import DescribeClusterRequest
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
 from broker.wire.errors import ErrorCode
+from tests.support.requests import create_topic
 from tests.support.running_node import NODE_ID, RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
@@ -20,6 +22,7 @@ OTHER_ID = 2
 FEATURES = [
     Feature(name="metadata.version", min_supported_version=25, max_supported_version=25),
     Feature(name="kraft.version", min_supported_version=1, max_supported_version=1),
+    Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
 ]
 
 
@@ -201,3 +204,68 @@ async def test_controllers_list_what_they_serve(client: WireClient, controller: 
 
     assert of_controllers == {18, 19, 20, 32, 33, 37, 44, 55, 56, 57, 58, 60, 62, 63, 64, 67, 80, 81}
     assert of_brokers & of_controllers == {18, 19, 20, 32, 33, 37, 44, 55, 57, 60, 64, 80, 81}
+
+
+# AlterPartition (KIP-497)
+
+
+def proposal(
+    epoch: int, topic_id: bytes, version: int, *, index: int = 0, isr: tuple[int, ...] = (OTHER_ID,), **changes: int
+) -> AlterPartitionRequest:
+    """What a leader asks for that sees `isr` in sync."""
+    partition = PartitionData(partition_index=index, leader_epoch=0, partition_epoch=0)
+    if version >= 3:
+        partition.new_isr_with_epochs = [BrokerState(broker_id=broker_id) for broker_id in isr]
+    else:
+        partition.new_isr = list(isr)
+    for name, value in changes.items():
+        setattr(partition, name, value)
+    topics = [TopicData(topic_id=topic_id, partitions=[partition])]
+    return AlterPartitionRequest(broker_id=OTHER_ID, broker_epoch=epoch, topics=topics)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_leader_proposes_who_is_in_sync(
+    node: RunningNode, client: WireClient, controller: WireClient, version: int
+) -> None:
+    epoch = await register(node, controller)
+    assert not (await heartbeat(controller, epoch)).is_fenced
+    topic_id = await create_topic(client, replicas=[OTHER_ID])
+
+    async def altered(request: AlterPartitionRequest) -> Any:
+        response = await controller.call(request, version)
+        assert response.error_code == 0
+        topic = only(response.topics)
+        assert topic.topic_id == request.topics[0].topic_id
+        return only(topic.partitions)
+
+    confirmed = await altered(proposal(epoch, topic_id, version))
+    assert (confirmed.error_code, confirmed.partition_index) == (0, 0)
+    assert (confirmed.leader_id, confirmed.leader_epoch, confirmed.partition_epoch) == (OTHER_ID, 0, 0)
+    assert (confirmed.isr, confirmed.leader_recovery_state) == ([OTHER_ID], 0)
+
+    for request, code in (
+        (proposal(epoch, b"unknown".ljust(16), version), ErrorCode.UNKNOWN_TOPIC_ID),
+        (proposal(epoch, topic_id, version, index=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (proposal(epoch, topic_id, version, isr=(OTHER_ID, NODE_ID)), ErrorCode.INVALID_REQUEST),
+        (proposal(epoch, topic_id, version, leader_recovery_state=1), ErrorCode.INVALID_REQUEST),
+        (proposal(epoch, topic_id, version, leader_epoch=-1), ErrorCode.FENCED_LEADER_EPOCH),
+        (proposal(epoch, topic_id, version, partition_epoch=-1), ErrorCode.INVALID_UPDATE_VERSION),
+        (proposal(epoch, topic_id, version, leader_epoch=1), ErrorCode.NOT_CONTROLLER),
+    ):
+        assert (await altered(request)).error_code == code
+
+
+async def test_the_epochs_of_members_are_checked(node: RunningNode, client: WireClient, controller: WireClient) -> None:
+    """KIP-903."""
+    epoch = await register(node, controller)
+    assert not (await heartbeat(controller, epoch)).is_fenced
+    request = proposal(epoch, await create_topic(client, replicas=[OTHER_ID]), 3)
+
+    request.topics[0].partitions[0].new_isr_with_epochs[0].broker_epoch = epoch - 1
+    former = only(only((await controller.call(request, 3)).topics).partitions)
+    request.broker_epoch = epoch - 1
+    stale = await controller.call(request, 3)
+
+    assert former.error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert (stale.error_code, stale.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
