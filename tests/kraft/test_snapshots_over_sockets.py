@@ -35,7 +35,7 @@ async def test_a_follower_that_was_away_fetches_the_snapshot_in_chunks(monkeypat
         await quorum.start(away.node_id)
         await quorum.until(lambda: away.heard.records == [*expected, b"after"])
         assert away.heard.snapshots == 1
-        assert any(line.startswith("snapshot_installed") for line in away.trace)
+        assert away.traced("snapshot_installed")
 
 
 async def test_snapshots_cut_the_log_and_all_restart_from_them() -> None:

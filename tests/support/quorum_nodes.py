@@ -3,17 +3,21 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
+import attrs
 import trio
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env
+from kraft.recovery import format_log
 from kraft.replicated_log import Batch, Leadership, NotLeader
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
 WITHIN_S = 10.0
+WALL_S = 1_700_000_000.0
 
 
 class Heard:
@@ -23,6 +27,7 @@ class Heard:
         self.records: list[bytes] = []
         self.snapshots = 0
         self.leaders: list[Leadership] = []
+        self.resets: list[int] = []
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         self.records += [record for batch in batches for record in batch.records]
@@ -34,6 +39,9 @@ class Heard:
     def handle_leader_change(self, leadership: Leadership) -> None:
         self.leaders.append(leadership)
 
+    def handle_connection_reset(self, node_id: int) -> None:
+        self.resets.append(node_id)
+
 
 class QuorumNode:
     """A machine: its disk and its port outlive the processes on it."""
@@ -43,7 +51,7 @@ class QuorumNode:
         self.disk = VolatileDisk()
         self.directory_id = f"dir{node_id}"
         self.heard = Heard()
-        self.trace: list[str] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
         self.port = listener.socket.getsockname()[1]
         self.listener: trio.SocketListener | None = listener
         self._scope = trio.CancelScope()
@@ -67,13 +75,20 @@ class QuorumNode:
     def leads(self) -> bool:
         return self._quorum is not None and self._quorum.leadership.leader_id == self.node_id
 
-    async def run(self, voters: VoterSet, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        env = Env(self.disk, Random(self.node_id), lambda: 1_700_000_000.0, self._trace)
-        knows_voters = voters.contains(self.voter.key)
-        others = tuple(voter.address for voter in voters.voters if voter.node_id != self.node_id)
-        bootstrap = () if knows_voters else others
+    @property
+    def leads_in_core(self) -> bool:
+        """Elected; nothing of its epoch need be committed yet."""
+        return self._quorum is not None and self._quorum.core.leader_state is not None
+
+    def traced(self, kind: str) -> list[dict[str, Any]]:
+        return [fields for each, fields in self.events if each == kind]
+
+    async def run(self, plan: "Plan", *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        env = Env(self.disk, Random(self.node_id), lambda: WALL_S, self._trace)
+        known = plan.configured if plan.configured.contains(self.voter.key) else VoterSet()
+        others = tuple(voter.address for voter in plan.voters.voters if voter.node_id != self.node_id)
+        bootstrap = () if known.voters else others
         config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
-        known = voters if knows_voters else VoterSet()
         quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, "cluster", known, 600))
         self.heard = Heard()
         quorum.register(self.heard)
@@ -93,12 +108,17 @@ class QuorumNode:
         """Another disk is put in while the node is down."""
         self.disk, self.directory_id = VolatileDisk(), self.directory_id + "new"
 
+    async def move(self) -> None:
+        """Another port, while the node is down."""
+        (self.listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.port = self.listener.socket.getsockname()[1]
+
     async def stop(self) -> None:
         self._scope.cancel()
         await self._ended.wait()
 
     def _trace(self, kind: str, /, **fields: object) -> None:
-        self.trace.append(f"{kind} {fields}")
+        self.events.append((kind, fields))
 
 
 async def snapshot(node: QuorumNode) -> None:
@@ -107,14 +127,27 @@ async def snapshot(node: QuorumNode) -> None:
     assert node.quorum.core.log.start.offset == end_offset
 
 
+@attrs.frozen
+class Plan:
+    """The first voters; and those that all are configured with, if they are not formatted with them."""
+
+    voters: VoterSet
+    configured: VoterSet
+
+
 class QuorumNodes:
-    def __init__(self, nursery: trio.Nursery, nodes: Sequence[QuorumNode], voters: VoterSet) -> None:
+    def __init__(self, nursery: trio.Nursery, nodes: Sequence[QuorumNode], plan: Plan) -> None:
         self.nodes = {node.node_id: node for node in nodes}
-        self.voters = voters
+        self.plan = plan
         self._nursery = nursery
 
+    @property
+    def voters(self) -> list[QuorumNode]:
+        """Those that vote at first."""
+        return [self.nodes[node_id] for node_id in self.plan.voters.ids]
+
     async def start(self, node_id: int) -> None:
-        await self._nursery.start(self.nodes[node_id].run, self.voters)
+        await self._nursery.start(self.nodes[node_id].run, self.plan)
 
     async def until(self, done: Callable[[], bool]) -> None:
         with trio.fail_after(WITHIN_S):
@@ -143,15 +176,29 @@ class QuorumNodes:
 
 
 @asynccontextmanager
-async def running_nodes(count: int, spares: int = 0) -> AsyncIterator[QuorumNodes]:
-    """`count` voters, and `spares` observers that know the voters' addresses."""
+async def running_nodes(
+    count: int, spares: int = 0, *, formatted: Sequence[bytes] | None = None, disks_known: bool = True
+) -> AsyncIterator[QuorumNodes]:
+    """`count` voters, and `spares` observers that know the voters' addresses.
+
+    With `formatted` the voters' disks are formatted with these records, and they have the voters from there;
+    otherwise from their configuration, which need not know the disks.
+    """
     nodes = []
     for node_id in range(1, count + spares + 1):
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nodes.append(QuorumNode(node_id, listener))
     voters = VoterSet(tuple(node.voter for node in nodes[:count]))
+    plan = Plan(voters, voters)
+    if not disks_known:
+        nameless = tuple(Voter(ReplicaKey(voter.node_id), voter.address) for voter in voters.voters)
+        plan = Plan(voters, VoterSet(nameless))
+    if formatted is not None:
+        plan = Plan(voters, VoterSet())
+        for node in nodes[:count]:
+            await format_log(node.disk, DIRECTORY, voters, formatted)
     async with trio.open_nursery() as nursery:
-        quorum = QuorumNodes(nursery, nodes, voters)
+        quorum = QuorumNodes(nursery, nodes, plan)
         for node in nodes:
             await quorum.start(node.node_id)
         yield quorum

@@ -1,0 +1,155 @@
+"""What a quorum tells of itself: who leads and where, how far the replicas are, who was reset, and its steps."""
+
+from kraft.description import QuorumDescription
+from kraft.replicated_log import Leadership
+from tests.support.quorum_nodes import WALL_S, QuorumNode, running_nodes, snapshot
+
+
+async def test_all_know_where_the_leader_is() -> None:
+    async with running_nodes(3, spares=1) as quorum:
+        leader = await quorum.leader()
+        assert leader.quorum.leader_address == leader.voter.address
+        await quorum.until(
+            lambda: all(node.quorum.leader_address == leader.voter.address for node in quorum.nodes.values())
+        )
+
+
+async def test_nobody_is_named_while_the_leader_has_committed_nothing_in_its_epoch() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.leader()
+        for node in list(quorum.nodes.values())[1:]:
+            await node.stop()
+        node = quorum.nodes[1]
+        await quorum.until(lambda: node.quorum.leadership.leader_id is None)
+        assert node.quorum.leader_address is None
+        assert node.quorum.describe().leader_id is None
+
+
+async def test_the_leader_describes_voters_and_observers() -> None:
+    """KIP-595's DescribeQuorum, with the times of KIP-836 on the wall clock."""
+    async with running_nodes(3, spares=1) as quorum:
+        leader = await quorum.leader()
+        await quorum.commit(b"a")
+        end_offset = leader.quorum.end_offset
+
+        def description() -> QuorumDescription:
+            return leader.quorum.describe()
+
+        def all_caught_up() -> bool:
+            states = [*description().voter_states, *description().observer_states]
+            return len(states) == 4 and all(state.log_end_offset == end_offset for state in states)
+
+        await quorum.until(all_caught_up)
+        told = description()
+        assert (told.leader_id, told.epoch) == (leader.node_id, leader.quorum.leadership.epoch)
+        assert told.high_watermark == end_offset
+        assert [state.key.node_id for state in told.voter_states] == [1, 2, 3]
+        assert [state.address for state in told.voter_states] == [node.voter.address for node in quorum.voters]
+        assert [(state.key, state.address) for state in told.observer_states] == [(quorum.nodes[4].voter.key, "")]
+        for state in (*told.voter_states, *told.observer_states):
+            assert WALL_S * 1000 - 10_000 < state.last_fetch_ms <= WALL_S * 1000
+            assert WALL_S * 1000 - 10_000 < state.last_caught_up_ms <= WALL_S * 1000
+
+
+async def test_the_others_describe_only_what_they_know() -> None:
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        other = next(node for node in quorum.nodes.values() if node is not leader)
+        await quorum.until(lambda: other.quorum.describe().leader_id == leader.node_id)
+        told = other.quorum.describe()
+        assert (told.voter_states, told.observer_states) == ((), ())
+        assert told.voters == quorum.plan.voters
+
+
+async def test_of_a_voter_that_never_fetched_from_the_leader_nothing_is_known() -> None:
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a")
+        former = await quorum.leader()
+        absent = next(node for node in quorum.nodes.values() if node is not former)
+        await absent.stop()
+        await former.quorum.leave()
+        leader = await quorum.leader()
+        states = {state.key: state for state in leader.quorum.describe().voter_states}
+        unknown = states[absent.voter.key]
+        assert (unknown.log_end_offset, unknown.last_fetch_ms, unknown.last_caught_up_ms) == (-1, -1, -1)
+
+
+async def test_listeners_hear_whose_connections_break() -> None:
+    """From both ends: the leader has no connection of its own to a follower that fetches, and none to an observer."""
+    async with running_nodes(3, spares=1) as quorum:
+        leader = await quorum.leader()
+        await quorum.until(lambda: all(node.quorum.leader_address is not None for node in quorum.nodes.values()))
+        gone = [node for node in quorum.nodes.values() if node is not leader][-2:]
+        for node in gone:
+            await node.stop()
+            await quorum.until(lambda node=node: node.node_id in leader.heard.resets)
+        await leader.stop()
+        left = next(node for node in quorum.nodes.values() if node.is_up)
+        await quorum.until(lambda: leader.node_id in left.heard.resets)
+
+
+def ends(node: QuorumNode, kind: str) -> list[int]:
+    return [fields["end_offset"] for fields in node.traced(kind)]
+
+
+async def test_every_step_of_the_protocol_is_traced() -> None:
+    async with running_nodes(3, spares=1) as quorum:
+        await quorum.commit(b"a", b"b")
+        leader = await quorum.leader()
+        epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
+        await quorum.until(lambda: all(end_offset in ends(node, "committed") for node in quorum.nodes.values()))
+        entries = ((0, 1, epoch), (1, 2, epoch), (2, 4, epoch))
+        for node in quorum.nodes.values():
+            assert node.traced("log_recovered")[0] | {"epoch": 0} == {
+                "node": node.node_id,
+                "start_offset": 0,
+                "end_offset": 0,
+                "epoch": 0,
+                "entries": (),
+            }
+            written = [entry for fields in node.traced("log_written") for entry in fields["entries"]]
+            assert tuple(entry for entry in written if entry[2] == epoch) == entries
+            assert ends(node, "log_written")[-1] == ends(node, "log_synced")[-1] == end_offset
+            voters = tuple((voter.node_id, voter.key.directory_id) for voter in quorum.plan.voters.voters)
+            assert node.traced("voters_changed")[-1] == {"node": node.node_id, "offset": 1, "voters": voters}
+        assert leader.traced("leader") == [{"node": leader.node_id, "epoch": epoch}]
+        assert {"node": leader.node_id, "role": "leader", "epoch": epoch, "leader": leader.node_id} in leader.traced(
+            "role"
+        )
+        votes = [fields for node in quorum.nodes.values() for fields in node.traced("vote_synced")]
+        assert len([vote for vote in votes if (vote["epoch"], vote["voted_for"]) == (epoch, leader.node_id)]) >= 2
+
+        await snapshot(leader)
+        assert ends(leader, "snapshot_taken") == [end_offset]
+        spare = quorum.nodes[4]
+        await spare.stop()
+        spare.wipe()
+        await quorum.start(4)
+        await quorum.until(lambda: bool(spare.traced("snapshot_installed")))
+        (installed,) = spare.traced("snapshot_installed")
+        assert (installed["end_offset"], installed["epoch"]) == (end_offset, epoch)
+        await spare.stop()
+        await quorum.start(4)
+        recovered = spare.traced("log_recovered")[-1]
+        assert (recovered["start_offset"], recovered["end_offset"]) == (end_offset, end_offset)
+
+
+async def test_what_is_truncated_is_traced_with_the_voters_that_hold_again() -> None:
+    async with running_nodes(3, spares=1) as quorum:
+        await quorum.commit(b"a")
+        await quorum.until(lambda: all(len(node.heard.records) == 1 for node in quorum.nodes.values()))
+        old = await quorum.leader()
+        others = [node for node in quorum.voters if node is not old]
+        for node in others:
+            await node.stop()
+        before = old.quorum.end_offset
+        epoch = old.quorum.leadership.epoch
+        old.quorum.append(epoch, [b"lost"])
+        await quorum.until(lambda: old.quorum.leadership != Leadership(old.node_id, epoch))
+        await old.stop()
+        for node in others:
+            await quorum.start(node.node_id)
+        await quorum.commit(b"b")
+        await quorum.start(old.node_id)
+        await quorum.until(lambda: old.heard.records == [b"a", b"b"])
+        assert old.traced("log_truncated")[-1]["end_offset"] == before
