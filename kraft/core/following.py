@@ -88,9 +88,12 @@ def on_snapshot_installed(replica: Replica, snapshot: OffsetAndEpoch, voters: Vo
 
 
 def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
-    """The log may start there; the voters of that place are remembered in its stead."""
+    """The log may start there; the voters of that place are remembered in its stead.
+
+    Unless a fetched snapshot is about to take the log's place: that one is of a later state.
+    """
     assert snapshot.offset <= replica.high_watermark, f"a snapshot at {snapshot} of what is not committed"
-    if snapshot.offset <= replica.log.start.offset:
+    if snapshot.offset <= replica.log.start.offset or replica.installing is not None:
         return
     replica.voter_history.start_at(snapshot.offset, replica.voter_history.at(snapshot.offset))
     replica.log.start_at(snapshot)

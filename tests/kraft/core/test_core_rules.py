@@ -282,6 +282,18 @@ def test_kip_630_who_is_behind_the_start_is_sent_to_the_snapshot() -> None:
     assert response.snapshot == OffsetAndEpoch(2, 1)
 
 
+def test_kip_630_an_own_snapshot_does_not_cut_a_log_that_a_fetched_one_replaces() -> None:
+    """It was taken slowly, and comes while the later one is being installed."""
+    one = One(1, 1, 1)
+    fetch = one.follow(2, 1)
+    (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 2))))
+    fetched = OffsetAndEpoch(10, 1)
+    (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 2, snapshot=fetched))))
+    effects = one.step(happened.Responded(2, fetch, said.FetchSnapshotResponse(Known(1, 2), 1, 0, b"x")))
+    assert todo.InstallSnapshot(fetched) in effects
+    assert one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1))) == []
+
+
 def test_a_follower_acknowledges_only_what_is_durable() -> None:
     """Raft's paper, section 5.3: the Fetch that acknowledges waits for the sync."""
     one = One()
