@@ -12,9 +12,11 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
-# 4.0-IV3, the level of Kafka 4.0 whose records ours correspond to; kraft.version 1 is KIP-853's.
-DEFAULT_FEATURES: Final[Mapping[str, int]] = MappingProxyType({METADATA_VERSION: 25, KRAFT_VERSION: 1})
-# Only features that can be turned off have another level than the one that a new cluster starts with.
+# 4.0-IV3, the level of Kafka 4.0 whose records ours correspond to; kraft.version 1 is KIP-853's; eligible leader
+# replicas (KIP-966), which Kafka 4.0 has behind this feature, are what the last in-sync replica's crash is survived by.
+DEFAULT_FEATURES: Final[Mapping[str, int]] = MappingProxyType(
+    {METADATA_VERSION: 25, KRAFT_VERSION: 1, ELIGIBLE_LEADER_REPLICAS_VERSION: 1}
+)
 SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     {
         METADATA_VERSION: VersionRange(25, 25),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
 from metadata.controller.decision import Decision
+from metadata.controller.election_configs import check_min_insync_replicas, settle
 from metadata.controller.topic_names import validate_topic_name
 from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
@@ -59,7 +60,7 @@ class ConfigsRoom:
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
                 outcomes.append(ConfigOutcome(resource, error))
-        return Decision(records, outcomes)
+        return Decision([*records, *settle(image, self._schema, records)], outcomes)
 
     def alter(
         self, image: MetadataImage, configs: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]]
@@ -77,7 +78,7 @@ class ConfigsRoom:
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
                 outcomes.append(ConfigOutcome(resource, error))
-        return Decision(records, outcomes)
+        return Decision([*records, *settle(image, self._schema, records)], outcomes)
 
     def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
         if change.op == AlterConfigOp.DELETE:
@@ -103,6 +104,8 @@ class ConfigsRoom:
         """A record for each config that becomes different; for brokers for each, since setting a file's name again is
         how one has its new contents read (KAFKA-14136).
         """
+        for name, value in wanted.items():
+            check_min_insync_replicas(image, resource, name, value)
         before = image.configs.of(resource)
         after = {name: value for name, value in {**before, **wanted}.items() if value is not None}
         self._validate(image, resource, before, after)

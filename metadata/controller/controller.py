@@ -49,6 +49,7 @@ class Controller:
     ) -> None:
         self.image = MetadataImage()
         self._config = config
+        self._schema = schema
         self._log = log
         self._loader = loader
         self._rng = rng
@@ -99,7 +100,7 @@ class Controller:
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """All of them or none. Raises InvalidUpdateVersion about the first that is not possible (KIP-584)."""
         node_id = self._log.node_id
-        await self._write(lambda image: update_features(image, updates, node_id), validate_only)
+        await self._write(lambda image: update_features(image, self._schema, updates, node_id), validate_only)
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """The broker epoch.
@@ -191,7 +192,7 @@ class Controller:
             self.image = self._loader.image
             self._sessions.start_anew(self.image.cluster, self.image.offset, _now_ms())
             try:
-                if records := bootstrap(self.image, self._config):
+                if records := bootstrap(self.image, self._config, self._schema):
                     self._append(leadership.epoch, records)
             except NotLeader:
                 self._epoch = None  # already over; the log is about to say so

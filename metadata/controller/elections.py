@@ -7,6 +7,7 @@ cache held, and loses its place in both.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -17,7 +18,6 @@ from metadata.image import MetadataImage, PartitionImage, TopicImage
 from metadata.records import (
     LEADER_RECOVERING,
     NO_LEADER,
-    NO_LEADER_CHANGE,
     NO_LEADER_RECOVERY_CHANGE,
     PartitionChangeRecord,
 )
@@ -32,6 +32,10 @@ class ElectionRules:
     elr_enabled: bool
 
 
+def elr_in_use(image: MetadataImage) -> bool:
+    return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+
 def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema) -> ElectionRules:
     """min.insync.replicas counts for as many as there are replicas, or nothing could ever be acknowledged."""
     configs = (image.configs.topic(topic.name), image.configs.all_brokers())
@@ -40,7 +44,7 @@ def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema
     return ElectionRules(
         min(min_insync_replicas, len(topic.partitions[0].replicas)),
         schema.topic_value("unclean.leader.election.enable", *configs) is True,
-        image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0,
+        elr_in_use(image),
     )
 
 
@@ -151,18 +155,20 @@ class PartitionElection:
 
     def _difference(self, state: _State) -> PartitionChangeRecord | None:
         old = self.partition
-        same_state = state.leader_recovery_state == old.leader_recovery_state
-        change = PartitionChangeRecord(
-            topic_id=self.topic_id,
-            partition_id=self.partition_id,
-            isr=None if state.isr == old.isr else state.isr,
-            leader=NO_LEADER_CHANGE if state.leader == old.leader else state.leader,
-            leader_recovery_state=NO_LEADER_RECOVERY_CHANGE if same_state else state.leader_recovery_state,
-            eligible_leader_replicas=None if state.elr == old.eligible_leader_replicas else state.elr,
-            last_known_elr=None if state.last_known_elr == old.last_known_elr else state.last_known_elr,
-        )
-        nothing = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id)
-        return None if change == nothing else change
+        changes: dict[str, Any] = {}
+        if state.isr != old.isr:
+            changes["isr"] = state.isr
+        if state.leader != old.leader:
+            changes["leader"] = state.leader
+        if state.leader_recovery_state != old.leader_recovery_state:
+            changes["leader_recovery_state"] = state.leader_recovery_state
+        if state.elr != old.eligible_leader_replicas:
+            changes["eligible_leader_replicas"] = state.elr
+        if state.last_known_elr != old.last_known_elr:
+            changes["last_known_elr"] = state.last_known_elr
+        if not changes:
+            return None
+        return PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id, **changes)
 
 
 def acceptable_leaders(

@@ -5,11 +5,13 @@ from enum import IntEnum
 
 import attrs
 
-from metadata.controller.config import SUPPORTED_FEATURES, ControllerConfig
+from metadata.configuration import ConfigSchema
+from metadata.controller.config import ELIGIBLE_LEADER_REPLICAS_VERSION, SUPPORTED_FEATURES, ControllerConfig
 from metadata.controller.decision import Decision
+from metadata.controller.election_configs import agreed_min_insync_replicas
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import MetadataImage
-from metadata.records import FeatureLevelRecord, VersionRange
+from metadata.records import FeatureLevelRecord, MetadataRecord, VersionRange
 
 _DOES_NOT_KNOW = VersionRange(0, 0)
 
@@ -31,23 +33,34 @@ class FeatureUpdate:
     upgrade_type: int = UpgradeType.UPGRADE
 
 
-def bootstrap(image: MetadataImage, config: ControllerConfig) -> list[FeatureLevelRecord]:
-    """What a new cluster's log begins with: the levels needed to read the rest. Nothing once there are some."""
-    if image.features:
-        return []
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in config.features.items()]
+def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSchema) -> list[MetadataRecord]:
+    """What a new cluster's log begins with: the levels needed to read the rest, and what they rest on themselves.
+
+    Nothing once that is there.
+    """
+    records: list[MetadataRecord] = []
+    if not image.features:
+        records += [FeatureLevelRecord(name=name, feature_level=level) for name, level in config.features.items()]
+    levels = image.features or config.features
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+        records += agreed_min_insync_replicas(image, schema)
+    return records
 
 
-def update_features(image: MetadataImage, updates: Sequence[FeatureUpdate], node_id: int) -> Decision[None]:
+def update_features(
+    image: MetadataImage, schema: ConfigSchema, updates: Sequence[FeatureUpdate], node_id: int
+) -> Decision[None]:
     """Raise or lower levels, all of them or none; `node_id` is this controller's, for the message.
 
     Every broker has to understand the new level, be it fenced or not: it must be able to come back. Other controllers
     are not asked, they have to be of the same release. Raises InvalidUpdateVersion about the first that cannot be.
     """
-    records = []
+    records: list[MetadataRecord] = []
     for update in updates:
         if reason := _reason_refused(image, update, node_id):
             raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
+        if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
+            records += agreed_min_insync_replicas(image, schema)
         records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
     return Decision(records, None)
 

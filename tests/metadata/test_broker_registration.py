@@ -24,7 +24,8 @@ def partitions(image: MetadataImage) -> list[PartitionImage]:
 
 
 def test_a_new_cluster_starts_with_its_feature_levels() -> None:
-    assert Cluster(0).image.features == {"metadata.version": 25, "kraft.version": 1}
+    levels = {"metadata.version": 25, "kraft.version": 1, "eligible.leader.replicas.version": 1}
+    assert Cluster(0).image.features == levels
 
 
 def test_a_broker_joins_fenced_at_the_offset_of_its_record() -> None:
@@ -116,7 +117,7 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
     ("broker_id", "broker_epoch", "message"),
     [
         (9, 0, "No broker registration found for broker id 9"),
-        (1, 77, "Expected broker epoch 2, but got broker epoch 77"),
+        (1, 77, "Expected broker epoch 4, but got broker epoch 77"),
     ],
 )
 def test_a_broker_speaks_for_its_current_registration_only(broker_id: int, broker_epoch: int, message: str) -> None:

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kraft.replicated_log import Leadership
-from metadata.controller import CreatedTopic, NewTopic, TopicToDelete
+from metadata.controller import DEFAULT_FEATURES, CreatedTopic, NewTopic, TopicToDelete
 from metadata.errors import NotController
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import PartitionChangeRecord
@@ -126,7 +126,7 @@ async def test_a_new_log_begins_with_the_feature_levels_once() -> None:
         async with metadata_node(disk) as node:
             await node.controller.create_topics([], validate_only=True)
             offsets.append(node.loader.image.offset)
-            assert node.loader.image.features == {"metadata.version": 25, "kraft.version": 1}
+            assert node.loader.image.features == DEFAULT_FEATURES
     assert offsets[0] == offsets[1]
 
 

@@ -38,7 +38,10 @@ def test_a_topic_has_an_id_its_partitions_and_a_leader() -> None:
 
 
 def test_defaults_come_from_the_broker() -> None:
-    cluster = Cluster(3, ControllerConfig(cluster_id=CLUSTER_ID, num_partitions=4, default_replication_factor=2))
+    config = ControllerConfig(
+        cluster_id=CLUSTER_ID, num_partitions=4, default_replication_factor=2, max_replication_factor=3
+    )
+    cluster = Cluster(3, config)
     (created,) = create(cluster, NewTopic("orders"))
     assert (created.num_partitions, created.replication_factor) == (4, 2)
 

@@ -13,6 +13,7 @@ from kraft.driver import DriverConfig, Quorum
 from kraft.env import Disk, Env
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import (
+    SUPPORTED_FEATURES,
     BrokerHeartbeat,
     BrokerHeartbeatReply,
     BrokerRegistration,
@@ -30,15 +31,13 @@ from metadata.controller.topics import TopicsRoom
 from metadata.errors import ApiError
 from metadata.ids import random_uuid
 from metadata.image import Loader, MetadataDelta, MetadataImage
-from metadata.records import BrokerEndpoint, MetadataRecord, VersionRange
+from metadata.records import BrokerEndpoint, MetadataRecord
 from metadata.snapshots import SnapshotTaker
-from tests.support.volatile_disk import VolatileDisk
 
 T = TypeVar("T")
 
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
 METADATA_DIRECTORY = "/data/__cluster_metadata-0"
-FEATURES = {"metadata.version": VersionRange(1, 25), "kraft.version": VersionRange(0, 1)}
 
 
 def schema() -> ConfigSchema:
@@ -52,7 +51,7 @@ def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistrat
         broker_id=broker_id,
         incarnation_id=random_uuid(rng),
         end_points=[BrokerEndpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)],
-        features=FEATURES,
+        features=SUPPORTED_FEATURES,
         log_dirs=[random_uuid(Random(broker_id))],
     )
     return attrs.evolve(asked, **changes)
@@ -78,7 +77,7 @@ class Cluster:
         self.heartbeats = HeartbeatsRoom(self.partitions)
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms, self.config.connection_lost_grace_ms)
         self.now_ms = 0.0
-        self.take(bootstrap(self.image, self.config))
+        self.take(bootstrap(self.image, self.config, schema()))
         for broker_id in range(1, brokers + 1):
             self.join(broker_id)
 

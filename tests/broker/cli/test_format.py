@@ -119,6 +119,7 @@ def test_a_broker_gets_no_metadata_log(node: Node) -> None:
 def test_the_log_begins_with_the_features_levels(node: Node) -> None:
     assert node.format("-s", "--release-version", "4.0", "--feature", "kraft.version=1")[0] == 0
     assert node.quorum()[1] == [
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         FeatureLevelRecord(name="kraft.version", feature_level=1),
         FeatureLevelRecord(name="metadata.version", feature_level=25),
     ]
