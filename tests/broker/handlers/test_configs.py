@@ -135,11 +135,14 @@ async def test_a_broker(client: WireClient) -> None:
 
 
 async def test_the_default_of_all_brokers(client: WireClient) -> None:
-    assert (await describe(client, BROKER, "")).configs == []
+    """One is set from the start: who may lead depends on it (KIP-966)."""
+    agreed = {"min.insync.replicas": ("1", DYNAMIC_DEFAULT_BROKER_CONFIG)}
+    assert await values_of(client, BROKER, "") == agreed
 
     await alter(client, BROKER, "", ("message.max.bytes", SET, "2000"))
 
-    assert await values_of(client, BROKER, "") == {"message.max.bytes": ("2000", DYNAMIC_DEFAULT_BROKER_CONFIG)}
+    set_since = {"message.max.bytes": ("2000", DYNAMIC_DEFAULT_BROKER_CONFIG)}
+    assert await values_of(client, BROKER, "") == {**agreed, **set_since}
     assert await values_of(client, BROKER, "1", "message.max.bytes") == {
         "message.max.bytes": ("2000", DYNAMIC_DEFAULT_BROKER_CONFIG)
     }
