@@ -195,10 +195,13 @@ class Links:
         self._request_timeout_s = request_timeout_s
         self._links: dict[int, Link] = {}
         self._nursery: trio.Nursery | None = None
+        self._has_ended = False
 
     def send(self, destination: int, address: str, request: Request) -> None:
-        """Only while `run` runs."""
+        """Once `run` runs. Goes nowhere when it has ended: a node that stops still performs what it has begun."""
         assert self._nursery is not None, "requests are sent while the links run"
+        if self._has_ended:
+            return
         link = self._links.get(destination)
         if link is None:
             link = Link(self._env, self._caller, destination, self._hello, self._request_timeout_s)
@@ -210,7 +213,10 @@ class Links:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as self._nursery:
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._has_ended = True
 
 
 class ServedConnection:
