@@ -73,7 +73,7 @@ async def _start(directory: str, options: argparse.Namespace) -> int:
 
 def _task(node: LocalNode, overrides: Sequence[str]) -> Task:
     arguments = [part for override in overrides for part in ("--override", override)]
-    return Task(f"node {node.node_id}", ["start", node.properties_path, *arguments])
+    return Task(f"node {node.node_id}", ["start", node.properties_path, *arguments], ["--stop-at-eof"])
 
 
 def _tell(line: str) -> None:

@@ -6,6 +6,7 @@ at once.
 """
 
 import argparse
+import contextlib
 import gc
 import resource
 import signal
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         config = read_node_config(options.properties, options.override)
         _warn(config)
         _raise_descriptor_limit()
-        trio.run(_serve, config, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(_serve, config, options.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         print_refusals(group)
         exit_code = 1
@@ -73,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--override", action="append", default=[], metavar="key=value", help="a config that wins over the file"
     )
+    parser.add_argument(
+        "--stop-at-eof", action="store_true", help="also stop when standard input ends: when who holds it is gone"
+    )
     return parser
 
 
@@ -83,11 +87,13 @@ def _warn(config: KafkaConfig) -> None:
         print(f"kraft: warning: {name} has no effect yet", file=sys.stderr)
 
 
-async def _serve(config: KafkaConfig) -> None:
+async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
     node = Node(real_env(_trace), config)
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             nursery.start_soon(_stop_on_signal, signals, node, nursery.cancel_scope)
+            if stop_at_eof:
+                nursery.start_soon(_stop_at_eof, node)
             await node.run(task_status=_Serving(node, config))
             nursery.cancel_scope.cancel()
 
@@ -116,6 +122,14 @@ async def _stop_on_signal(signals: AsyncIterator[int], node: Node, scope: trio.C
         node.stop()
 
 
+async def _stop_at_eof(node: Node) -> None:
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
+        with contextlib.suppress(trio.BrokenResourceError):
+            async for _ in stdin:
+                pass
+    node.stop()
+
+
 def _tune_garbage_collection() -> None:
     """What is there now stays; look at the rest less often. Worth a few percent, and shorter pauses."""
     gc.collect()
@@ -125,4 +139,5 @@ def _tune_garbage_collection() -> None:
 
 def _trace(kind: str, /, **fields: object) -> None:
     if kind in _SHOWN:
-        print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason for a node to end
+            print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)

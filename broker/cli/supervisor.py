@@ -23,10 +23,14 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 @attrs.frozen
 class Task:
-    """A `kraft` command to run in a process of its own, and the name its lines begin with."""
+    """A `kraft` command to run in a process of its own, and the name its lines begin with.
+
+    `hidden` are arguments that it has only here, and that nobody has to give who starts it again.
+    """
 
     name: str
     arguments: Sequence[str]
+    hidden: Sequence[str] = ()
 
 
 class Supervisor:
@@ -66,8 +70,8 @@ class Supervisor:
         if self._stopping.is_set():
             return
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "broker.cli", *task.arguments],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "broker.cli", *task.arguments, *task.hidden],
+            stdin=subprocess.PIPE,  # ends with this process, whatever ends it: a command may stop then, too
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             process_group=0,  # the terminal's Ctrl-C is for this process: it stops the others, each once

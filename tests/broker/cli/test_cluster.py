@@ -1,0 +1,189 @@
+"""`kraft cluster start`: what it makes, what it shows, and how it ends, as a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.cli.local_cluster import LocalNode, open_cluster
+from broker.config import read_config
+from kraft.env import real_env
+from tests.support.cluster_process import run_command
+
+# Far above what it takes: for machines with other things to do.
+PATIENCE_SECONDS = 60.0
+SERVES = re.compile(r"^kraft: \d+ nodes serve clients at (\S+), data in (\S+)$", re.MULTILINE)
+
+
+class Supervised:
+    """A supervisor as a process, its output in a file."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self._path = directory.with_name(f"{directory.name}.out")
+        with self._path.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "broker.cli", "cluster", "start", "--dir", str(directory), *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def output(self) -> str:
+        return self._path.read_text()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Until a line of the output matches."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (found := re.search(pattern, self.output(), re.MULTILINE)) is None:
+            assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output()}"
+            time.sleep(0.02)
+        return found
+
+    def wait_serving(self) -> str:
+        """Until all nodes serve; their addresses."""
+        return self.wait_for(SERVES.pattern)[1]
+
+    def end(self, signal_number: int = signal.SIGINT) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal_number)
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def node_pids(self) -> list[int]:
+        """Its nodes' processes."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for children in tasks for pid in children.read_text().split()]
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
+    """Start a supervisor on the test's directory: `supervise("--nodes", "1")`. It does not outlive the test."""
+    started: list[Supervised] = []
+
+    def start(*arguments: str) -> Supervised:
+        started.append(Supervised(tmp_path / "cluster", *arguments))
+        return started[-1]
+
+    yield start
+    for supervised in started:
+        if supervised.process.poll() is None:
+            for pid in supervised.node_pids():
+                os.kill(pid, signal.SIGKILL)
+            supervised.process.kill()
+            supervised.process.wait()
+
+
+def test_three_nodes_start_show_what_they_say_and_stop_with_ctrl_c(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0")
+    addresses = cluster.wait_serving()
+    assert len(addresses.split(",")) == 3
+    status = run_command("quorum", "--bootstrap-server", addresses, "describe", "--status")
+    assert status.code == 0, status.errors
+    assert status.output.count('"endpoints"') == 3
+    pids = cluster.node_pids()
+    assert len(pids) == 3
+    assert cluster.end() == 0
+    for node_id in (1, 2, 3):
+        assert f"node {node_id} | kraft: node-stopped node={node_id}\n" in cluster.output()
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "2")
+    addresses = cluster.wait_serving()
+    # Of two nodes one is a controller; the other one dies.
+    (pid,) = [pid for pid in cluster.node_pids() if b"node-2.properties" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(pid, signal.SIGKILL)
+    report = cluster.wait_for(r"^kraft: node 2 has ended with SIGKILL; to start it again: kraft (.*)$")
+    assert report[1].endswith("/cluster/node-2.properties")
+    assert run_command("quorum", "--bootstrap-server", addresses, "describe", "--status").code == 0
+    assert cluster.end(signal.SIGTERM) == 1  # since not all went well
+
+
+def test_the_supervisor_ends_when_no_node_is_left(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1", "--override", "log.dirs=/proc/nowhere")
+    assert cluster.process.wait(PATIENCE_SECONDS) == 1
+    assert "node 1 | kraft: " in cluster.output()
+    assert "kraft: node 1 has ended with exit code 1;" in cluster.output()
+
+
+def test_a_second_signal_ends_nodes_that_do_not_stop(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1")
+    cluster.wait_serving()
+    (pid,) = cluster.node_pids()
+    os.kill(pid, signal.SIGSTOP)  # it cannot even hear that it is to stop
+    cluster.process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        cluster.process.wait(0.5)
+    assert cluster.end(signal.SIGTERM) == 1
+    assert "kraft: node 1 has ended with SIGKILL;" in cluster.output()
+
+
+def test_nodes_do_not_outlive_a_supervisor_that_is_killed(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1")
+    cluster.wait_serving()
+    assert cluster.end(signal.SIGKILL) == -signal.SIGKILL
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (cluster.directory / "node-1" / ".kafka_cleanshutdown").exists():
+        assert time.monotonic() < deadline, "the node does not stop"
+        time.sleep(0.02)
+
+
+def make(directory: Path, nodes: int | None, first_port: int = 9092) -> list[LocalNode]:
+    return trio.run(open_cluster, real_env(lambda kind, /, **fields: None), str(directory), nodes, first_port)
+
+
+def test_a_new_cluster_is_formatted_once(tmp_path: Path) -> None:
+    made = make(tmp_path, 3)
+    assert [node.address for node in made] == ["localhost:9092", "localhost:9094", "localhost:9096"]
+    content = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    assert make(tmp_path, None) == made
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()} == content
+
+
+@pytest.mark.parametrize(("nodes", "controllers"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (7, 5)])
+def test_an_odd_number_of_the_nodes_are_controllers(tmp_path: Path, nodes: int, controllers: int) -> None:
+    made = make(tmp_path, nodes)
+    configs = [read_config(Path(node.properties_path).read_bytes()) for node in made]
+    assert [config.is_controller for config in configs] == [index < controllers for index in range(nodes)]
+    assert all(config.is_broker for config in configs)
+    assert {len(config.quorum_bootstrap_servers) for config in configs} == {controllers}
+
+
+def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
+    directory = tmp_path / "Zürich \\ 東京 😀 #1"
+    make(directory, 1)
+    config = read_config((directory / "node-1.properties").read_bytes())
+    assert config.log_dirs == (str(directory / "node-1"),)
+    assert (directory / "node-1" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("existing", "arguments", "message"),
+    [
+        (["meta.properties"], [], "is not empty, and holds no cluster that this command has made"),
+        (["node-1.properties"], ["--nodes", "3"], "holds a cluster of 1 nodes, and not of 3"),
+    ],
+)
+def test_what_is_no_such_cluster_is_left_alone(
+    tmp_path: Path, existing: list[str], arguments: list[str], message: str
+) -> None:
+    for name in existing:
+        (tmp_path / name).write_text(
+            "process.roles=broker\nnode.id=1\ncontroller.listener.names=C\nlisteners=PLAINTEXT://localhost:9092\n"
+            "controller.quorum.bootstrap.servers=localhost:9093"
+        )
+    answer = run_command("cluster", "start", "--dir", str(tmp_path), *arguments)
+    assert (answer.code, answer.errors) == (1, f"kraft: {tmp_path} {message}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == existing
+
+
+def test_a_cluster_has_at_least_one_node() -> None:
+    with pytest.raises(SystemExit):
+        run_command("cluster", "start", "--nodes", "0")
