@@ -5,6 +5,7 @@
 #   make check               lint, format, types
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
+#   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
 
 .DELETE_ON_ERROR:
-.PHONY: venv run test check bench bench-kafka kafka-dump-log
+.PHONY: venv run test check bench bench-kafka bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -36,6 +37,9 @@ bench: $(VENV)/.installed-bench
 
 bench-kafka: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_kafka $(ARGS)
+
+bench-metadata: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)

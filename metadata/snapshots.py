@@ -48,7 +48,7 @@ class SnapshotTaker:
             self._reconsider()
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """One has come from elsewhere, or from before the restart: the next is not due before there is as much again."""
+        """One came from the leader, or was there at the start: the next is due when there is as much again."""
         self._begin_anew()
         self._reconsider()
 

@@ -66,7 +66,10 @@ class Loader:
         for portion in portions:
             loaded.replay(map(decode_record, portion))
             await trio.lowlevel.checkpoint()
-        delta = difference(self.image, loaded.apply(end_offset - 1))
+        image = loaded.apply(end_offset - 1)
+        await trio.lowlevel.checkpoint()
+        delta = difference(self.image, image)
+        await trio.lowlevel.checkpoint()
         self._publish(delta, delta.apply(end_offset - 1))
 
     def handle_leader_change(self, leadership: Leadership) -> None:

@@ -140,8 +140,9 @@ class TopicsDelta:
         self.deleted: dict[bytes, TopicImage] = {}
 
     def replay_topic(self, record: TopicRecord) -> None:
-        known = record.topic_id in self.base.by_id and record.topic_id not in self.deleted
-        assert not known and record.topic_id not in self.changed, f"topic id {record.topic_id.hex()} is used twice"
+        is_known = record.topic_id in self.base.by_id and record.topic_id not in self.deleted
+        is_used = is_known or record.topic_id in self.changed
+        assert not is_used, f"topic id {record.topic_id.hex()} is used twice"
         self.changed[record.topic_id] = TopicDelta(record.name, record.topic_id, None)
 
     def replay_partition(self, record: PartitionRecord) -> None:
