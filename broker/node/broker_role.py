@@ -1,5 +1,7 @@
 """A node's part as a broker: it follows the metadata log, keeps itself registered, and serves clients."""
 
+from math import inf
+
 import trio
 
 from broker.controller_channel import ControllerChannel
@@ -17,6 +19,7 @@ from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
 from broker.wire.uuids import new_uuid
 from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
+from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint
 
 
@@ -68,6 +71,7 @@ class BrokerRole:
         nursery.start_soon(self._partitions.flushes.run)
         nursery.start_soon(Housekeeping(shared.env, self._log_dirs, self._partitions.high_watermark).run)
         await self._lifecycle.unfence()
+        await self._image_waits.until(self._is_told_of, inf)
         dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
         for bound in shared.bound_for(shared.config.endpoints.broker_listeners):
             nursery.start_soon(shared.acceptor.serve, bound.listener.name, bound.sockets, dispatcher)
@@ -86,6 +90,11 @@ class BrokerRole:
             self._log_dirs.release()  # some logs were recovered and others not: the next start has to do it all
         else:
             await self._log_dirs.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
+
+    def _is_told_of(self, image: MetadataImage) -> bool:
+        """Whether this broker, as it knows the metadata, is one that clients are told of."""
+        broker = image.cluster.brokers.get(self._shared.config.node_id)
+        return broker is not None and broker.broker_epoch == self._lifecycle.broker_epoch and not broker.fenced
 
     async def _forward(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         timeout_ms = self._shared.effective.config.request_timeout_ms

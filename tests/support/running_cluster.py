@@ -1,0 +1,177 @@
+"""Several nodes within the test's own process and event loop, over real sockets, with ports that outlive the nodes."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random, SystemRandom
+
+import attrs
+import trio
+
+from broker.config import KafkaConfig, read_config
+from broker.formatting import Formatting, format_directories
+from broker.node import Node
+from broker.wire.uuids import encode_uuid, new_uuid
+from kraft.core import ReplicaKey, Voter, VoterSet
+from kraft.env import Disk, Env, RealDisk, real_env
+from tests.support.node_process import free_ports
+from tests.support.running_node import Traced
+
+WITHIN_S = 20.0
+COMBINED = "broker,controller"
+# Fast enough for tests, and slow enough for machines that have much else to do.
+TIMEOUTS: Mapping[str, str] = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
+
+
+class ClusterNode:
+    """A machine: its disk and its ports outlive the nodes on it. `traced` has the events of all its lives."""
+
+    def __init__(self, config: KafkaConfig, disk: Disk, port: int, controller_port: int) -> None:
+        self.config = config
+        self.disk = disk
+        self.port = port
+        self.controller_port = controller_port
+        self.traced = Traced()
+        self.node: Node | None = None
+        self.ended = trio.Event()
+        self.ended.set()
+        self._scope = trio.CancelScope()
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def is_up(self) -> bool:
+        return not self.ended.is_set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        env = Env(self.disk, Random(), real_env(self.traced).wall, self.traced)
+        self.ended, self._scope, self.node = trio.Event(), trio.CancelScope(), Node(env, self.config)
+        try:
+            with self._scope:
+                await self.node.run(task_status=task_status)
+        finally:
+            self.ended.set()
+
+    async def stop(self) -> None:
+        """As SIGTERM would; returns when the node has ended."""
+        assert self.node is not None, f"node {self.node_id} has never run"
+        self.node.stop()
+        with trio.fail_after(WITHIN_S):
+            await self.ended.wait()
+
+    async def crash(self) -> None:
+        """As kill -9 would: the node tells nobody, and its sockets are closed."""
+        self._scope.cancel()
+        await self.ended.wait()
+
+
+@attrs.define
+class RunningCluster:
+    """`nodes` by their ids, those that are down too; `start` starts them in `nursery`."""
+
+    nodes: dict[int, ClusterNode]
+    nursery: trio.Nursery
+
+    async def start(self, *node_ids: int) -> None:
+        """Start these nodes, or all that are down, and wait until they serve."""
+        chosen = [self.nodes[node_id] for node_id in node_ids] or [
+            each for each in self.nodes.values() if not each.is_up
+        ]
+        with trio.fail_after(WITHIN_S):
+            async with trio.open_nursery() as starting:
+                for node in chosen:
+                    starting.start_soon(self.nursery.start, node.run)
+
+    def start_soon(self, node_id: int) -> None:
+        """Start a node that may have to wait for others."""
+        self.nursery.start_soon(self.nodes[node_id].run)
+
+    def port(self, node_id: int) -> int:
+        return self.nodes[node_id].port
+
+    @property
+    def active(self) -> ClusterNode | None:
+        """The node with the active controller, as far as the nodes that are up have traced."""
+        leaders = [
+            (int(str(event["epoch"])), node) for node in self.nodes.values() for event in node.traced.of("leader")
+        ]
+        latest = max(leaders, key=lambda each: each[0], default=None)
+        return latest[1] if latest is not None and latest[1].is_up else None
+
+    async def active_after(self, epoch: int = 0) -> ClusterNode:
+        """The active controller's node, once there is one in a later epoch."""
+        await self.until(lambda: self.active is not None and self.epoch > epoch)
+        assert self.active is not None, "just waited for"
+        return self.active
+
+    @property
+    def epoch(self) -> int:
+        """The latest one in which anybody led."""
+        events = [event for node in self.nodes.values() for event in node.traced.of("leader")]
+        return max((int(str(event["epoch"])) for event in events), default=0)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        with trio.fail_after(WITHIN_S):
+            while not holds():
+                await trio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running_cluster(
+    directory: Path,
+    roles: Mapping[int, str] | int = 3,
+    *,
+    disks: Mapping[int, Disk] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    is_started: bool = True,
+) -> AsyncIterator[RunningCluster]:
+    """Nodes with these roles, or so many combined ones; all controllers are voters. At the end all are killed."""
+    if isinstance(roles, int):
+        roles = dict.fromkeys(range(1, roles + 1), COMBINED)
+    ports = free_ports(2 * len(roles))
+    controllers = {node_id: ports[2 * i + 1] for i, (node_id, each) in enumerate(roles.items()) if "controller" in each}
+    rng = SystemRandom()
+    cluster_id = encode_uuid(new_uuid(rng.randbytes))
+    voters = VoterSet(
+        tuple(
+            Voter(ReplicaKey(node_id, encode_uuid(new_uuid(rng.randbytes))), f"127.0.0.1:{port}")
+            for node_id, port in controllers.items()
+        )
+    )
+    nodes = {}
+    for index, (node_id, role) in enumerate(roles.items()):
+        port, controller_port = ports[2 * index : 2 * index + 2]
+        listeners = {
+            "broker": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller": f"CONTROLLER://127.0.0.1:{controller_port}",
+        }
+        settings = {
+            **TIMEOUTS,
+            "process.roles": role,
+            "node.id": str(node_id),
+            "listeners": ",".join(text for name, text in listeners.items() if name in role),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{each}" for each in controllers.values()),
+            "log.dirs": str(directory / f"node-{node_id}"),
+            **(overrides or {}),
+        }
+        config = read_config("".join(f"{key}={value}\n" for key, value in settings.items()).encode())
+        disk = (disks or {}).get(node_id) or RealDisk()
+        env = Env(disk, Random(), real_env(Traced()).wall, Traced())
+        formatting = Formatting(cluster_id, voters if "controller" in role else None)
+        await format_directories(env, config, formatting, ignore_formatted=False, tell=lambda line: None)
+        nodes[node_id] = ClusterNode(config, disk, port, controller_port)
+    async with trio.open_nursery() as nursery:
+        cluster = RunningCluster(nodes, nursery)
+        if is_started:
+            await cluster.start()
+        yield cluster
+        nursery.cancel_scope.cancel()
