@@ -1,6 +1,6 @@
 """Keeps this broker registered with the active controller: the driver of `broker.lifecycle_protocol`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from broker.wire.errors import ErrorCode
 from kraft.env import Env
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, RequestTimedOut
+from metadata.image import Loader, MetadataDelta, MetadataImage
 
 _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
@@ -32,8 +33,8 @@ class LifecycleConfig:
 class BrokerLifecycle:
     """Registers when `run`, and heartbeats until it is cancelled, or `shut_down` has come to its end.
 
-    `registration` is the same for the whole life of this process. `metadata_offset` tells the offset of the last record
-    of the metadata log that this broker has applied.
+    `registration` is the same for the whole life of this process; `online_log_dirs` tells which of its log directories
+    work now (KIP-858). To be made before the metadata log runs, which `loader` follows.
     """
 
     def __init__(
@@ -42,13 +43,15 @@ class BrokerLifecycle:
         config: LifecycleConfig,
         registration: BrokerRegistration,
         channel: ControllerChannel,
-        metadata_offset: Callable[[], int],
+        loader: Loader,
+        online_log_dirs: Callable[[], Sequence[bytes]],
     ) -> None:
         self._env = env
         self._config = config
         self._registration = registration
         self._channel = channel
-        self._metadata_offset = metadata_offset
+        self._loader = loader
+        self._online_log_dirs = online_log_dirs
         self._protocol = LifecycleProtocol(
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             registration_timeout_ms=config.registration_timeout_ms,
@@ -60,6 +63,7 @@ class BrokerLifecycle:
         self._request = trio.CancelScope()
         self._changed = trio.Event()
         channel.when_reached(self._hurry)
+        loader.add_publisher(self._follow)
 
     @property
     def state(self) -> BrokerState:
@@ -135,9 +139,10 @@ class BrokerLifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=heartbeat.broker_epoch,
-            current_metadata_offset=self._metadata_offset(),
+            current_metadata_offset=self._loader.image.offset,
             want_fence=heartbeat.want_fence,
             want_shut_down=heartbeat.want_shut_down,
+            offline_log_dirs=self._offline_log_dirs(),
         )
         response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._patience_ms)
         if response.error_code:
@@ -162,6 +167,21 @@ class BrokerLifecycle:
     def _patience_ms(self) -> float:
         """A heartbeat that is older than the next one should be says what is not true any more."""
         return max(0, min(self._config.heartbeat_interval_ms, self._protocol.give_up_ms - _now_ms()))
+
+    def _offline_log_dirs(self) -> list[bytes]:
+        online = self._online_log_dirs()
+        return [log_dir for log_dir in self._registration.log_dirs if log_dir not in online]
+
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Where the controller waits for this broker's metadata, do not let it wait for the time of a heartbeat.
+
+        It waits with this broker's own registration, and with another's shutdown, of which all have to know first.
+        """
+        changed = delta.cluster.changed
+        if self._registration.broker_id in changed or any(
+            broker is not None and broker.in_controlled_shutdown for broker in changed.values()
+        ):
+            self._hurry()
 
     def _hurry(self) -> None:
         self._protocol.hurry(_now_ms())

@@ -1,40 +1,24 @@
 """The way to the active controller: whoever that is, however often it changes."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from random import Random
+from collections.abc import Callable
 
-import attrs
 import pytest
 import trio
-import trio.testing
 
 from broker.client import encode_request
-from broker.controller_channel import ControllerChannel, LocalController
+from broker.controller_channel import LocalController
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.codec import encode
 from broker.wire.errors import ErrorCode
 from broker.wire.header import encode_response_header, parse_request_header
-from kraft.env import Env, RealDisk
-from kraft.replicated_log import Leadership
 from metadata.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnsupportedVersion
-from tests.support.running_node import Traced
+from tests.support.channel_world import ME, ChannelWorld, channel_world
 from tests.support.scripted_node import Answer, scripted_node
 
-ME = 9
 ASK = AllocateProducerIdsRequest(broker_id=ME)
 # How long a change of leaders may take a waiting request; a machine that is busy with other things is given some slack.
 PROMPT_S = 0.1
-
-
-@attrs.define
-class Announced:
-    """What a replica of the quorum knows, by hand."""
-
-    leadership: Leadership = attrs.field(factory=lambda: Leadership(None, 0))
-    leader_address: str | None = None
-    node_id: int = ME
 
 
 class Own(LocalController):
@@ -66,37 +50,12 @@ def refused(code: ErrorCode) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(error_code=code)
 
 
-class World:
-    """A channel, and what its quorum announces."""
-
-    def __init__(self, local: LocalController | None, request_timeout_ms: float) -> None:
-        self.traced = Traced()
-        env = Env(disk=RealDisk(), rng=Random(1), wall=lambda: 0.0, trace=self.traced)
-        self.quorum = Announced()
-        self.channel = ControllerChannel(
-            env, self.quorum, local, client_id="broker-9", request_timeout_ms=request_timeout_ms
-        )
-
-    def announce(self, leader_id: int | None, epoch: int, address: str | None = None) -> None:
-        self.quorum.leadership = Leadership(leader_id, epoch)
-        self.quorum.leader_address = address
-        self.channel.handle_leader_change(self.quorum.leadership)
-
-    async def ask(self, timeout_ms: float = 5_000) -> int:
-        """Which node answered."""
-        response = await self.channel.call(ASK, 0, timeout_ms=timeout_ms)
-        assert response.error_code == 0
-        node: int = response.producer_id_start
-        return node
-
-
-@asynccontextmanager
-async def world(*, local: LocalController | None = None, request_timeout_ms: float = 5_000) -> AsyncIterator[World]:
-    each = World(local, request_timeout_ms)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(each.channel.run)
-        yield each
-        nursery.cancel_scope.cancel()
+async def ask(world: ChannelWorld, timeout_ms: float = 5_000) -> int:
+    """Which node answered."""
+    response = await world.channel.call(ASK, 0, timeout_ms=timeout_ms)
+    assert response.error_code == 0
+    node: int = response.producer_id_start
+    return node
 
 
 def answers(node: int) -> Callable[[object], Answer]:
@@ -110,13 +69,13 @@ def silent(request: object) -> None:
 class Asking:
     """A request that waits in a task of its own."""
 
-    def __init__(self, nursery: trio.Nursery, each: World) -> None:
+    def __init__(self, nursery: trio.Nursery, each: ChannelWorld) -> None:
         self.node: int | None = None
         self._done = trio.Event()
         nursery.start_soon(self._ask, each)
 
-    async def _ask(self, each: World) -> None:
-        self.node = await each.ask()
+    async def _ask(self, each: ChannelWorld) -> None:
+        self.node = await ask(each)
         self._done.set()
 
     async def answered_by(self) -> int | None:
@@ -126,7 +85,7 @@ class Asking:
 
 
 async def test_requests_wait_until_somebody_leads() -> None:
-    async with scripted_node(answers(1)) as node, world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
         asking = Asking(nursery, each)
         await trio.sleep(0.05)
         each.announce(None, 1)
@@ -138,7 +97,7 @@ async def test_a_request_in_flight_goes_to_the_next_leader_when_the_first_dies()
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
-        world() as each,
+        channel_world() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, first.address)
@@ -155,7 +114,7 @@ async def test_a_leader_that_fell_silent_is_left_when_another_leads() -> None:
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
-        world() as each,
+        channel_world() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, first.address)
@@ -168,7 +127,7 @@ async def test_a_leader_that_fell_silent_is_left_when_another_leads() -> None:
 
 
 async def test_the_same_leader_in_another_epoch_is_connected_to_anew() -> None:
-    async with scripted_node(silent) as node, world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(silent) as node, channel_world() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, node.address)
         asking = Asking(nursery, each)
         await node.wait_for(1)
@@ -180,13 +139,13 @@ async def test_the_same_leader_in_another_epoch_is_connected_to_anew() -> None:
 
 async def test_while_nobody_is_known_to_lead_the_last_leader_is_still_asked() -> None:
     """A replica that looks for another leader may find that the old one is well."""
-    async with scripted_node(answers(1)) as node, world() as each:
+    async with scripted_node(answers(1)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
-        await each.ask()
+        await ask(each)
         each.announce(None, 1)
-        assert await each.ask() == 1
+        assert await ask(each) == 1
         each.announce(1, 1, node.address)
-        assert await each.ask() == 1
+        assert await ask(each) == 1
         assert node.connections == 1
 
 
@@ -194,7 +153,7 @@ async def test_a_leader_that_is_not_active_yet_is_asked_again() -> None:
     refusals = [refused(ErrorCode.NOT_CONTROLLER)] * 3
     async with (
         scripted_node(lambda request: refusals.pop() if refusals else answered(1)) as node,
-        world() as each,
+        channel_world() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, node.address)
@@ -203,15 +162,15 @@ async def test_a_leader_that_is_not_active_yet_is_asked_again() -> None:
 
 
 async def test_pauses_grow_while_a_leader_does_not_become_active() -> None:
-    async with scripted_node(lambda request: refused(ErrorCode.NOT_CONTROLLER)) as node, world() as each:
+    async with scripted_node(lambda request: refused(ErrorCode.NOT_CONTROLLER)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
-            await each.ask(timeout_ms=500)
+            await ask(each, timeout_ms=500)
         assert 4 <= len(node.requests) <= 12
 
 
 async def test_other_errors_are_the_callers() -> None:
-    async with scripted_node(lambda request: refused(ErrorCode.STALE_BROKER_EPOCH)) as node, world() as each:
+    async with scripted_node(lambda request: refused(ErrorCode.STALE_BROKER_EPOCH)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         response = await each.channel.call(ASK, 0, timeout_ms=1_000)
         assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -219,35 +178,35 @@ async def test_other_errors_are_the_callers() -> None:
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_a_request_has_its_time(is_known: bool) -> None:
-    async with scripted_node(silent) as node, world() as each:
+    async with scripted_node(silent) as node, channel_world() as each:
         if is_known:
             each.announce(1, 1, node.address)
         started = trio.current_time()
         with pytest.raises(RequestTimedOut):
-            await each.ask(timeout_ms=100)
+            await ask(each, timeout_ms=100)
         assert 0.1 <= trio.current_time() - started < 0.1 + PROMPT_S
 
 
 async def test_a_connection_on_which_nothing_comes_is_replaced() -> None:
-    async with scripted_node(silent) as node, world(request_timeout_ms=50) as each:
+    async with scripted_node(silent) as node, channel_world(request_timeout_ms=50) as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
-            await each.ask(timeout_ms=200)
+            await ask(each, timeout_ms=200)
         node.script = answers(1)
-        assert await each.ask() == 1
+        assert await ask(each) == 1
         assert 2 <= node.connections <= 6
 
 
 async def test_an_answer_that_cannot_be_read_is_no_reason_to_hurry() -> None:
-    async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, world() as each:
+    async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
-            await each.ask(timeout_ms=200)
+            await ask(each, timeout_ms=200)
         assert len(node.requests) < 12
 
 
 async def test_an_address_that_becomes_known_later() -> None:
-    async with scripted_node(answers(1)) as node, world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, None)
         asking = Asking(nursery, each)
         await trio.sleep(0.02)
@@ -257,15 +216,15 @@ async def test_an_address_that_becomes_known_later() -> None:
 
 async def test_every_time_a_controller_is_reached_it_is_told() -> None:
     local = Own(own_answer)
-    async with scripted_node(answers(1)) as node, world(local=local) as each:
+    async with scripted_node(answers(1)) as node, channel_world(local=local) as each:
         reached: list[int] = []
         each.channel.when_reached(lambda: reached.append(1))
         each.announce(1, 1, node.address)
-        await each.ask()
+        await ask(each)
         assert len(reached) == 1
         node.drop_connections()
         await trio.sleep(0.02)
-        await each.ask()
+        await ask(each)
         assert len(reached) == 2
         local.is_active = True
         each.announce(ME, 2)
@@ -274,11 +233,11 @@ async def test_every_time_a_controller_is_reached_it_is_told() -> None:
 
 async def test_this_nodes_own_controller_is_asked_in_process() -> None:
     local = Own(own_answer)
-    async with world(local=local) as each:
+    async with channel_world(local=local) as each:
         each.announce(ME, 1, "127.0.0.1:1")
         local.is_active = True
         each.announce(ME, 1, "127.0.0.1:1")
-        assert await each.ask() == 0
+        assert await ask(each) == 0
         request = encode_request(ASK, 0, "client")
         assert await each.channel.forward(request, principal="User:a", client_host="::1", timeout_ms=1_000)
         assert local.executed[1] == (request, "User:a", "::1")
@@ -293,7 +252,7 @@ async def test_when_this_nodes_own_controller_is_deposed_the_next_one_is_asked()
         raise NotController
 
     local.serve = depose
-    async with scripted_node(answers(2)) as node, world(local=local) as each, trio.open_nursery() as nursery:
+    async with scripted_node(answers(2)) as node, channel_world(local=local) as each, trio.open_nursery() as nursery:
         local.is_active = True
         each.announce(ME, 1)
         asking = Asking(nursery, each)
@@ -305,7 +264,7 @@ async def test_when_this_nodes_own_controller_is_deposed_the_next_one_is_asked()
 
 async def test_becoming_the_controller_answers_who_waited_for_another() -> None:
     local = Own(own_answer)
-    async with scripted_node(silent) as node, world(local=local) as each, trio.open_nursery() as nursery:
+    async with scripted_node(silent) as node, channel_world(local=local) as each, trio.open_nursery() as nursery:
         each.announce(1, 1, node.address)
         asking = Asking(nursery, each)
         await node.wait_for(1)
@@ -323,7 +282,7 @@ async def test_a_clients_request_is_forwarded_as_it_is_and_with_who_sent_it() ->
     request = bytes(range(40))
     answer = request[4:8] + b"answer"
 
-    async with scripted_node(lambda request: EnvelopeResponse(response_data=answer)) as node, world() as each:
+    async with scripted_node(lambda request: EnvelopeResponse(response_data=answer)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         for host, packed in (("10.1.2.3", bytes((10, 1, 2, 3))), ("::1", bytes(15) + b"\1")):
             got = await each.channel.forward(request, principal="User:ann", client_host=host, timeout_ms=1_000)
@@ -337,7 +296,7 @@ async def test_a_clients_request_is_forwarded_as_it_is_and_with_who_sent_it() ->
 async def test_an_envelope_that_reached_a_deposed_controller_is_sent_again() -> None:
     refusals = [EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)]
     accepted = EnvelopeResponse(response_data=b"answer")
-    async with scripted_node(lambda request: refusals.pop() if refusals else accepted) as node, world() as each:
+    async with scripted_node(lambda request: refusals.pop() if refusals else accepted) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         got = await each.channel.forward(bytes(10), principal="User:a", client_host="::1", timeout_ms=1_000)
         assert got == b"answer"
@@ -347,7 +306,7 @@ async def test_an_envelope_that_reached_a_deposed_controller_is_sent_again() -> 
     ("code", "error"), [(ErrorCode.UNSUPPORTED_VERSION, UnsupportedVersion), (ErrorCode.INVALID_REQUEST, ApiError)]
 )
 async def test_an_envelope_that_the_controller_cannot_open(code: ErrorCode, error: type[ApiError]) -> None:
-    async with scripted_node(lambda request: EnvelopeResponse(error_code=code)) as node, world() as each:
+    async with scripted_node(lambda request: EnvelopeResponse(error_code=code)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         with pytest.raises(error) as refusal:
             await each.channel.forward(bytes(10), principal="User:a", client_host="::1", timeout_ms=1_000)
@@ -358,7 +317,7 @@ async def test_an_envelope_that_the_controller_cannot_open(code: ErrorCode, erro
 async def test_how_fast_requests_follow_the_leader(figure: Callable[[str], None]) -> None:
     """Time from the announcement of a leader to the answer of a request that waits."""
     times = []
-    async with scripted_node(silent) as dead, scripted_node(answers(2)) as living, world() as each:
+    async with scripted_node(silent) as dead, scripted_node(answers(2)) as living, channel_world() as each:
         for epoch in range(1, 41, 2):
             each.announce(1, epoch, dead.address)
             async with trio.open_nursery() as nursery:

@@ -1,0 +1,53 @@
+"""A channel to the active controller whose quorum says what the test announces."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import attrs
+import trio
+
+from broker.controller_channel import ControllerChannel, LocalController
+from kraft.env import Env, RealDisk
+from kraft.replicated_log import Leadership
+from tests.support.running_node import Traced
+
+ME = 9
+
+
+@attrs.define
+class Announced:
+    """What a replica of the quorum knows, by hand."""
+
+    leadership: Leadership = attrs.field(factory=lambda: Leadership(None, 0))
+    leader_address: str | None = None
+    node_id: int = ME
+
+
+class ChannelWorld:
+    """The node ME, as far as its way to the controller goes. `env` traces to `traced`."""
+
+    def __init__(self, local: LocalController | None, request_timeout_ms: float) -> None:
+        self.traced = Traced()
+        self.env = Env(disk=RealDisk(), rng=Random(1), wall=lambda: 0.0, trace=self.traced)
+        self.quorum = Announced()
+        self.channel = ControllerChannel(
+            self.env, self.quorum, local, client_id=f"broker-{ME}", request_timeout_ms=request_timeout_ms
+        )
+
+    def announce(self, leader_id: int | None, epoch: int, address: str | None = None) -> None:
+        self.quorum.leadership = Leadership(leader_id, epoch)
+        self.quorum.leader_address = address
+        self.channel.handle_leader_change(self.quorum.leadership)
+
+
+@asynccontextmanager
+async def channel_world(
+    *, local: LocalController | None = None, request_timeout_ms: float = 5_000
+) -> AsyncIterator[ChannelWorld]:
+    """The channel runs within the block."""
+    world = ChannelWorld(local, request_timeout_ms)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(world.channel.run)
+        yield world
+        nursery.cancel_scope.cancel()
