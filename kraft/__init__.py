@@ -2,7 +2,7 @@
 
 `kraft.env` is the seam between a node and the world; `kraft.replicated_log` is what a state machine sees of the log;
 `kraft.log` keeps one node's copy durable. `kraft.core` holds the rules by which several nodes agree, and `kraft.driver`
-runs them over `kraft.rpc`; `kraft.single_voter` is the smallest quorum, which needs neither.
+runs them over `kraft.rpc`. `kraft.recovery` is how a replica begins, `kraft.description` what it tells of itself.
 
 A dictionary on three replicas:
 

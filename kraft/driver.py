@@ -102,9 +102,7 @@ class Quorum:
         election = await ElectionFile.open(env.disk, directory)
         recovered = await recover(log, batches, snapshots, config.initial_voters)
         quorum = cls(env, config, log, snapshots, election, recovered)
-        core, trace = quorum.core, quorum._trace
-        trace.recovered(core.log.start.offset, core.end_offset, core.epoch, recovered.batches)
-        trace.voters(core.voters_offset_at(core.end_offset), core.voters)
+        quorum._trace.recovered(quorum.core, recovered.batches)
         return quorum
 
     @property

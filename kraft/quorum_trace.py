@@ -19,7 +19,7 @@ voter; an `end_offset` is that of the next entry, and what holds "to" it holds f
 
 from collections.abc import Sequence
 
-from kraft.core import ElectionState, ReplicaKey, VoterSet
+from kraft.core import Core, ElectionState, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.effects import RoleChanged
 from kraft.env import Tracer
@@ -37,9 +37,10 @@ class QuorumTrace:
     def __call__(self, kind: str, /, **fields: object) -> None:
         self._tracer(kind, node=self._me.node_id, **fields)
 
-    def recovered(self, start_offset: int, end_offset: int, epoch: int, batches: Sequence[Batch]) -> None:
-        entries = _entries(batches)
-        self("log_recovered", start_offset=start_offset, end_offset=end_offset, epoch=epoch, entries=entries)
+    def recovered(self, core: Core, batches: Sequence[Batch]) -> None:
+        start, end, entries = core.log.start.offset, core.end_offset, _entries(batches)
+        self("log_recovered", start_offset=start, end_offset=end, epoch=core.epoch, entries=entries)
+        self.voters(core.voters_offset_at(end), core.voters)
 
     def role(self, change: RoleChanged) -> None:
         self("role", role=change.role.value, epoch=change.epoch, leader=change.leader_id)

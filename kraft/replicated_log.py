@@ -1,7 +1,6 @@
 """What a state machine sees of the log: append as the leader, wait for commit, hear what was committed.
 
-Nothing in here says how many voters there are: `kraft.single_voter` agrees with itself, and a quorum fills the same
-protocol.
+Nothing in here says how many voters there are: one that agrees with itself, or several.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

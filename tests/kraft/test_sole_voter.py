@@ -8,12 +8,17 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
 from kraft.replicated_log import Batch, Leadership, NotLeader
-from kraft.single_voter import SingleVoter
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
+ME = Voter(ReplicaKey(3, "a disk"), "localhost:9093")
+CONFIG = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
+# Behind the entries of the quorum's own that begin the first epoch: who leads, and who votes.
+FIRST = 2
 
 
 class Heard:
@@ -23,23 +28,24 @@ class Heard:
         self.events: list[str] = []
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        assert batches[0].base_offset == len(self.records)
         self.batches += len(batches)
         self.records += [record for batch in batches for record in batch.records]
-        self.events.append(f"commit to {len(self.records)}")
+        self.events.append(f"{len(self.records)} records")
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         self.events.append(f"leader {leadership.leader_id} in epoch {leadership.epoch}")
 
 
-def env_on(disk: VolatileDisk) -> Env:
-    return Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+async def opened(disk: VolatileDisk) -> tuple[Quorum, Heard]:
+    env = Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+    log, heard = await Quorum.open(env, DIRECTORY, CONFIG), Heard()
+    log.register(heard)
+    return log, heard
 
 
 @asynccontextmanager
-async def running(disk: VolatileDisk) -> AsyncIterator[tuple[SingleVoter, Heard]]:
-    log, heard = await SingleVoter.open(env_on(disk), DIRECTORY, 3), Heard()
-    log.register(heard)
+async def running(disk: VolatileDisk) -> AsyncIterator[tuple[Quorum, Heard]]:
+    log, heard = await opened(disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)
         yield log, heard
@@ -49,12 +55,12 @@ async def running(disk: VolatileDisk) -> AsyncIterator[tuple[SingleVoter, Heard]
 async def test_offsets_follow_the_order_of_appends() -> None:
     async with running(VolatileDisk()) as (log, heard):
         epoch = log.leadership.epoch
-        assert log.append(epoch, [b"a", b"b"]) == 1
-        assert log.end_offset == 2
-        assert log.append(epoch, [b"c"]) == 2
-        await log.wait_committed(epoch, 2)
+        assert log.append(epoch, [b"a", b"b"]) == FIRST + 1
+        assert log.end_offset == FIRST + 2
+        assert log.append(epoch, [b"c"]) == FIRST + 2
+        await log.wait_committed(epoch, FIRST + 2)
         assert heard.records == [b"a", b"b", b"c"]
-        assert log.committed_end_offset == 3
+        assert log.committed_end_offset == FIRST + 3
 
 
 async def test_nothing_is_committed_before_it_is_durable() -> None:
@@ -71,12 +77,13 @@ async def test_nothing_is_committed_before_it_is_durable() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
             await wait_all_tasks_blocked()
-            assert (answered, heard.records, log.committed_end_offset) == ([], [], 0)
+            assert (answered, heard.records, log.committed_end_offset) == ([], [], FIRST)
             gate.set()
         assert answered == [[b"a"]]
 
 
 async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
+    """Group commit; and what arrives within one turn of the event loop is one batch."""
     disk = VolatileDisk()
     async with running(disk) as (log, heard):
         gate = trio.Event()
@@ -85,11 +92,23 @@ async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
         await wait_all_tasks_blocked()
         before = disk.syncs
         last = [log.append(1, [b"%d" % i]) for i in range(50)][-1]
+        await wait_all_tasks_blocked()
+        log.append(1, [b"last"])
         gate.set()
-        await log.wait_committed(1, last)
+        await log.wait_committed(1, last + 1)
         assert disk.syncs == before + 1
-        assert heard.batches == 2
-        assert heard.records == [b"first", *(b"%d" % i for i in range(50))]
+        assert heard.batches == 3
+        assert heard.records == [b"first", *(b"%d" % i for i in range(50)), b"last"]
+
+
+async def test_what_is_too_much_for_one_batch_becomes_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.driver.APPEND_BYTES_MAX", 10)
+    async with running(VolatileDisk()) as (log, heard):
+        offsets = [log.append(1, [b"%04d" % number]) for number in range(5)]
+        assert offsets == [FIRST + number for number in range(5)]
+        await log.wait_committed(1, offsets[-1])
+        assert heard.batches == 3
+        assert heard.records == [b"%04d" % number for number in range(5)]
 
 
 async def test_a_restart_hands_over_everything_before_it_leads_in_a_higher_epoch() -> None:
@@ -97,14 +116,16 @@ async def test_a_restart_hands_over_everything_before_it_leads_in_a_higher_epoch
     async with running(disk) as (log, _):
         await log.wait_committed(1, log.append(1, [b"a", b"b"]))
     async with running(disk) as (log, heard):
-        assert heard.events == ["commit to 2", "leader 3 in epoch 2"]
+        events = [event for event in heard.events if "None" not in event]
+        assert events == ["2 records", "leader 3 in epoch 2"]
         assert heard.records == [b"a", b"b"]
-        assert (log.leadership, log.end_offset, log.committed_end_offset) == (Leadership(3, 2), 2, 2)
-        await log.wait_committed(2, 1)
+        assert log.leadership == Leadership(3, 2)
+        assert log.committed_end_offset == log.end_offset == FIRST + 3
+        await log.wait_committed(2, FIRST + 1)
 
 
 async def test_only_the_leader_of_the_epoch_appends() -> None:
-    log = await SingleVoter.open(env_on(VolatileDisk()), DIRECTORY, 3)
+    log, _ = await opened(VolatileDisk())
     with pytest.raises(NotLeader):
         log.append(0, [b"before it runs"])
     async with running(VolatileDisk()) as (log, _):
@@ -117,10 +138,9 @@ async def test_only_the_leader_of_the_epoch_appends() -> None:
         log.append(1, [b"after it ended"])
 
 
-async def test_a_failed_sync_ends_it_and_commits_nothing() -> None:
+async def test_a_failed_sync_commits_nothing() -> None:
     disk = VolatileDisk()
-    log, heard = await SingleVoter.open(env_on(disk), DIRECTORY, 3), Heard()
-    log.register(heard)
+    log, heard = await opened(disk)
 
     async def append_to_a_failing_disk() -> None:
         async with trio.open_nursery() as nursery:
@@ -142,3 +162,8 @@ async def test_a_commit_survives_a_power_cut() -> None:
     disk.power_cut(Random(4))
     async with running(disk) as (_, heard):
         assert heard.records[:1] == [b"a"]
+
+
+async def test_nobody_is_woken_while_there_is_nothing_to_do() -> None:
+    async with running(VolatileDisk()) as (log, _):
+        assert log.core.deadline_ms == float("inf")
