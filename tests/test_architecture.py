@@ -27,6 +27,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
     "metadata.configuration": (),
     "metadata.controller": ("kraft", "metadata"),
+    "metadata.snapshots": ("kraft", "metadata.image", "metadata.records"),
     "broker.wire": (),
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env"),
@@ -57,7 +58,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "jepsen": ("broker", "kraft", "metadata"),
     "benchmarks": ("broker", "kraft", "metadata"),
 }
-HANDLERS_KNOWN_TO = {"broker.node.node"}
+HANDLERS_KNOWN_TO = {"broker.node.broker_role", "broker.node.controller_role"}
 ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
 
 # Rooms without a clock, a socket, chance or a disk, and what in them has a reason not to be pure.
@@ -104,7 +105,6 @@ SIZES: dict[str, tuple[int, int]] = {
     "broker.storage": (540, 43),
     "broker.replication": (400, 31),
     "broker.handlers": (400, 40),
-    "broker.node": (400, 51),
 }
 # How far below its number a room may be before the number has to follow.
 SLACK = (25, 5)
