@@ -1,9 +1,11 @@
-"""Which of a partition's replicas clients can reach, as Metadata and DescribeTopicPartitions tell of them."""
+"""Which brokers and replicas clients can reach, as Metadata and DescribeTopicPartitions tell of them."""
 
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from broker.wire.errors import ErrorCode
 from metadata.image import ClusterImage, PartitionImage
+from metadata.records import BrokerEndpoint
 
 NO_LEADER: Final = -1
 
@@ -14,11 +16,31 @@ class Availability(NamedTuple):
     offline_replicas: list[int]
 
 
-def availability(cluster: ClusterImage, partition: PartitionImage) -> Availability:
-    """A fenced broker counts as gone, as it does for every client."""
-    brokers = cluster.brokers
-    offline = [replica for replica in partition.replicas if (broker := brokers.get(replica)) is None or broker.fenced]
-    leader = brokers.get(partition.leader)
-    if leader is None or leader.fenced:
-        return Availability(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline)
-    return Availability(ErrorCode.NONE, partition.leader, offline)
+class ClusterView:
+    """The cluster as it is seen through one listener.
+
+    `endpoints` has the brokers that are reached through it, by id: a fenced broker counts as gone, as it does for every
+    client, and one without the listener as good as gone.
+    """
+
+    def __init__(self, cluster: ClusterImage, listener: str) -> None:
+        self._cluster = cluster
+        self.endpoints: Mapping[int, BrokerEndpoint] = {
+            broker.broker_id: broker.end_points[listener]
+            for broker in cluster.brokers.values()
+            if not broker.fenced and listener in broker.end_points
+        }
+
+    def reachable(self, broker_ids: Iterable[int]) -> list[int]:
+        return [broker_id for broker_id in broker_ids if broker_id in self.endpoints]
+
+    def availability(self, partition: PartitionImage) -> Availability:
+        """LISTENER_NOT_FOUND is for a leader that is there for others, but does not have this listener."""
+        endpoints = self.endpoints
+        offline = [replica for replica in partition.replicas if replica not in endpoints]
+        if partition.leader in endpoints:
+            return Availability(ErrorCode.NONE, partition.leader, offline)
+        leader = self._cluster.brokers.get(partition.leader)
+        is_there = leader is not None and not leader.fenced
+        error = ErrorCode.LISTENER_NOT_FOUND if is_there else ErrorCode.LEADER_NOT_AVAILABLE
+        return Availability(error, NO_LEADER, offline)

@@ -1,9 +1,12 @@
-"""DescribeTopicPartitions (key 75): topics by name, in pages, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75): topics by name, in pages, with eligible leader replicas (KIP-966).
+
+A partition without a leader is told of without an error, other than in Metadata.
+"""
 
 from collections.abc import Iterator
 
 from broker.handlers.authorized_operations import TOPIC_OPERATIONS
-from broker.handlers.availability import availability
+from broker.handlers.availability import ClusterView
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.wire.api.describe_topic_partitions import (
@@ -24,6 +27,7 @@ def describe_topic_partitions(
     image = services.loader.image
     if not _is_valid(request):
         return _refused(request)
+    view = ClusterView(image.cluster, context.listener)
     left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name, first in _pages(request, image):
@@ -36,7 +40,7 @@ def describe_topic_partitions(
             continue
         end = min(len(topic.partitions), first + left)
         left -= max(0, end - first)
-        response.topics.append(_describe(image, topic, range(first, end)))
+        response.topics.append(_describe(view, topic, range(first, end)))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -72,20 +76,19 @@ def _pages(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Ite
             yield name, cursor.partition_index
 
 
-def _describe(image: MetadataImage, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _describe(view: ClusterView, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(image, index, topic.partitions[index]) for index in indexes],
+        partitions=[_partition(view, index, topic.partitions[index]) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    error_code, leader_id, offline_replicas = availability(image.cluster, partition)
+def _partition(view: ClusterView, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    _, leader_id, offline_replicas = view.availability(partition)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=error_code,
         partition_index=index,
         leader_id=leader_id,
         leader_epoch=partition.leader_epoch,

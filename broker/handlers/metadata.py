@@ -1,13 +1,14 @@
 """Metadata (key 3): brokers, topics and their partitions' leaders; creates topics on the way where that is allowed.
 
-Version 0 asks for all topics with an empty list, later ones with null. From version 12 topics may be asked for by id.
+Version 0 asks for all topics with an empty list, later ones with null, and is told only of replicas that can be
+reached. From version 12 topics may be asked for by id.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from broker.handlers.availability import availability
+from broker.handlers.availability import ClusterView
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, why_unknown
@@ -23,8 +24,17 @@ from broker.wire.api.metadata import (
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, PartitionImage, TopicImage
 
+_LISTENER_NOT_FOUND_FROM: Final = 6
 _TOPIC_IDS_FROM: Final = 12
 _NO_TOPIC_ID: Final = bytes(16)
+
+
+class View(NamedTuple):
+    """What a request is answered from."""
+
+    image: MetadataImage
+    cluster: ClusterView
+    version: int
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Pending:
@@ -74,16 +84,17 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 def _answer(context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]) -> MetadataResponse:
     services = context.services
     image = services.loader.image
-    listener = context.listener
+    view = View(image, ClusterView(image.cluster, context.listener), context.api_version)
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker in image.cluster.brokers.values()
-            if not broker.fenced and (endpoint := broker.end_points.get(listener)) is not None
+            MetadataResponseBroker(
+                node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=image.cluster.brokers[broker_id].rack
+            )
+            for broker_id, endpoint in view.cluster.endpoints.items()
         ],
         cluster_id=services.cluster_id,
         controller_id=active_controller(context),
-        topics=_topics(context, request, image, failures),
+        topics=_topics(view, request, failures),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -94,51 +105,56 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
     return response
 
 
-def _topics(
-    context: RequestContext, request: MetadataRequest, image: MetadataImage, failures: dict[str, ErrorCode]
-) -> list[MetadataResponseTopic]:
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        return [_topic(image, topic) for topic in image.topics.by_name.values()]
+def _topics(view: View, request: MetadataRequest, failures: dict[str, ErrorCode]) -> list[MetadataResponseTopic]:
+    if request.topics is None or (view.version == 0 and not request.topics):
+        return [_topic(view, topic) for topic in view.image.topics.by_name.values()]
     topic_ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != _NO_TOPIC_ID)
     if topic_ids:
-        return [_by_id(image, topic_id) for topic_id in topic_ids]
-    return [_by_name(image, name, failures) for name in _names(request.topics)]
+        return [_by_id(view, topic_id) for topic_id in topic_ids]
+    return [_by_name(view, name, failures) for name in _names(request.topics)]
 
 
-def _by_id(image: MetadataImage, topic_id: bytes) -> MetadataResponseTopic:
-    topic = image.topics.by_id.get(topic_id)
+def _by_id(view: View, topic_id: bytes) -> MetadataResponseTopic:
+    topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
-    return _topic(image, topic)
+    return _topic(view, topic)
 
 
-def _by_name(image: MetadataImage, name: str, failures: dict[str, ErrorCode]) -> MetadataResponseTopic:
-    topic = image.topics.by_name.get(name)
+def _by_name(view: View, name: str, failures: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    topic = view.image.topics.by_name.get(name)
     if topic is None:
         return MetadataResponseTopic(
             error_code=failures.get(name) or why_unknown(name), name=name, is_internal=is_internal(name), partitions=[]
         )
-    return _topic(image, topic)
+    return _topic(view, topic)
 
 
-def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(view: View, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(image, index, partition) for index, partition in topic.partitions.items()],
+        partitions=[_partition(view, index, partition) for index, partition in topic.partitions.items()],
     )
 
 
-def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    error_code, leader_id, offline_replicas = availability(image.cluster, partition)
+def _partition(view: View, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    error_code, leader_id, offline_replicas = view.cluster.availability(partition)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if view.version == 0:
+        replicas, isr = view.cluster.reachable(replicas), view.cluster.reachable(isr)
+        if error_code is ErrorCode.NONE and len(replicas) + len(isr) < len(partition.replicas) + len(partition.isr):
+            error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    if error_code is ErrorCode.LISTENER_NOT_FOUND and view.version < _LISTENER_NOT_FOUND_FROM:
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=error_code,
         partition_index=index,
         leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
+        replica_nodes=replicas,
+        isr_nodes=isr,
         offline_replicas=offline_replicas,
     )
 

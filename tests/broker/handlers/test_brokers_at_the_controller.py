@@ -12,6 +12,8 @@ from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from broker.wire.api.describe_cluster import DescribeClusterRequest
+from broker.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import create_topic
@@ -269,3 +271,54 @@ async def test_the_epochs_of_members_are_checked(node: RunningNode, client: Wire
 
     assert former.error_code == ErrorCode.INELIGIBLE_REPLICA
     assert (stale.error_code, stale.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
+
+
+# What clients are told of partitions whose leader they cannot reach
+
+
+@pytest.mark.parametrize(
+    ("listener", "version", "code"),
+    [
+        ("INTERNAL", 0, ErrorCode.LEADER_NOT_AVAILABLE),
+        ("INTERNAL", 5, ErrorCode.LEADER_NOT_AVAILABLE),
+        ("INTERNAL", 6, ErrorCode.LISTENER_NOT_FOUND),
+        ("INTERNAL", 12, ErrorCode.LISTENER_NOT_FOUND),
+        ("PLAINTEXT", 12, ErrorCode.NONE),
+    ],
+)
+async def test_a_leader_that_does_not_have_the_clients_listener(
+    node: RunningNode, client: WireClient, controller: WireClient, listener: str, version: int, code: ErrorCode
+) -> None:
+    request = registration(node, listeners=[Listener(name=listener, host="other", port=9092)])
+    epoch = (await controller.call(request, 4)).broker_epoch
+    assert not (await heartbeat(controller, epoch)).is_fenced
+    await create_topic(client, replicas=[OTHER_ID])
+
+    response = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="topic")]), version)
+
+    partition = only(only(response.topics).partitions)
+    is_reached = code is ErrorCode.NONE
+    assert (partition.error_code, partition.leader_id) == (code, OTHER_ID if is_reached else -1)
+    assert partition.replica_nodes == partition.isr_nodes == ([OTHER_ID] if version > 0 else [])
+    if version >= 5:
+        assert partition.offline_replicas == ([] if is_reached else [OTHER_ID])
+    assert (OTHER_ID in [each.node_id for each in response.brokers]) == is_reached
+
+
+async def test_a_partition_without_a_leader(node: RunningNode, client: WireClient) -> None:
+    """Only Metadata calls that an error; DescribeTopicPartitions just says that there is none (KIP-966)."""
+    async with connected(node.controller_port) as connection:
+        epoch = await register(node, connection)
+        assert not (await heartbeat(connection, epoch)).is_fenced
+        await create_topic(client, replicas=[OTHER_ID])
+
+    with trio.fail_after(3):
+        while not (await described(client))[OTHER_ID][3]:
+            await trio.sleep(0.01)
+    told = await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="topic")]), 12)
+    pages = await client.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="topic")]), 0)
+
+    of_metadata, of_pages = (only(only(response.topics).partitions) for response in (told, pages))
+    assert (of_metadata.error_code, of_metadata.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert (of_pages.error_code, of_pages.leader_id) == (0, -1)
+    assert of_metadata.offline_replicas == of_pages.offline_replicas == [OTHER_ID]

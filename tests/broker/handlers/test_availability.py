@@ -1,0 +1,51 @@
+"""Which brokers and replicas clients can reach through their listener."""
+
+import pytest
+
+from broker.handlers.availability import Availability, ClusterView
+from broker.wire.errors import ErrorCode
+from metadata.image import BrokerImage, ClusterImage, PartitionImage
+from metadata.records import BrokerEndpoint
+
+
+def broker(broker_id: int, *listeners: str, fenced: bool = False) -> BrokerImage:
+    return BrokerImage(
+        broker_id=broker_id,
+        broker_epoch=broker_id,
+        incarnation_id=bytes(16),
+        end_points={name: BrokerEndpoint(name, f"{name}-{broker_id}", 9092, 0) for name in listeners},
+        features={},
+        rack=None,
+        fenced=fenced,
+        in_controlled_shutdown=False,
+        log_dirs=(),
+    )
+
+
+BROKERS = (broker(1, "IN", "OUT"), broker(2, "IN"), broker(3, "IN", "OUT", fenced=True), broker(4, "OUT"))
+CLUSTER = ClusterImage({each.broker_id: each for each in BROKERS})
+
+
+def partition(leader: int, *replicas: int) -> PartitionImage:
+    return PartitionImage(replicas=replicas, isr=replicas, leader=leader, leader_epoch=0, partition_epoch=0)
+
+
+def test_only_brokers_with_the_listener_are_told_of() -> None:
+    hosts = {name: [each.host for each in ClusterView(CLUSTER, name).endpoints.values()] for name in ("IN", "OUT", "X")}
+
+    assert hosts == {"IN": ["IN-1", "IN-2"], "OUT": ["OUT-1", "OUT-4"], "X": []}
+
+
+@pytest.mark.parametrize(
+    ("leader", "listener", "expected"),
+    [
+        (1, "IN", Availability(ErrorCode.NONE, 1, [3, 4, 5])),
+        (1, "OUT", Availability(ErrorCode.NONE, 1, [2, 3, 5])),
+        (2, "OUT", Availability(ErrorCode.LISTENER_NOT_FOUND, -1, [2, 3, 5])),
+        (3, "IN", Availability(ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 4, 5])),
+        (5, "IN", Availability(ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 4, 5])),
+        (-1, "IN", Availability(ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 4, 5])),
+    ],
+)
+def test_leaders_and_replicas_that_cannot_be_reached(leader: int, listener: str, expected: Availability) -> None:
+    assert ClusterView(CLUSTER, listener).availability(partition(leader, 1, 2, 3, 4, 5)) == expected
