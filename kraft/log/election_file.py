@@ -32,19 +32,25 @@ class ElectionFile:
     async def open(cls, disk: Disk, directory: str) -> "ElectionFile":
         """Read the file in `directory`, which exists, and make what it says durable before anybody relies on it.
 
+        A sync that failed may have left it in the page cache alone. It is written to the place that it was read from:
+        the other slot may be the only one that is durable, and a power cut may tear what is being written.
+
         Raises OSError.
         """
         file = disk.open(f"{directory}/{FILE_NAME}", create=True)
         slots = [_decode(file.read(position, SLOT_BYTES)) for position in (0, SLOT_BYTES)]
         sequence, state = max((slot for slot in slots if slot), key=lambda slot: slot[0], default=(0, ElectionState()))
         election = cls(file, sequence, state)
-        await election.save(state)  # a failed sync may have left it in the page cache alone
+        await election._write(state)
         await disk.sync_dir(directory)
         return election
 
     async def save(self, state: ElectionState) -> None:
         """Raises FsyncFailed, or the OSError of the write: nobody knows then what is durable."""
         self._sequence += 1
+        await self._write(state)
+
+    async def _write(self, state: ElectionState) -> None:
         self._file.write(self._sequence % 2 * SLOT_BYTES, [_encode(self._sequence, state)])
         await self._file.sync()
         self.state = state

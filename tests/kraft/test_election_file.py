@@ -48,6 +48,36 @@ def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, s
     trio.run(run)
 
 
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32), saved=st.integers(0, 5))
+def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothing(seed: int, saved: int) -> None:
+    async def run() -> None:
+        disk = VolatileDisk()
+        file = await ElectionFile.open(disk, DIRECTORY)
+        for epoch in range(1, saved + 1):
+            await file.save(state(epoch))
+        disk.failing = True
+        with pytest.raises(FsyncFailed):
+            await file.save(state(saved + 1))
+        for _ in range(2):
+            with pytest.raises(FsyncFailed):
+                await ElectionFile.open(disk, DIRECTORY)
+        disk.failing = False
+
+        async def cut() -> None:
+            raise FsyncFailed("power cut")
+
+        disk.during_sync = cut
+        with pytest.raises(FsyncFailed):
+            await ElectionFile.open(disk, DIRECTORY)
+        disk.power_cut(Random(seed))
+        disk.during_sync = trio.lowlevel.checkpoint
+        recovered = (await ElectionFile.open(disk, DIRECTORY)).state
+        assert recovered in (state(saved) if saved else ElectionState(), state(saved + 1))
+
+    trio.run(run)
+
+
 async def test_a_state_that_was_read_is_durable_before_it_is_relied_on() -> None:
     """A failed sync leaves pages that read well and are not on the disk."""
     disk = VolatileDisk()

@@ -1,0 +1,189 @@
+"""The tester tested, below the core: drivers and disks that keep a promise only in words have to be noticed.
+
+`tests/kraft/core/test_core_planted_bugs.py` has those of the core's rules.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import attrs
+import pytest
+import trio
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
+from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.core.messages import VoteRequest
+from kraft.driver import DriverConfig, Quorum
+from kraft.env import Env, FsyncFailed
+from kraft.log import CorruptLog, DurableLog, ElectionFile
+from kraft.message_codec import encode
+from kraft.rpc import PROTOCOL
+from tests.support.planted_bugs import PlantedBug
+from tests.support.quorum_nodes import DIRECTORY, Heard
+from tests.support.volatile_disk import VolatileDisk
+
+POWER_CUTS = 20
+OTHER = Voter(ReplicaKey(2, "disk 2"), "127.0.0.1:1")
+ME = Voter(ReplicaKey(1, "disk 1"), "127.0.0.1:2")
+
+
+@attrs.define
+class Replica:
+    """One that runs, and what its state machine heard."""
+
+    quorum: Quorum
+    heard: Heard
+
+    async def commit(self, record: bytes) -> None:
+        epoch = self.quorum.leadership.epoch
+        await self.quorum.wait_committed(epoch, self.quorum.append(epoch, [record]))
+
+
+@asynccontextmanager
+async def running(disk: VolatileDisk, *others: Voter) -> AsyncIterator[Replica]:
+    env = Env(disk, Random(1), lambda: 0.0, lambda kind, /, **fields: None)
+    config = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME, *others)))
+    quorum, heard = await Quorum.open(env, DIRECTORY, config), Heard()
+    quorum.register(heard)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(quorum.run)
+        yield Replica(quorum, heard)
+        nursery.cancel_scope.cancel()
+
+
+async def a_vote_survives_a_power_cut() -> None:
+    for seed in range(POWER_CUTS):
+        disk = VolatileDisk()
+        file = await ElectionFile.open(disk, DIRECTORY)
+        await file.save(ElectionState(5, OTHER.key))
+        disk.power_cut(Random(seed))
+        assert (await ElectionFile.open(disk, DIRECTORY)).state == ElectionState(5, OTHER.key)
+
+
+async def a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut() -> None:
+    for seed in range(POWER_CUTS):
+        disk = VolatileDisk()
+        file = await ElectionFile.open(disk, DIRECTORY)
+        disk.failing = True
+        with pytest.raises(FsyncFailed):
+            await file.save(ElectionState(5, OTHER.key))
+        disk.failing = False
+        relied_on = (await ElectionFile.open(disk, DIRECTORY)).state
+        disk.power_cut(Random(seed))
+        assert (await ElectionFile.open(disk, DIRECTORY)).state == relied_on
+
+
+async def no_vote_is_given_before_it_is_durable() -> None:
+    disk = VolatileDisk()
+    async with running(disk, OTHER) as replica:
+        gate = trio.Event()
+        disk.during_sync = gate.wait
+        answered = trio.Event()
+        ours, theirs = memory_stream_pair()
+
+        async def ask() -> None:
+            request = VoteRequest(5, OTHER.key, ME.key, OffsetAndEpoch(0, 0), pre_vote=False)
+            for body in (encode((PROTOCOL, "cluster", 2)), encode((1, request))):
+                await ours.send_all(len(body).to_bytes(4) + body)
+            await ours.receive_some(1)
+            answered.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(replica.quorum.serve, theirs)
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked(0.05)
+            assert not answered.is_set()
+            gate.set()
+            await answered.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def what_is_committed_survives_a_power_cut() -> None:
+    for seed in range(POWER_CUTS):
+        disk = VolatileDisk()
+        async with running(disk) as replica:
+            await replica.commit(b"a")
+        disk.power_cut(Random(seed))
+        async with running(disk) as replica:
+            assert replica.heard.records == [b"a"]
+
+
+async def commit_while_syncs_fail(disk: VolatileDisk) -> None:
+    async with running(disk) as replica:
+        disk.failing = True
+        await replica.commit(b"a")
+
+
+async def what_a_failed_sync_left_in_the_page_cache_survives_once_it_was_handed_over() -> None:
+    for seed in range(POWER_CUTS):
+        disk = VolatileDisk()
+        with pytest.raises(ExceptionGroup):
+            await commit_while_syncs_fail(disk)
+        disk.failing = False
+        async with running(disk) as replica:
+            await replica.commit(b"b")
+            relied_on = replica.heard.records
+        disk.power_cut(Random(seed))
+        async with running(disk) as replica:
+            assert replica.heard.records == relied_on
+
+
+async def what_is_appended_during_a_sync_waits_for_the_next() -> None:
+    disk = VolatileDisk()
+    async with running(disk) as replica:
+        gates = [trio.Event(), trio.Event()]
+        waiting = iter(gates)
+        disk.during_sync = lambda: next(waiting).wait()
+        epoch = replica.quorum.leadership.epoch
+        replica.quorum.append(epoch, [b"a"])
+        await wait_all_tasks_blocked()
+        last = replica.quorum.append(epoch, [b"b"])
+        await wait_all_tasks_blocked()
+        gates[0].set()
+        await wait_all_tasks_blocked()
+        assert replica.heard.records == [b"a"]
+        gates[1].set()
+        await replica.quorum.wait_committed(epoch, last)
+
+
+Scenario = Callable[[], Awaitable[None]]
+PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
+    "votes are not synced": (
+        a_vote_survives_a_power_cut,
+        PlantedBug(ElectionFile, "_write", "await self._file.sync()", "pass"),
+    ),
+    "votes that were read are not written again": (
+        a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut,
+        PlantedBug(ElectionFile, "open", "await election._write(state)", "pass"),
+    ),
+    "votes are given before they are durable": (
+        no_vote_is_given_before_it_is_durable,
+        PlantedBug(Quorum, "_perform", "await self._election.save(effect.state)", "pass"),
+    ),
+    "the log is not synced": (
+        what_is_committed_survives_a_power_cut,
+        PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
+    ),
+    "what recovery read is not written again": (
+        what_a_failed_sync_left_in_the_page_cache_survives_once_it_was_handed_over,
+        PlantedBug(DurableLog, "open", "file.write(0, [memoryview(data)[:size]])", "pass"),
+    ),
+    "a sync counts for what was appended while it ran": (
+        what_is_appended_during_a_sync_waits_for_the_next,
+        PlantedBug(
+            Quorum,
+            "_sync_all",
+            "self._step_and_perform(happened.LogSynced(end))",
+            "self._step_and_perform(happened.LogSynced(OffsetAndEpoch(self._log.end_offset, self._log.epoch)))",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+async def test_it_is_found(bug: str) -> None:
+    scenario, planted = PLANTED[bug]
+    await scenario()
+    with planted.planted(), pytest.raises((AssertionError, ExceptionGroup, CorruptLog)):
+        await scenario()
