@@ -1,5 +1,6 @@
 """Three nodes as processes: what an operator and a client see of their start, of a controller's death, of their end."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,3 +88,45 @@ def test_a_node_of_a_quorum_that_was_not_formatted_does_not_start(tmp_path: Path
         assert node.wait_ended() == 1
         assert "kraft format" in node.output()
         assert not node.data_dir.exists() or not (node.data_dir / "meta.properties").exists()
+
+
+def test_a_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterProcess) -> None:
+    client = admin(cluster.bootstrap)
+    create(client, "before")
+    unlucky = next(node_id for node_id in cluster.nodes if node_id != cluster.controller_id())
+    node = cluster.nodes[unlucky]
+    node.kill()
+    shutil.rmtree(node.data_dir)
+    node.launch()
+    assert node.wait_ended() == 1  # it forgot how it voted, so it may not just begin anew
+    assert "kraft format" in node.output()
+
+    cluster.format(unlucky, joins=True)
+    node.start()
+    create(client, "meanwhile")
+    answer = cluster.remove_controller(unlucky, cluster.directory_ids[unlucky])
+    assert answer.code == 0, answer.errors
+    answer = cluster.add_controller(unlucky)
+    assert answer.code == 0, answer.errors
+    assert cluster.part(unlucky) == "Follower"
+    assert topics(node.bootstrap) == {"before": 3, "meanwhile": 3}
+
+
+def test_one_voter_becomes_three_and_one_again(tmp_path: Path) -> None:
+    others = {2: "broker,controller", 3: "controller"}
+    with new_cluster(tmp_path, voters=(1,), others=others) as cluster:
+        cluster.start()
+        client = admin(cluster.nodes[1].bootstrap)
+        for node_id in (2, 3):
+            create(client, f"with-{node_id}")
+            assert cluster.add_controller(node_id).code == 0
+        assert [cluster.part(node_id) for node_id in (1, 2, 3)] == ["Leader", "Follower", "Follower"]
+        create(client, "with-three")
+        assert cluster.remove_controller(1, cluster.directory_id(1)).code == 0  # the leader itself: it hands over
+        successor = cluster.controller_id()
+        assert successor != 1
+        other = 5 - successor
+        assert cluster.remove_controller(other, cluster.directory_id(other)).code == 0
+        create(client, "alone")
+        assert set(topics(cluster.nodes[2].bootstrap)) == {"with-2", "with-3", "with-three", "alone"}
+        assert [cluster.part(node_id) for node_id in (1, successor, other)] == ["Observer", "Leader", "Observer"]

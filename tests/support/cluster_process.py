@@ -9,7 +9,9 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from broker.cli import main
+from broker.storage.meta_properties import read_meta_properties
 from broker.wire.uuids import encode_uuid, new_uuid
+from kraft.env import RealDisk
 from tests.support.node_process import NodeProcess, free_ports
 
 
@@ -56,6 +58,7 @@ class ClusterProcess:
             for index, node_id in enumerate(roles)
         }
         self.directory_ids = {node_id: random_uuid() for node_id in voters}
+        self.brokers = [node_id for node_id in roles if "broker" in roles[node_id]]
         servers = ",".join(f"127.0.0.1:{self.nodes[voter].controller_port}" for voter in voters)
         for node_id, node in self.nodes.items():
             node.overrides |= {
@@ -65,8 +68,10 @@ class ClusterProcess:
                 "controller.quorum.bootstrap.servers": servers,
                 **(overrides or {}),
             }
-            if "controller" not in roles[node_id]:
+            if roles[node_id] == "broker":
                 node.overrides["listeners"] = f"PLAINTEXT://127.0.0.1:{node.port}"
+            elif roles[node_id] == "controller":
+                node.overrides["listeners"] = f"CONTROLLER://127.0.0.1:{node.controller_port}"
             self.properties_path(node_id).write_text(
                 "".join(f"{name}={value}\n" for name, value in node.settings.items())
             )
@@ -77,15 +82,16 @@ class ClusterProcess:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(node.bootstrap for node in self.nodes.values())
+        return ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers)
 
-    def format(self, node_id: int) -> Answer:
-        """As a first voter, or as a node that finds the quorum there."""
+    def format(self, node_id: int, *, joins: bool = False) -> Answer:
+        """As one of the first voters; or, where it is none or `joins`, as a node that finds the quorum there."""
         controllers = ",".join(
             f"{voter}@127.0.0.1:{self.nodes[voter].controller_port}:{self.directory_ids[voter]}"
             for voter in self.voters
         )
-        quorum = ["--initial-controllers", controllers] if node_id in self.voters else ["--no-initial-controllers"]
+        founds = node_id in self.voters and not joins
+        quorum = ["--initial-controllers", controllers] if founds else ["--no-initial-controllers"]
         config = str(self.properties_path(node_id))
         answer = run_command("format", "--config", config, "--cluster-id", self.cluster_id, *quorum)
         assert answer.code == 0, answer.errors
@@ -117,8 +123,38 @@ class ClusterProcess:
 
     def quorum(self, *arguments: str) -> Answer:
         """`kraft quorum <arguments>`, asked of the nodes that run."""
-        servers = ",".join(node.bootstrap for node in self.nodes.values() if node.is_running)
+        servers = ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers if self.nodes[node_id].is_running)
         return run_command("quorum", "--bootstrap-server", servers, *arguments)
+
+    def directory_id(self, node_id: int) -> str:
+        """Of the directory with the node's metadata log, as it was formatted last."""
+        properties = read_meta_properties(RealDisk(), str(self.nodes[node_id].data_dir))
+        assert properties is not None
+        assert properties.directory_id is not None
+        return encode_uuid(properties.directory_id)
+
+    def add_controller(self, node_id: int, *arguments: str) -> Answer:
+        """`kraft quorum add-controller` with the node's properties file."""
+        config = str(self.properties_path(node_id))
+        return self.quorum("--command-config", config, "add-controller", *arguments)
+
+    def remove_controller(self, node_id: int, directory_id: str, *arguments: str) -> Answer:
+        return self.quorum("remove-controller", "-i", str(node_id), "-d", directory_id, *arguments)
+
+    def replication(self, *arguments: str) -> list[dict[str, str]]:
+        """`kraft quorum describe --replication`: its rows by the names of the columns."""
+        answer = self.quorum("describe", "--replication", *arguments)
+        assert answer.code == 0, answer.errors
+        names, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in answer.output.splitlines())
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def part(self, node_id: int) -> str:
+        """What a node is in the quorum: Leader, Follower or Observer; as it is now, not with a disk that it lost."""
+        directory_id = self.directory_id(node_id)
+        (row,) = [
+            each for each in self.replication() if (each["NodeId"], each["DirectoryId"]) == (str(node_id), directory_id)
+        ]
+        return row["Status"]
 
     def status(self) -> dict[str, str]:
         """`kraft quorum describe --status` by the names of its lines."""

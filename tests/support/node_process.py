@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 
-LISTENING = re.compile(r"^kraft: listening on PLAINTEXT://(\S+)$", re.MULTILINE)
+LISTENING = re.compile(r"^kraft: listening on \w+://(\S+)$", re.MULTILINE)
 
 # Linux gives outgoing connections ports from 32768 upwards.
 PORTS = range(16_384, 32_768)

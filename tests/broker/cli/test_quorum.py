@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.meta_properties import read_meta_properties
-from broker.wire.uuids import encode_uuid
-from kraft.env import RealDisk
-from tests.support.cluster_process import Answer, ClusterProcess, new_cluster, random_uuid, run_command
+from tests.support.cluster_process import ClusterProcess, new_cluster, random_uuid, run_command
 
 VOTER, NEWCOMER, BROKER = 1, 2, 3
 
@@ -23,29 +20,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         cluster.stop()
 
 
-def directory_id(cluster: ClusterProcess, node_id: int) -> str:
-    properties = read_meta_properties(RealDisk(), str(cluster.nodes[node_id].data_dir))
-    assert properties is not None
-    assert properties.directory_id is not None
-    return encode_uuid(properties.directory_id)
-
-
-def add(cluster: ClusterProcess, node_id: int, *arguments: str) -> Answer:
-    return cluster.quorum("--command-config", str(cluster.properties_path(node_id)), "add-controller", *arguments)
-
-
-def remove(cluster: ClusterProcess, node_id: int, directory: str, *arguments: str) -> Answer:
-    return cluster.quorum("remove-controller", "-i", str(node_id), "-d", directory, *arguments)
-
-
-def table(cluster: ClusterProcess, *arguments: str) -> dict[int, dict[str, str]]:
-    """`describe --replication` by node ids and columns."""
-    answer = cluster.quorum("describe", "--replication", *arguments)
-    assert answer.code == 0, answer.errors
-    names, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in answer.output.splitlines())
-    return {int(row[0]): dict(zip(names, row, strict=True)) for row in rows}
-
-
 def test_the_status_names_the_voter_and_the_observers(cluster: ClusterProcess) -> None:
     status = cluster.status()
     assert status["ClusterId"] == cluster.cluster_id
@@ -56,19 +30,18 @@ def test_the_status_names_the_voter_and_the_observers(cluster: ClusterProcess) -
         f'[{{"id": {VOTER}, "directoryId": "{cluster.directory_ids[VOTER]}", "endpoints": [{endpoint}]}}]'
     )
     for node_id in (NEWCOMER, BROKER):
-        assert f'{{"id": {node_id}, "directoryId": "{directory_id(cluster, node_id)}"}}' in status["CurrentObservers"]
+        assert f'{{"id": {node_id}, "directoryId": "{cluster.directory_id(node_id)}"}}' in status["CurrentObservers"]
 
 
 def test_the_replication_has_a_row_for_each_replica(cluster: ClusterProcess) -> None:
-    rows = table(cluster)
-    assert {node_id: row["Status"] for node_id, row in rows.items()} == {
-        VOTER: "Leader",
-        NEWCOMER: "Observer",
-        BROKER: "Observer",
-    }
-    assert all(row["DirectoryId"] == directory_id(cluster, node_id) for node_id, row in rows.items())
-    assert all(int(row["LastFetchTimestamp"]) > 0 for row in rows.values())
-    assert all(row["LastFetchTimestamp"].endswith(" ms ago") for row in table(cluster, "--human-readable").values())
+    rows = cluster.replication()
+    assert [(int(row["NodeId"]), row["DirectoryId"], row["Status"]) for row in rows] == [
+        (VOTER, cluster.directory_id(VOTER), "Leader"),
+        (NEWCOMER, cluster.directory_id(NEWCOMER), "Observer"),
+        (BROKER, cluster.directory_id(BROKER), "Observer"),
+    ]
+    assert all(int(row["LastFetchTimestamp"]) > 0 for row in rows)
+    assert all(row["LastFetchTimestamp"].endswith(" ms ago") for row in cluster.replication("--human-readable"))
 
 
 def test_any_controller_knows_the_way_to_the_active_one(cluster: ClusterProcess) -> None:
@@ -80,25 +53,25 @@ def test_any_controller_knows_the_way_to_the_active_one(cluster: ClusterProcess)
 
 
 def test_a_controller_is_added_and_removed_while_the_quorum_runs(cluster: ClusterProcess) -> None:
-    directory = directory_id(cluster, NEWCOMER)
+    directory = cluster.directory_id(NEWCOMER)
     shown = (
         f"controller {NEWCOMER} with directory id {directory} and endpoints: "
         f"CONTROLLER://127.0.0.1:{cluster.nodes[NEWCOMER].controller_port}\n"
     )
-    assert add(cluster, NEWCOMER, "--dry-run") == (0, f"DRY RUN of adding {shown}", "")
-    assert table(cluster)[NEWCOMER]["Status"] == "Observer"
-    assert add(cluster, NEWCOMER) == (0, f"Added {shown}", "")
-    assert table(cluster)[NEWCOMER]["Status"] == "Follower"
-    again = add(cluster, NEWCOMER)
+    assert cluster.add_controller(NEWCOMER, "--dry-run") == (0, f"DRY RUN of adding {shown}", "")
+    assert cluster.part(NEWCOMER) == "Observer"
+    assert cluster.add_controller(NEWCOMER) == (0, f"Added {shown}", "")
+    assert cluster.part(NEWCOMER) == "Follower"
+    again = cluster.add_controller(NEWCOMER)
     assert (again.code, again.errors.startswith("kraft: DUPLICATE_VOTER")) == (1, True)
 
     shown = f"KRaft controller {NEWCOMER} with directory id {directory}\n"
-    assert remove(cluster, NEWCOMER, directory, "--dry-run") == (0, f"DRY RUN of removing {shown}", "")
-    other = remove(cluster, NEWCOMER, random_uuid())
+    assert cluster.remove_controller(NEWCOMER, directory, "--dry-run") == (0, f"DRY RUN of removing {shown}", "")
+    other = cluster.remove_controller(NEWCOMER, random_uuid())
     assert (other.code, other.errors.startswith("kraft: VOTER_NOT_FOUND")) == (1, True)
-    assert table(cluster)[NEWCOMER]["Status"] == "Follower"
-    assert remove(cluster, NEWCOMER, directory) == (0, f"Removed {shown}", "")
-    assert table(cluster)[NEWCOMER]["Status"] == "Observer"
+    assert cluster.part(NEWCOMER) == "Follower"
+    assert cluster.remove_controller(NEWCOMER, directory) == (0, f"Removed {shown}", "")
+    assert cluster.part(NEWCOMER) == "Observer"
 
 
 MUST_BE_CONTROLLER = (
