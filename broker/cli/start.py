@@ -20,7 +20,8 @@ import trio
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
-from broker.node import Node
+from broker.lifecycle_protocol import RegistrationFailed
+from broker.node import Node, NotFormatted
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_dirs import DuplicateLogDir, NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
@@ -29,7 +30,17 @@ from kraft.log import CorruptLog
 from metadata.configuration import ConfigError
 
 # What a person can do something about; anything else is a bug, and shows its traceback.
-_REFUSALS: Final = (ConfigError, LogDirInUse, MetaPropertiesError, DuplicateLogDir, NoLogDirOnline, CorruptLog, OSError)
+_REFUSALS: Final = (
+    ConfigError,
+    NotFormatted,
+    RegistrationFailed,
+    LogDirInUse,
+    MetaPropertiesError,
+    DuplicateLogDir,
+    NoLogDirOnline,
+    CorruptLog,
+    OSError,
+)
 # Traced events that are worth a line on the terminal.
 _SHOWN: Final = frozenset(
     {
@@ -100,12 +111,14 @@ async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
 
 @attrs.frozen
 class _Serving:
-    """Hears that the node serves, which it never does that is stopped while it waits for others."""
+    """Hears that the node has started; one that was stopped while it waited for others does not serve."""
 
     node: Node
     config: KafkaConfig
 
     def started(self, value: None = None) -> None:
+        if not self.node.is_serving:
+            return
         for bound in self.node.bound:
             print(f"kraft: listening on {bound}")
         directories = ", ".join(self.config.log_dirs)

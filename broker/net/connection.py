@@ -104,7 +104,6 @@ class Connection:
         "prefix_length",
         "principal",
         "queued",
-        "registered_broker",
         "transport",
     )
 
@@ -131,13 +130,10 @@ class Connection:
         self.peer_host = peer_host
         self.listener = listener
         self.principal = ANONYMOUS
-        self.registered_broker: tuple[int, int] | None = None
         self.client_software = ("unknown", "unknown")
         self.activity = 0
         self.prefix_length = 0
-        self.queued = False
-        self.muted = False
-        self.closed = False
+        self.queued = self.muted = self.closed = False
         self.close_reason: str | None = None
 
     def receive_space(self) -> memoryview:

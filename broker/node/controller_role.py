@@ -6,6 +6,7 @@ import trio
 
 from broker.handlers import CONTROLLER_HANDLERS, ControllerDispatcher, ControllerServices
 from broker.net.connection import Connection
+from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.node.settings import controller_config
 from broker.node.shared import Shared
 from kraft.replicated_log import Batch, Leadership
@@ -29,6 +30,7 @@ class ControllerRole:
             config.schema(),
             shared.env.rng,
         )
+        self._heartbeat_connections = HeartbeatConnections()
         self.dispatcher = ControllerDispatcher(
             ControllerServices(
                 env=shared.env,
@@ -37,6 +39,7 @@ class ControllerRole:
                 effective=shared.effective,
                 quorum=shared.quorum,
                 controller=self.controller,
+                heartbeat_connections=self._heartbeat_connections,
             ),
             CONTROLLER_HANDLERS,
             nursery,
@@ -61,8 +64,8 @@ class ControllerRole:
 
     def connection_closed(self, connection: Connection) -> None:
         """A broker whose heartbeats came through it may be gone."""
-        if connection.registered_broker is not None:
-            self.controller.broker_connection_lost(*connection.registered_broker)
+        for broker_id, broker_epoch in self._heartbeat_connections.closed(connection):
+            self.controller.broker_connection_lost(broker_id, broker_epoch)
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         was_active, self._was_active = self._was_active, self.controller.is_active

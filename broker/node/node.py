@@ -41,7 +41,7 @@ METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class Node:
-    """See the module's docstring. `bound` and `cluster_id` are known once it serves.
+    """See the module's docstring. `bound` and `cluster_id` are known once it serves, which `is_serving` tells.
 
     Raises ConfigError for what it cannot run yet.
     """
@@ -54,6 +54,7 @@ class Node:
         self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
         self.cluster_id = ""
+        self.is_serving = False
 
     def stop(self) -> None:
         """Have `run` close everything cleanly and return."""
@@ -144,8 +145,12 @@ class Node:
             if broker is not None:
                 await broker.start()
             self._env.trace("node-started", node=self._config.node_id, listeners=[str(bound) for bound in self.bound])
+            self.is_serving = True
             task_status.started()
             await trio.sleep_forever()
+        if not self.is_serving:
+            task_status.started()
+        self.is_serving = False
         if broker is not None:
             await broker.stop()
 

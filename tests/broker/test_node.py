@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.node import NotFormatted
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
 from broker.wire.api.delete_topics import DeleteTopicsRequest
@@ -249,6 +250,36 @@ async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     with pytest.RaisesGroup(MetaPropertiesError, flatten_subgroups=True):
         async with running_node(tmp_path, node_id=2):
             pass
+
+
+def of_several(node_id: int) -> dict[str, Any]:
+    return {"controller_quorum_voters": f"{node_id}@127.0.0.1:19093,7@127.0.0.1:29093", "node_id": node_id}
+
+
+async def test_one_of_several_voters_founds_no_cluster(tmp_path: Path) -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(NotFormatted, match="kraft format"), flatten_subgroups=True):
+        async with running_node(tmp_path, **of_several(1)):
+            pass
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_node_that_has_lost_its_metadata_founds_no_other_cluster(tmp_path: Path) -> None:
+    """Its logs would all be strays there."""
+    both = {"log_dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+    async with running_node(tmp_path, **both) as node, connected(node.port) as client:
+        await create_topic(client, partitions=2)
+        await produce(client, batch(b"kept"), index=0)
+        await produce(client, batch(b"kept"), index=1)
+    shutil.move(tmp_path / "one", tmp_path / "elsewhere")
+
+    with pytest.RaisesGroup(NotFormatted, flatten_subgroups=True):
+        async with running_node(tmp_path, **both):
+            pass
+    shutil.move(tmp_path / "elsewhere", tmp_path / "one")
+
+    async with running_node(tmp_path, **both) as node, connected(node.port) as client:
+        assert await read_values(client, indexes=[0]) == [b"kept"]
+        assert await read_values(client, indexes=[1]) == [b"kept"]
 
 
 async def test_a_failed_start_gives_its_ports_back(tmp_path: Path) -> None:

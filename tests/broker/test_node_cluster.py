@@ -1,4 +1,4 @@
-"""Several nodes: roles, what is forwarded, and what a node meets whose controller, or which itself, dies or is stopped."""
+"""Several nodes: roles, what is forwarded, and what a node meets when it or its controller dies or is stopped."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -216,6 +216,8 @@ async def test_a_node_that_finds_no_quorum_can_be_stopped(tmp_path: Path) -> Non
             await node.stop()
         cluster.start_soon(1)
         await trio.sleep(0.3)
+        assert cluster.nodes[1].node is not None
+        assert not cluster.nodes[1].node.is_serving
         await cluster.nodes[1].stop()
         assert (tmp_path / "node-1" / ".kafka_cleanshutdown").exists()
 

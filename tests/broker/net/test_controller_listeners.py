@@ -1,0 +1,118 @@
+"""Controllers' listeners: Kafka's protocol and that between replicas on one port, told apart by their first bytes."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import attrs
+import pytest
+import trio
+
+from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.connection import Connection
+from broker.net.reply import Reply
+from kraft.env import kernel_socket
+
+# A size and what every hello of a replica begins with; and a size and the key and version of a request.
+HELLO = b"\0\0\0\x04\x93abc"
+REQUEST = b"\0\0\0\x04\0\x12\0\x03"
+
+
+@attrs.define
+class Served:
+    """What came, and whom it was given to."""
+
+    acceptor: Acceptor
+    port: int
+    requests: list[bytes] = attrs.field(factory=list)
+    replicas: list[bytes] = attrs.field(factory=list)
+    closed: list[str | None] = attrs.field(factory=list)
+
+    def serve(self, connection: Connection, start: int, end: int) -> Reply:
+        self.requests.append(bytes(connection.buffer.data[start:end]))
+        return b"answer"
+
+    async def serve_replica(self, stream: trio.abc.Stream) -> None:
+        received = b""
+        while data := await stream.receive_some(3):
+            received += data
+        self.replicas.append(received)
+        await stream.send_all(b"bye")
+
+    async def connect(self) -> trio.SocketStream:
+        return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+    async def until_connected(self, count: int) -> None:
+        with trio.fail_after(5):
+            while self.acceptor.connection_count != count:
+                await trio.sleep(0.001)
+
+
+@pytest.fixture
+async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
+    limits = ConnectionLimits(1024, connections_max=3, connections_per_ip_max=3, idle_ms_max=600_000)
+    closed: list[str | None] = []
+    acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda connection: closed.append(connection.close_reason))
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    served = Served(acceptor, listeners[0].socket.getsockname()[1], closed=closed)
+    nursery.start_soon(acceptor.run)
+    nursery.start_soon(acceptor.serve_controllers, "CONTROLLER", listeners, served, served.serve_replica)
+    yield served
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("piece", [1, 3, 5, 100])
+async def test_each_is_given_all_that_was_sent(served: Served, piece: int) -> None:
+    async with await served.connect() as broker, await served.connect() as replica:
+        for stream, data in ((broker, REQUEST), (replica, HELLO)):
+            for start in range(0, len(data), piece):
+                await stream.send_all(data[start : start + piece])
+                await trio.sleep(0.001)
+        await replica.send_eof()
+        with trio.fail_after(5):
+            assert await broker.receive_some() == b"answer"
+            assert await replica.receive_some() == b"bye"
+        assert served.requests == [REQUEST[4:]]
+        assert served.replicas == [HELLO]
+
+
+async def test_who_leaves_before_it_has_said_what_it_is_leaves_nothing(served: Served) -> None:
+    for said in (b"", HELLO[:4], REQUEST[:4]):
+        async with await served.connect() as stream:
+            await stream.send_all(said)
+            await served.until_connected(1)
+        await served.until_connected(0)
+    assert served.closed == []
+
+
+async def test_replicas_count_as_connections(served: Served) -> None:
+    async with await served.connect() as first, await served.connect() as second, await served.connect() as third:
+        await first.send_all(HELLO)
+        await second.send_all(REQUEST)
+        await served.until_connected(3)
+        async with await served.connect() as fourth:
+            with trio.fail_after(5):
+                assert await fourth.receive_some() == b""
+        await third.aclose()
+        await served.until_connected(2)
+        async with await served.connect() as fifth:
+            await fifth.send_all(REQUEST)
+            with trio.fail_after(5):
+                assert await fifth.receive_some() == b"answer"
+
+
+async def test_all_but_replicas_can_be_told_to_connect_again(served: Served) -> None:
+    async with await served.connect() as broker, await served.connect() as silent, await served.connect() as replica:
+        await broker.send_all(REQUEST)
+        await silent.send_all(REQUEST[:2])
+        await replica.send_all(HELLO)
+        with trio.fail_after(5):
+            assert await broker.receive_some() == b"answer"
+            served.acceptor.close_all("CONTROLLER", "enough")
+            assert await broker.receive_some() == b""
+            await silent.send_all(REQUEST[2:])
+            with suppress(trio.BrokenResourceError):  # a reset: it was closed with something unread
+                assert await silent.receive_some() == b""
+            await replica.send_eof()
+            assert await replica.receive_some() == b"bye"
+        assert served.closed == ["enough"]
+        assert served.requests == [REQUEST[4:]]
