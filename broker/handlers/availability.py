@@ -1,13 +1,16 @@
 """Which brokers and replicas clients can reach, as Metadata and DescribeTopicPartitions tell of them."""
 
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from broker.wire.errors import ErrorCode
+from metadata.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import BrokerEndpoint
 
 NO_LEADER: Final = -1
+_UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Availability(NamedTuple):
@@ -36,11 +39,19 @@ class ClusterView:
 
     def availability(self, partition: PartitionImage) -> Availability:
         """LISTENER_NOT_FOUND is for a leader that is there for others, but does not have this listener."""
-        endpoints = self.endpoints
-        offline = [replica for replica in partition.replicas if replica not in endpoints]
-        if partition.leader in endpoints:
+        directories = partition.directories or repeat(UNASSIGNED_DIRECTORY)
+        offline = [
+            replica
+            for replica, directory in zip(partition.replicas, directories, strict=False)
+            if replica not in self.endpoints or not self._is_online(replica, directory)
+        ]
+        if partition.leader in self.endpoints:
             return Availability(ErrorCode.NONE, partition.leader, offline)
         leader = self._cluster.brokers.get(partition.leader)
         is_there = leader is not None and not leader.fenced
         error = ErrorCode.LISTENER_NOT_FOUND if is_there else ErrorCode.LEADER_NOT_AVAILABLE
         return Availability(error, NO_LEADER, offline)
+
+    def _is_online(self, broker_id: int, directory: bytes) -> bool:
+        """Whether a log directory has not failed (KIP-858); it may well not be known which one a replica is in."""
+        return directory in _UNKNOWN_DIRECTORIES or directory in self._cluster.brokers[broker_id].log_dirs

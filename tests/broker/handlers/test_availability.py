@@ -1,11 +1,15 @@
 """Which brokers and replicas clients can reach through their listener."""
 
+import attrs
 import pytest
 
 from broker.handlers.availability import Availability, ClusterView
 from broker.wire.errors import ErrorCode
+from metadata.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from metadata.image import BrokerImage, ClusterImage, PartitionImage
 from metadata.records import BrokerEndpoint
+
+ONLINE, FAILED = bytes(15) + b"\xff", bytes(15) + b"\xfe"
 
 
 def broker(broker_id: int, *listeners: str, fenced: bool = False) -> BrokerImage:
@@ -18,7 +22,7 @@ def broker(broker_id: int, *listeners: str, fenced: bool = False) -> BrokerImage
         rack=None,
         fenced=fenced,
         in_controlled_shutdown=False,
-        log_dirs=(),
+        log_dirs=(ONLINE,),
     )
 
 
@@ -49,3 +53,12 @@ def test_only_brokers_with_the_listener_are_told_of() -> None:
 )
 def test_leaders_and_replicas_that_cannot_be_reached(leader: int, listener: str, expected: Availability) -> None:
     assert ClusterView(CLUSTER, listener).availability(partition(leader, 1, 2, 3, 4, 5)) == expected
+
+
+def test_replicas_in_failed_log_directories_are_offline() -> None:
+    """KIP-858; a directory that is not known is taken for one that works."""
+    held = attrs.evolve(partition(1, 1, 2), directories=(ONLINE, FAILED))
+    unknown = attrs.evolve(partition(1, 1, 2), directories=(UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY))
+
+    assert ClusterView(CLUSTER, "IN").availability(held).offline_replicas == [2]
+    assert ClusterView(CLUSTER, "IN").availability(unknown).offline_replicas == []
