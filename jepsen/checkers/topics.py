@@ -1,9 +1,14 @@
 """What is promised about topics."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Final
 
 from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.linearizability import contradiction
 from jepsen.history import History, Operation, Outcome
+
+# What the names of topics begin with that several clients create and delete.
+SHARED_NAMES: Final = "shared-"
 
 
 class AcknowledgedTopicsStay:
@@ -42,6 +47,8 @@ class SeenTopicsAreReal:
         for listing in history.of("list-topics", outcome=Outcome.OK):
             for name, seen in listing.result.items():
                 creation = wanted.get(name)
+                if name.startswith(SHARED_NAMES):
+                    continue  # these come and go
                 if creation is None:
                     yield Anomaly(type(self).__name__, f"nobody created {name}")
                 elif seen.partitions != creation.value.partitions:
@@ -50,9 +57,47 @@ class SeenTopicsAreReal:
                     yield Anomaly(type(self).__name__, f"{name} was seen and is gone", (creation,))
 
 
+class SharedTopic:
+    """One name that is created, grown and deleted: how many partitions it has, None while there is no such topic."""
+
+    initial: Hashable = None
+
+    def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
+        answer, after = self._do(state, operation.function, operation.value.partitions)
+        return operation.outcome is not Outcome.OK or answer == operation.result, after
+
+    def _do(self, state: Hashable, function: str, partitions: int) -> tuple[str, Hashable]:
+        if function == "share-topic":
+            return ("NONE", partitions) if state is None else ("TOPIC_ALREADY_EXISTS", state)
+        if state is None:
+            return "UNKNOWN_TOPIC_OR_PARTITION", None
+        assert isinstance(state, int), "a number of partitions"
+        if function == "drop-topic":
+            return "NONE", None
+        return ("NONE", partitions) if partitions > state else ("INVALID_PARTITIONS", state)
+
+
+class MetadataIsLinearizable:
+    """Changes of a topic, and refusals of such, seem to happen one after the other, each while it was waited for."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        by_name: dict[str, list[Operation]] = {}
+        for operation in history.of("share-topic", "grow-topic", "drop-topic"):
+            by_name.setdefault(operation.value.name, []).append(operation)
+        for name, operations in by_name.items():
+            culprit = contradiction(operations, SharedTopic())
+            if culprit is not None:
+                yield Anomaly(type(self).__name__, f"no order of what was done to {name} explains it", (culprit,))
+
+
 def final_topics(history: History) -> Operation:
     """The last listing, of after the end of all troubles."""
     return list(history.of("list-topics", outcome=Outcome.OK))[-1]
 
 
-TOPIC_CHECKERS: tuple[Checker, ...] = (AcknowledgedTopicsStay(), DeletedTopicsStayAway(), SeenTopicsAreReal())
+TOPIC_CHECKERS: tuple[Checker, ...] = (
+    AcknowledgedTopicsStay(),
+    DeletedTopicsStayAway(),
+    SeenTopicsAreReal(),
+    MetadataIsLinearizable(),
+)

@@ -17,15 +17,19 @@ RESTART_SECONDS = 0.5
 
 
 class Cluster:
-    """`nodes` by name. `power_cuts` counts those of all nodes: how often unsynced writes may have been lost."""
+    """`nodes` by name. `leader` is who was elected last.
+
+    `power_cuts` counts those of each node: how often its unsynced writes may have been lost.
+    """
 
     def __init__(self, simulation: Simulation, factories: Mapping[str, NodeFactory]) -> None:
         self.simulation = simulation
         self.nodes = {name: simulation.add_host(name) for name in factories}
         self.clients: dict[str, Host] = {}
-        self.power_cuts = 0
+        self.power_cuts = dict.fromkeys(factories, 0)
+        self.leader: Host | None = None
         self._factories = factories
-        simulation.trace.listeners.append(self._count_power_cuts)
+        simulation.trace.listeners.append(self._observe)
 
     def add_client(self, name: str) -> Host:
         """A machine that no fault befalls, apart from those of the network."""
@@ -60,6 +64,12 @@ class Cluster:
         else:
             host.kill()
 
+    def lose_disk(self, host: Host, path: str, **lost: object) -> None:
+        """Have a machine come back with nothing at `path`, where another disk was; `lost` says for the trace what."""
+        self.crash(host, power=True, down_seconds=0)
+        host.volume.lose(path)
+        self.simulation.trace.event(host.name, "disk-lost", lost)
+
     async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
         """Have a node end cleanly; one that does not in time is killed."""
         ended = host.ended
@@ -85,6 +95,8 @@ class Cluster:
                 await trio.sleep(RESTART_SECONDS)
             host.start(nursery, factory)
 
-    def _count_power_cuts(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         if event.kind == "power-cut":
-            self.power_cuts += 1
+            self.power_cuts[event.host] += 1
+        elif event.kind == "role" and event.fields["role"] == "leader":
+            self.leader = self.nodes[event.host]

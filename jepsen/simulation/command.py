@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario, Verdict
+from jepsen.simulation.shapes import ANY, SHAPES, Shape
 
 SECONDS = 60.0
 ALL_FAULTS = "all"
 NO_FAULTS = "none"
+ANY_SHAPE = "any"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--faults", default=ALL_FAULTS, help=f"from which the seed chooses, with commas between: {', '.join(FAULTS)}"
     )
+    parser.add_argument("--nodes", default=ANY_SHAPE, help=f"from which the seed draws one: {', '.join(SHAPES)}")
     parser.add_argument("--events", action="store_true", help="show the events of a run that failed")
 
 
@@ -29,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     started = time.process_time()
     failed, virtual_seconds, operations = 0, 0.0, 0
     for seed in range(options.seed, options.seed + options.count):
-        verdict = Scenario(seed, options.time, faults).run()
+        verdict = Scenario(seed, options.time, faults, parse_shape(options.nodes)).run()
         virtual_seconds += verdict.virtual_seconds
         operations += sum(verdict.operations.values())
         if verdict.violation is not None:
@@ -55,12 +58,23 @@ def parse_faults(text: str) -> Sequence[str]:
     return names
 
 
+def parse_shape(text: str) -> Shape:
+    """Raises SystemExit for a name that no shape has."""
+    if text == ANY_SHAPE:
+        return ANY
+    names = text.split(",")
+    unknown = [name for name in names if name not in SHAPES]
+    if unknown:
+        raise SystemExit(f"nothing is called {', '.join(unknown)}; there are {', '.join(SHAPES)}")
+    return Shape(names)
+
+
 def report(verdict: Verdict, options: argparse.Namespace) -> str:
     """What a person wants to know of one run."""
     strikes = ", ".join(f"{name} {count}" for name, count in verdict.strikes.items()) or "none"
     counts = Counter(dict(verdict.operations))
     lines = [
-        f"seed {verdict.seed}: {'no violation' if verdict.violation is None else 'VIOLATION'}",
+        f"seed {verdict.seed}, {verdict.shape}: {'no violation' if verdict.violation is None else 'VIOLATION'}",
         f"  trace hash {verdict.digest} ({verdict.steps} steps, {verdict.segments} segments)",
         f"  faults: {strikes}",
         f"  operations: {', '.join(f'{name} {count}' for name, count in sorted(counts.items()))}",
@@ -73,4 +87,7 @@ def report(verdict: Verdict, options: argparse.Namespace) -> str:
 
 
 def replay_command(seed: int, options: argparse.Namespace) -> str:
-    return f"python -m jepsen sim --seed {seed} --time {options.time:g} --faults {options.faults} --events"
+    return (
+        f"python -m jepsen sim --seed {seed} --time {options.time:g} --faults {options.faults} "
+        f"--nodes {options.nodes} --events"
+    )

@@ -8,9 +8,11 @@ from typing import Any
 import attrs
 import trio
 
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from jepsen.history import History
 from jepsen.workloads.connection import Address, Connection, ConnectionLost
 
+METADATA_VERSION = 12
 # How long a client waits after an attempt that came to nothing, at most.
 BACK_OFF_SECONDS = 0.3
 
@@ -19,7 +21,8 @@ BACK_OFF_SECONDS = 0.3
 class Client:
     """`wall` is the client's wall clock, in seconds since 1970.
 
-    `lives` tells how often storage has lost what was not synced; see `jepsen.history.Operation`.
+    `lives` tells, for a server by its host, how often its storage has lost what was not synced; see
+    `jepsen.history.Operation`. Each client makes its connections to any server, unless it `seek`s one.
     """
 
     name: str
@@ -27,9 +30,10 @@ class Client:
     history: History
     rng: Random
     wall: Callable[[], float]
-    lives: Callable[[], int]
+    lives: Callable[[str], int]
 
     _connection: Connection | None = attrs.field(default=None, init=False)
+    _target: Address | None = attrs.field(default=None, init=False)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:
@@ -51,10 +55,24 @@ class Client:
         if connection is not None:
             await connection.aclose()
 
+    async def seek_leader(self, topic: str, partition: int) -> None:
+        """Go on at the leader of a partition, as any server knows it. Raises ConnectionLost."""
+        await self.aclose()
+        self._target = None
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        async with self.connected() as connection:
+            response = await connection.call(request, METADATA_VERSION)
+        leaders = {each.partition_index: each.leader_id for each in response.topics[0].partitions}
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self._target = addresses.get(leaders.get(partition, -1))
+        if connection.address != self._target:
+            await self.aclose()
+
     async def _connect(self) -> Connection:
-        life = self.lives()
-        connection = await Connection.open(self.rng.choice(self.servers), life)
-        if self.lives() != life:
+        address, self._target = self._target or self.rng.choice(self.servers), None
+        life = self.lives(address[0])
+        connection = await Connection.open(address, life)
+        if self.lives(address[0]) != life:
             await connection.aclose()
             raise ConnectionLost("nobody knows on which side of a power cut this was made")
         return connection

@@ -27,7 +27,8 @@ class Connection:
     `life` is the caller's, see `jepsen.history.Operation`.
     """
 
-    def __init__(self, stream: trio.SocketStream, life: int) -> None:
+    def __init__(self, stream: trio.SocketStream, address: Address, life: int) -> None:
+        self.address = address
         self.life = life
         self._stream = stream
         self._received = bytearray()
@@ -39,7 +40,7 @@ class Connection:
         """Raises ConnectionLost where nobody answers."""
         with trio.move_on_after(TIMEOUT_SECONDS):
             try:
-                return cls(await trio.open_tcp_stream(*address), life)
+                return cls(await trio.open_tcp_stream(*address), address, life)
             except OSError as error:
                 raise ConnectionLost(str(error)) from error
         raise ConnectionLost("no answer to the attempt to connect")

@@ -1,5 +1,7 @@
 """A consumer that reads a partition from offset zero, and from there again whenever its connection breaks."""
 
+from contextlib import suppress
+
 import attrs
 
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -38,7 +40,11 @@ async def consume(client: Client, topic: str, partition: int) -> None:
                 offset = 0
                 while True:
                     offset, _ = await poll(client, connection, Polling(topic, partition, offset))
-        except (ConnectionLost, FetchRefused, Corrupt):
+        except FetchRefused:
+            await client.back_off()
+            with suppress(ConnectionLost):
+                await client.seek_leader(topic, partition)
+        except (ConnectionLost, Corrupt):
             await client.back_off()
 
 
@@ -59,7 +65,11 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
                     assert offset > before or offset >= end, f"{request} returns nothing below {end}"
                 client.history.ok(operation, records, life=connection.life)
                 return records
-        except (ConnectionLost, FetchRefused):
+        except FetchRefused:
+            await client.back_off()
+            with suppress(ConnectionLost):
+                await client.seek_leader(topic, partition)
+        except ConnectionLost:
             await client.back_off()
         except Corrupt as error:
             client.history.fail(operation, str(error))

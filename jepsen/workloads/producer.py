@@ -1,6 +1,7 @@
 """An idempotent producer: unique values, sequence numbers, the same batch again until it is acknowledged."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 import trio
@@ -25,6 +26,13 @@ _SESSION_ENDS = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
 )
+# Another server may know more.
+_ELSEWHERE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 
 @attrs.frozen
@@ -48,6 +56,10 @@ class _Batch:
         data = PartitionProduceData(index=self.sending.partition, records=memoryview(self.data))
         topic = TopicProduceData(name=self.sending.topic, partition_data=[data])
         return ProduceRequest(acks=-1, timeout_ms=2_000, topic_data=[topic])
+
+
+class WrongServer(Exception):
+    """Another one leads the partition, or none that this one knows of."""
 
 
 class SessionOver(Exception):
@@ -111,11 +123,18 @@ class Producer:
                     while batches:
                         if not await self._attempt(connection, batches):
                             await self._client.back_off()
+            except WrongServer:
+                await self._client.back_off()
+                with suppress(ConnectionLost):
+                    await self._client.seek_leader(self._topic, self._partition)
             except ConnectionLost:
                 await self._client.back_off()
 
     async def _attempt(self, connection: Connection, batches: list[_Batch]) -> bool:
-        """Send all of them once; whether the first was acknowledged. Raises ConnectionLost, SessionOver."""
+        """Send all of them once; whether the first was acknowledged.
+
+        Raises ConnectionLost, SessionOver, WrongServer.
+        """
         sent = list(batches)
         await connection.send([batch.request() for batch in sent], _PRODUCE_VERSION)
         for batch in sent:
@@ -126,6 +145,8 @@ class Producer:
                 del batches[0]
             elif batches and batch is batches[0] and answer.error_code in _SESSION_ENDS:
                 raise SessionOver(ErrorCode(answer.error_code).name)
+            elif answer.error_code in _ELSEWHERE:
+                raise WrongServer(ErrorCode(answer.error_code).name)
         return len(batches) < len(sent)
 
 

@@ -8,12 +8,11 @@ from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from jepsen.history import Operation
-from jepsen.workloads.client import Client
+from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.connection import ConnectionLost
 
 _CREATE_VERSION = 7
 _DELETE_VERSION = 6
-_METADATA_VERSION = 12
 
 
 @attrs.frozen
@@ -78,7 +77,7 @@ async def delete_topic(client: Client, name: str) -> None:
 async def seen_topics(client: Client) -> dict[str, SeenTopic]:
     """All topics there are, as the first node that answers has it; recorded as `list-topics`."""
     operation = client.history.invoke(client.name, "list-topics", None)
-    response, life = await client.call_until_answered(MetadataRequest(topics=None), _METADATA_VERSION)
+    response, life = await client.call_until_answered(MetadataRequest(topics=None), METADATA_VERSION)
     seen = {topic.name: SeenTopic(topic.topic_id, len(topic.partitions)) for topic in response.topics}
     client.history.ok(operation, seen, life=life)
     return seen

@@ -110,6 +110,12 @@ class Directory:
         self._dirty.append(changes)
         self.changed += 1
 
+    def forget(self, name: str) -> None:
+        """Have neither the page cache nor the disk know a name. For directories without changes to be synced."""
+        assert not self._dirty, "nothing is dirty without power"
+        self.entries.pop(name, None)
+        self.durable.pop(name, None)
+
     def settle(self, upto: int) -> None:
         """Make the changes durable that were counted when `changed` was `upto`."""
         count = max(0, upto - self._settled)

@@ -166,6 +166,14 @@ class Volume:
         self.root.power_cut(self._rng, lambda *what: self._note("lost", self.name, *what))
         self.is_stalled = False
 
+    def lose(self, path: str) -> None:
+        """Have nothing at a path, for good. For a machine without power."""
+        parent, name = split(path)
+        if name:
+            self.directory(parent).forget(name)
+        else:
+            self.root = Directory()
+
     async def _perform(self, seconds: float, effect: Callable[[], None], is_gone: Callable[[], bool]) -> None:
         """Have the device do something and wait for it, uncancellably, as for a thread in a system call.
 

@@ -10,14 +10,23 @@ from jepsen.simulation.trace import Event
 STEPS = (
     "process-started",
     "log_recovered",
+    "role",
+    "vote_synced",
     "leader",
     "log_written",
     "log_synced",
+    "log_truncated",
+    "committed",
+    "voters_changed",
+    "snapshot_taken",
+    "snapshot_installed",
     "node-started",
     "storage.log_dir_loaded",
     "storage.log_renamed",
     "storage.segment_rolled",
 )
+# Steps that hardly come by themselves within a strike's time.
+_PROVOKED = ("process-started", "log_recovered", "role", "vote_synced", "leader", "node-started", "log_truncated")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
@@ -43,7 +52,7 @@ class Aimed:
 
         trace.listeners.append(listen)
         try:
-            if step in ("process-started", "log_recovered", "leader", "node-started", "storage.log_dir_loaded"):
+            if step in _PROVOKED:
                 strike.cluster.crash(strike.a_node(), power=self._power, down_seconds=0)  # provoke the step
             await trio.sleep(rng.uniform(1, ARMED_SECONDS_MAX))
         finally:

@@ -10,11 +10,24 @@ from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.hosts import Host
 
 
+class Administrator(Protocol):
+    """Whoever changes what the quorum consists of, without ever taking a majority away from it."""
+
+    async def change_voters(self, rng: Random) -> None:
+        """Add or remove a voter; or nothing, where nobody answers."""
+        ...
+
+    async def lose_disk(self, rng: Random) -> None:
+        """Give a node an empty disk; or nothing, where none may lose its disk."""
+        ...
+
+
 @attrs.frozen
 class Strike:
     """One occasion: who it may befall, and the chance it goes by."""
 
     cluster: Cluster
+    administrator: Administrator
     rng: Random
 
     @property

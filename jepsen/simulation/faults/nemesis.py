@@ -10,10 +10,22 @@ import trio
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed
-from jepsen.simulation.faults.fault import Fault, Strike
+from jepsen.simulation.faults.fault import Administrator, Fault, Strike
 from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
-from jepsen.simulation.faults.of_networks import Flapping, Halves, Isolate, Lossy, OneWay, Reset, Slow
+from jepsen.simulation.faults.of_networks import (
+    Bridge,
+    Flapping,
+    Halves,
+    Isolate,
+    IsolateLeader,
+    Lossy,
+    OneWay,
+    Reset,
+    Ring,
+    Slow,
+)
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
+from jepsen.simulation.faults.of_quorums import ChangeVoters, LoseDisk
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -36,6 +48,11 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "disk-broken": DiskBroken(),
         "fsync": FsyncFails(),
         "fsync-then-power": FsyncThenPower(),
+        "bridge": Bridge(),
+        "ring": Ring(),
+        "isolate-leader": IsolateLeader(),
+        "change-voters": ChangeVoters(),
+        "lose-disk": LoseDisk(),
         "aimed-kill": Aimed(power=False),
         "aimed-power": Aimed(power=True),
     }
@@ -47,8 +64,9 @@ QUIET_SECONDS_MEAN = 2.0
 class Nemesis:
     """`chosen` are the faults of this seed, `strikes` how often each has struck."""
 
-    def __init__(self, cluster: Cluster, allowed: Sequence[str], rng: Random) -> None:
+    def __init__(self, cluster: Cluster, administrator: Administrator, allowed: Sequence[str], rng: Random) -> None:
         self._cluster = cluster
+        self._administrator = administrator
         self._rng = rng
         share = rng.choice((0.2, 0.5, 1.0))
         self.chosen = [name for name in allowed if rng.random() < share]
@@ -66,4 +84,4 @@ class Nemesis:
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})
-            await FAULTS[name].strike(Strike(self._cluster, self._rng))
+            await FAULTS[name].strike(Strike(self._cluster, self._administrator, self._rng))

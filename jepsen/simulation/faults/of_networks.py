@@ -25,6 +25,11 @@ async def hold(strike: Strike) -> None:
     strike.cluster.simulation.network.heal()
 
 
+def cut(strike: Strike, one: Host, other: Host) -> None:
+    links = strike.cluster.simulation.network.links
+    links.link(one.name, other.name).is_blocked = links.link(other.name, one.name).is_blocked = True
+
+
 class Isolate:
     """One host, node or client, is cut off from all others."""
 
@@ -50,10 +55,45 @@ class Halves:
     async def strike(self, strike: Strike) -> None:
         hosts = strike.rng.sample(strike.everyone, len(strike.everyone))
         half = len(hosts) // 2
-        links = strike.cluster.simulation.network.links
         for one in hosts[:half]:
             for other in hosts[half:]:
-                links.link(one.name, other.name).is_blocked = links.link(other.name, one.name).is_blocked = True
+                cut(strike, one, other)
+        await hold(strike)
+
+
+class IsolateLeader:
+    """Whoever leads the quorum at the moment is cut off from the other nodes; its clients still reach it."""
+
+    async def strike(self, strike: Strike) -> None:
+        leader = strike.cluster.leader
+        for other in strike.nodes:
+            if leader is not None and other is not leader:
+                cut(strike, leader, other)
+        await hold(strike)
+
+
+class Bridge:
+    """Two groups of nodes that do not hear each other, and one node between that both hear."""
+
+    async def strike(self, strike: Strike) -> None:
+        _, *nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
+        half = len(nodes) // 2
+        for one in nodes[:half]:
+            for other in nodes[half:]:
+                cut(strike, one, other)
+        await hold(strike)
+
+
+class Ring:
+    """Every node hears a majority, and no two nodes the same one. It takes four nodes at least."""
+
+    async def strike(self, strike: Strike) -> None:
+        nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
+        count = len(nodes)
+        neighbours = (count // 2 + 1) // 2  # on each side
+        for at, one in enumerate(nodes):
+            for distance in range(neighbours + 1, count - neighbours):
+                cut(strike, one, nodes[(at + distance) % count])
         await hold(strike)
 
 

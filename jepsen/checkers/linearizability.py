@@ -1,0 +1,119 @@
+"""Whether operations on one thing look as if each had happened at one instant between its call and its return.
+
+The search is Wing and Gong's (Testing and verifying concurrent objects, 1993), with Lowe's memory of the configurations
+that have been seen (Testing for linearizability, 2017). An operation of which nobody knows whether it happened
+(`Outcome.INFO`) may take effect at any time after its call, or never.
+"""
+
+from collections.abc import Hashable, Sequence
+from math import inf
+from typing import Protocol
+
+import attrs
+
+from jepsen.history import Operation, Outcome
+
+
+class Model(Protocol):
+    """One thing, without anything that happens at the same time. States are immutable."""
+
+    @property
+    def initial(self) -> Hashable: ...
+
+    def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
+        """Whether the operation may have its result in `state`, and the state after it; one without result always."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """A call or (without `operation`) a return, in a doubly linked list in order of time."""
+
+    index: int
+    operation: Operation | None
+    time: float
+    match: "_Entry | None" = None
+    before: "_Entry | None" = None
+    after: "_Entry | None" = None
+
+    def unlink(self) -> None:
+        assert self.before is not None, "the head of the list is never taken out"
+        self.before.after = self.after
+        if self.after is not None:
+            self.after.before = self.before
+
+    def relink(self) -> None:
+        assert self.before is not None, "the head of the list is never taken out"
+        self.before.after = self
+        if self.after is not None:
+            self.after.before = self
+
+
+def contradiction(operations: Sequence[Operation], model: Model) -> Operation | None:
+    """The operation that no order of the others explains; None where all are linearizable.
+
+    Operations that certainly failed are left out by the caller. The one returned is the first to return of those that
+    the furthest attempt could not place.
+    """
+    head = _linked(operations)
+    to_place = sum(operation.outcome is Outcome.OK for operation in operations)
+    state, placed, furthest, culprit = model.initial, 0, -1, None
+    chosen: list[tuple[_Entry, Hashable]] = []
+    seen: set[tuple[int, Hashable]] = set()
+    mask = 0
+    entry = head.after
+    while placed < to_place:
+        assert entry is not None, "a return that is still to come ends every attempt"
+        if entry.operation is not None:
+            fits, following = model.step(state, entry.operation)
+            configuration = (mask | 1 << entry.index, following)
+            if fits and configuration not in seen:
+                seen.add(configuration)
+                chosen.append((entry, state))
+                state, mask = following, configuration[0]
+                placed += entry.operation.outcome is Outcome.OK
+                _take_out(entry)
+                entry = head.after
+            else:
+                entry = entry.after
+            continue
+        if placed > furthest:
+            assert entry.match is not None, "every return has its call"
+            furthest, culprit = placed, entry.match.operation
+        if not chosen:
+            return culprit
+        last, state = chosen.pop()
+        assert last.operation is not None, "calls are chosen"
+        mask &= ~(1 << last.index)
+        placed -= last.operation.outcome is Outcome.OK
+        _put_back(last)
+        entry = last.after
+    return None
+
+
+def _linked(operations: Sequence[Operation]) -> _Entry:
+    entries = []
+    for index, operation in enumerate(operations):
+        call = _Entry(index, operation, operation.invoked_at)
+        certain = operation.outcome is Outcome.OK and operation.completed_at is not None
+        call.match = _Entry(index, None, operation.completed_at if certain and operation.completed_at else inf, call)
+        entries += [call, call.match]
+    # What is called at the very time of a return may have come before it.
+    entries.sort(key=lambda entry: (entry.time, entry.operation is None))
+    head = last = _Entry(-1, None, -inf)
+    for entry in entries:
+        last.after, entry.before = entry, last
+        last = entry
+    return head
+
+
+def _take_out(call: _Entry) -> None:
+    assert call.match is not None, "every call has its return"
+    call.unlink()
+    call.match.unlink()
+
+
+def _put_back(call: _Entry) -> None:
+    assert call.match is not None, "every call has its return"
+    call.match.relink()
+    call.relink()

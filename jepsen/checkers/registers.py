@@ -1,0 +1,44 @@
+"""What is promised about keys that several clients read and write at once."""
+
+from collections.abc import Hashable, Iterator
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.linearizability import contradiction
+from jepsen.history import History, Operation, Outcome
+
+
+class Register:
+    """One key: `read` returns its value, `write` sets it, `cas` sets it where it is what was expected.
+
+    The result of a `cas` is the value that it found.
+    """
+
+    initial: Hashable = None
+
+    def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
+        fits = operation.outcome is not Outcome.OK or operation.function == "write" or operation.result == state
+        match operation.value:
+            case ("write", _, value):
+                return fits, value
+            case ("cas", _, value, expected) if expected == state:
+                return fits, value
+        return fits, state
+
+
+class RegistersAreLinearizable:
+    """Every operation seems to happen at one instant between its call and its return (Herlihy and Wing, 1990)."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        by_key: dict[str, list[Operation]] = {}
+        for operation in history.of("read", "write", "cas"):
+            if operation.outcome is not Outcome.FAIL and (
+                operation.function != "read" or operation.outcome is Outcome.OK
+            ):
+                by_key.setdefault(operation.value[1], []).append(operation)
+        for key, operations in by_key.items():
+            culprit = contradiction(operations, Register())
+            if culprit is not None:
+                yield Anomaly(type(self).__name__, f"no order of what was done to {key} explains it", (culprit,))
+
+
+REGISTER_CHECKERS: tuple[Checker, ...] = (RegistersAreLinearizable(),)

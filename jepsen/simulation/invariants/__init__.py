@@ -1,0 +1,11 @@
+"""What must hold after every event, whatever has gone wrong: one class for each invariant.
+
+They listen to what nodes trace and to what befalls hosts, and know more than any node does.
+"""
+
+from jepsen.simulation.invariants.of_processes import process_invariants
+from jepsen.simulation.invariants.of_raft import raft_invariants
+from jepsen.simulation.invariants.replicas import Replica, Replicas
+from jepsen.simulation.invariants.watch import Invariant, Watch
+
+__all__ = ["Invariant", "Replica", "Replicas", "Watch", "process_invariants", "raft_invariants"]

@@ -1,0 +1,44 @@
+"""How processes may end."""
+
+from collections.abc import Mapping, Sequence
+
+from jepsen.simulation.hosts import Host, leaves
+from jepsen.simulation.invariants.watch import Invariant
+from jepsen.simulation.trace import Event
+
+
+class DiesOfFaultsOnly:
+    """A node ends by itself only when its disk fails, and only with the errors in `allowed`, which say so."""
+
+    kinds: Sequence[str] = ("process-started", "process-ended")
+
+    def __init__(self, hosts: Mapping[str, Host], allowed: tuple[type[Exception], ...]) -> None:
+        self._hosts = hosts
+        self._allowed = allowed
+        self._met_before: dict[str, int] = {}
+
+    def observe(self, event: Event) -> str | None:
+        host = self._hosts[event.host]
+        if event.kind == "process-started":
+            self._met_before[event.host] = host.volume.faults_met
+            return None
+        causes = [] if host.cause is None else list(leaves(host.cause))
+        strange = [cause for cause in causes if not isinstance(cause, self._allowed)]
+        if strange:
+            return f"{host} died of {strange[0]!r}"
+        if causes and host.volume.faults_met == self._met_before[host.name]:
+            return f"{host} died of {causes[0]!r}, and nothing was wrong with its disk"
+        return None
+
+
+class HandlersNeverFail:
+    """No request makes a handler fail in a way that nobody has thought of."""
+
+    kinds: Sequence[str] = ("handler-failed",)
+
+    def observe(self, event: Event) -> str | None:
+        return str(event.fields["error"])
+
+
+def process_invariants(hosts: Mapping[str, Host], allowed: tuple[type[Exception], ...] = (OSError,)) -> list[Invariant]:
+    return [DiesOfFaultsOnly(hosts, allowed), HandlersNeverFail()]

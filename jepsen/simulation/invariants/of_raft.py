@@ -1,0 +1,274 @@
+"""Raft's promises (figure 3 of its paper), and what they rest on. Sections are those of the paper."""
+
+from collections.abc import Sequence
+
+from jepsen.simulation.invariants.replicas import (
+    Entry,
+    Replica,
+    Replicas,
+    committed_before,
+    entries_of,
+    integer,
+    voters_of,
+)
+from jepsen.simulation.invariants.watch import Invariant
+from jepsen.simulation.trace import Event
+
+
+class OneLeaderPerEpoch:
+    """Election safety (5.2): no epoch has two leaders, nor one leader in two of its lives."""
+
+    kinds: Sequence[str] = ("role",)
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, str] = {}
+
+    def observe(self, event: Event) -> str | None:
+        if event.fields["role"] != "leader":
+            return None
+        epoch = integer(event, "epoch")
+        if epoch in self._leaders:
+            return f"epoch {epoch} has the leaders {self._leaders[epoch]} and {event.host}"
+        self._leaders[epoch] = event.host
+        return None
+
+
+class EpochsNeverGoBack:
+    """A replica never takes part in an epoch below one that it has been in, nor below one that is on its disk (5.1)."""
+
+    kinds: Sequence[str] = ("log_recovered", "role", "vote_synced")
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        replica, epoch = self._replicas.replica(event), integer(event, "epoch")
+        durable = replica.vote[0]
+        before = durable if event.kind == "log_recovered" else max(durable, replica.epoch if replica.role else 0)
+        return f"{event.host} is in epoch {epoch} after {before}" if epoch < before else None
+
+
+class OneVotePerEpoch:
+    """A replica votes for one candidate in an epoch, in all its lives together (5.2)."""
+
+    kinds: Sequence[str] = ("vote_synced",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        epoch, voted_for = self._replicas.replica(event).vote
+        now = event.fields["voted_for"]
+        if epoch == event.fields["epoch"] and voted_for not in (None, now):
+            return f"{event.host} voted in epoch {epoch} for {voted_for}, and now for {now}"
+        return None
+
+
+class CommittedEntriesStay:
+    """What a replica has made durable, and somebody committed, is still there when it recovers (5.4.3)."""
+
+    kinds: Sequence[str] = ("log_recovered",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        replica = self._replicas.replica(event)
+        kept = min(replica.synced_end_offset, self._replicas.committed_end_offset)
+        end_offset = integer(event, "end_offset")
+        if end_offset < kept:
+            return f"{event.host} recovered up to {end_offset}, and up to {kept} entries are committed that it had"
+        return None
+
+
+class LogsStartAtSnapshots:
+    """A log begins where a durable snapshot of committed entries takes over, or before."""
+
+    kinds: Sequence[str] = ("log_recovered", "snapshot_taken", "snapshot_installed")
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        at = integer(event, "start_offset" if event.kind == "log_recovered" else "end_offset")
+        committed = self._replicas.committed_end_offset
+        return f"{event.host} has a snapshot at {at}, committed is up to {committed}" if at > committed else None
+
+
+class LogsMatch:
+    """Log matching (5.3): what has the same offset and epoch is the same, and so is all before it."""
+
+    kinds: Sequence[str] = ("log_recovered", "log_written")
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._before: dict[tuple[int, int], tuple[int, int | None]] = {}
+
+    def observe(self, event: Event) -> str | None:
+        """To be shown the event before `Replicas` is."""
+        replica, entries = self._replicas.replica(event), entries_of(event)
+        if event.kind == "log_recovered":
+            end, epoch = integer(event, "start_offset"), None if event.fields["start_offset"] else 0
+        else:
+            end, epoch = replica.end_offset, replica.end_epoch
+        for entry in entries:
+            base_offset, end_offset, entry_epoch = entry
+            if base_offset != end:
+                return f"{event.host} wrote {entry} behind offset {end}"
+            first, before = self._before.setdefault((base_offset, entry_epoch), (end_offset, epoch))
+            if first != end_offset or (None not in (before, epoch) and before != epoch):
+                return f"{event.host} wrote {entry} behind epoch {epoch}; somebody up to {first} behind epoch {before}"
+            end, epoch = end_offset, entry_epoch
+        return None
+
+
+class LeadersAreComplete:
+    """Leader completeness (5.4): a leader has all that was committed in epochs before its own."""
+
+    kinds: Sequence[str] = ("role",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        if event.fields["role"] != "leader":
+            return None
+        # Logs match, so whoever has the last one has all.
+        last = committed_before(self._replicas, integer(event, "epoch"))
+        if last is not None and not self._replicas.replica(event).holds(last):
+            return f"{event.host} leads in epoch {event.fields['epoch']} without the committed entry {last}"
+        return None
+
+
+class CommitsNeverChange:
+    """State machine safety (5.4.3): who has an offset committed has the same entry there, and never takes it back."""
+
+    kinds: Sequence[str] = ("committed",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        """To be shown the event before `Replicas` is."""
+        replica, end_offset = self._replicas.replica(event), integer(event, "end_offset")
+        if end_offset < replica.committed_end_offset:
+            return f"{event.host} takes its commit back to {end_offset}"
+        if end_offset > replica.end_offset:
+            return f"{event.host} commits up to {end_offset}, its log ends at {replica.end_offset}"
+        for entry in _latest(replica, end_offset):
+            known = self._replicas.committed.get(entry[0], entry)
+            if known != entry:
+                return f"{event.host} has {entry} committed, somebody else {known}"
+        return None
+
+
+class CommitsAreHeldByMajorities:
+    """What is committed is durable at a majority of the voters that whoever commits it knows (5.3).
+
+    A disk that was lost since then counts with what it held: it will not vote any more (KIP-853).
+    """
+
+    kinds: Sequence[str] = ("committed",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        """To be shown the event before `Replicas` is."""
+        replica, end_offset = self._replicas.replica(event), integer(event, "end_offset")
+        if end_offset <= self._replicas.committed_end_offset or replica.role != "leader":
+            return None
+        (last,) = _latest(replica, end_offset) or [(end_offset, end_offset, 0)]
+        holders = [voter for voter in replica.voters if _has_durably(self._replicas.of_voter(voter), last)]
+        if len(holders) <= len(replica.voters) // 2:
+            return f"{event.host} commits {last}, which {len(holders)} of {len(replica.voters)} voters have"
+        return None
+
+
+class LeadersCommitTheirOwn:
+    """A leader commits nothing by counting before an entry of its own epoch is committed with it (5.4.2)."""
+
+    kinds: Sequence[str] = ("committed",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        replica, end_offset = self._replicas.replica(event), integer(event, "end_offset")
+        if replica.role != "leader":
+            return None
+        for entry in _latest(replica, end_offset):
+            if entry[2] != replica.epoch:
+                return f"{event.host} commits {entry}, and leads in epoch {replica.epoch}"
+        return None
+
+
+class OneVoterAtATime:
+    """Two voter sets that follow each other differ by one voter, and the second waits for the first (KIP-853)."""
+
+    kinds: Sequence[str] = ("voters_changed",)
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def observe(self, event: Event) -> str | None:
+        """To be shown the event before `Replicas` is."""
+        replica, voters = self._replicas.replica(event), voters_of(event)
+        if replica.role != "leader" or integer(event, "offset") <= replica.voters_offset:
+            return None
+        before, now = ([node_id for node_id, _ in each] for each in (replica.voters, voters))
+        changed = [each for each in (*before, *now) if (each in before) is not (each in now)]
+        if len(changed) > 1:
+            return f"{event.host} changes the voters {replica.voters} to {voters} at once"
+        if replica.voters_offset >= replica.committed_end_offset:
+            return f"{event.host} changes voters again, and the change at {replica.voters_offset} is not committed"
+        return None
+
+
+class NoElectionInPeace:
+    """While nothing is wrong, a leader stays (KIP-996, and Raft's dissertation, section 9.6)."""
+
+    kinds: Sequence[str] = ("peace", "role")
+
+    def __init__(self) -> None:
+        self._is_peace = False
+
+    def observe(self, event: Event) -> str | None:
+        if event.kind == "peace":
+            self._is_peace = True
+        elif self._is_peace:
+            return f"{event.host} becomes {event.fields['role']} in epoch {event.fields['epoch']}, and nothing is wrong"
+        return None
+
+
+def raft_invariants(replicas: Replicas) -> list[Invariant]:
+    """All of them, for one simulation whose replicas are `replicas`."""
+    return [
+        # Those that compare with what was before the event.
+        EpochsNeverGoBack(replicas),
+        OneVotePerEpoch(replicas),
+        CommittedEntriesStay(replicas),
+        LogsMatch(replicas),
+        CommitsNeverChange(replicas),
+        CommitsAreHeldByMajorities(replicas),
+        OneVoterAtATime(replicas),
+        replicas,
+        # Those that compare with all that is known now.
+        OneLeaderPerEpoch(),
+        NoElectionInPeace(),
+        LogsStartAtSnapshots(replicas),
+        LeadersAreComplete(replicas),
+        LeadersCommitTheirOwn(replicas),
+    ]
+
+
+def _latest(replica: Replica, end_offset: int) -> list[Entry]:
+    """The entry that ends at an offset, if it is still in the log."""
+    for entry in reversed(replica.entries.values()):
+        if entry[1] <= end_offset:
+            return [entry] if entry[1] == end_offset else []
+    return []
+
+
+def _has_durably(replica: Replica | None, entry: Entry) -> bool:
+    return replica is not None and replica.synced_end_offset >= entry[1] and replica.holds(entry)

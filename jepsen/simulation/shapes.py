@@ -1,0 +1,38 @@
+"""Which subject a run has: how many nodes of which kind, given or drawn by the seed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.subjects import NodesSubject, QuorumSubject, Subject
+
+
+@attrs.frozen
+class Shape:
+    """The names of what a seed draws from; a name twice is drawn twice as often."""
+
+    names: Sequence[str]
+
+
+SHAPES: Final[Mapping[str, Callable[[Simulation], Subject]]] = MappingProxyType(
+    {
+        "node": lambda simulation: NodesSubject(simulation, 1),
+        "nodes-3": lambda simulation: NodesSubject(simulation, 3),
+        "nodes-5": lambda simulation: NodesSubject(simulation, 5),
+        "nodes-3+2": lambda simulation: NodesSubject(simulation, 0, controllers=3, brokers=2),
+        "quorum-1": lambda simulation: QuorumSubject(simulation, 1, 3),
+        "quorum-3": lambda simulation: QuorumSubject(simulation, 3, 3),
+        "quorum-3+1": lambda simulation: QuorumSubject(simulation, 3, 4),
+        "quorum-5": lambda simulation: QuorumSubject(simulation, 5, 5),
+    }
+)
+ANY: Final = Shape(tuple(SHAPES))
+
+
+def subject_of(simulation: Simulation, shape: Shape) -> tuple[str, Subject]:
+    """What a run is about, and the name of it."""
+    name = simulation.rng("shape").choice(shape.names)
+    return name, SHAPES[name](simulation)

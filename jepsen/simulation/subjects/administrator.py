@@ -1,0 +1,119 @@
+"""An administrator who knows everything: voters come and go, and disks are lost, but never too many at a time."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, Protocol
+
+import trio
+
+from jepsen.simulation.invariants import Replica, Replicas
+from kraft.core import ReplicaKey
+
+# How long one change of the voters is tried.
+CHANGE_SECONDS: Final = 4.0
+
+
+class Hands(Protocol):
+    """How an administrator gets at the nodes of a subject."""
+
+    def key_of(self, name: str) -> ReplicaKey | None:
+        """The replica on a node's disk; None where there is none yet."""
+        ...
+
+    def lose_disk(self, name: str) -> None:
+        """Cut a node's power, and have its replica start anew, as another one."""
+        ...
+
+    async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
+        """Try to `add-voter` or `remove-voter`, until it is done or the time is `give_up`."""
+        ...
+
+    async def wait_settled(self) -> None:
+        """Return when nothing of a change that was given up can happen any more."""
+        ...
+
+
+class VoterAdministrator:
+    """`founders` are the names of the first voters, `nodes` the names of all that may vote, by node id.
+
+    It never removes voters, nor takes disks away, such that those without a disk are no minority in every voter set
+    that any replica believes in: that would be an operator's error, and not one of the quorum's.
+    """
+
+    def __init__(self, replicas: Replicas, nodes: Mapping[int, str], founders: Sequence[str], hands: Hands) -> None:
+        self._replicas = replicas
+        self._nodes = nodes
+        self._founders = founders
+        self._hands = hands
+        self._lost: list[ReplicaKey] = []
+        self._busy = trio.Lock()
+
+    async def change_voters(self, rng: Random) -> None:
+        """Add or remove one voter."""
+        async with self._busy:
+            voters = self._latest_voters()
+            changes = []
+            for node_id, name in self._nodes.items():
+                key = self._hands.key_of(name)
+                if key is not None and node_id not in [each.node_id for each in voters]:
+                    changes.append(("add-voter", key))
+            for key in voters:
+                rest = [each for each in voters if each != key]
+                if rest and _is_minority(self._lost, rest):
+                    changes.append(("remove-voter", key))
+            if changes:
+                await self._change(*rng.choice(changes))
+
+    async def lose_disk(self, rng: Random) -> None:
+        async with self._busy:
+            views = [_keys(replica) for replica in self._replicas.by_host.values()]
+            choices = []
+            for name in self._nodes.values():
+                key = self._hands.key_of(name)
+                # A voter set without directory ids would take the new disk for the old one (KIP-853).
+                if key is not None and all(
+                    ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in views
+                ):
+                    choices.append((name, key))
+            if choices:
+                name, key = rng.choice(choices)
+                self._lost.append(key)
+                self._hands.lose_disk(name)
+
+    async def repair(self) -> None:
+        """Until the voters are the founders, on the disks they have now."""
+        async with self._busy:
+            while (change := self._next_repair()) is not None:
+                await self._change(*change)
+
+    def _next_repair(self) -> tuple[str, ReplicaKey] | None:
+        voters = self._latest_voters()
+        wanted = [key for name in self._founders if (key := self._hands.key_of(name)) is not None]
+        superfluous = [key for key in voters if not any(key.matches(each) for each in wanted)]
+        missing = [key for key in wanted if not any(key.matches(each) for each in voters)]
+        for key in superfluous:
+            if key in self._lost:
+                return "remove-voter", key
+        if missing:
+            return "add-voter", missing[0]
+        return ("remove-voter", superfluous[0]) if superfluous else None
+
+    def _latest_voters(self) -> list[ReplicaKey]:
+        """The latest voters that anybody knows, committed or not."""
+        latest = max(self._replicas.by_host.values(), key=lambda each: (each.end_epoch or 0, each.voters_offset))
+        return _keys(latest)
+
+    async def _change(self, function: str, key: ReplicaKey) -> None:
+        give_up = trio.current_time() + CHANGE_SECONDS
+        with trio.move_on_at(give_up):
+            await self._hands.change(function, self._nodes[key.node_id], key, give_up)
+            return
+        await self._hands.wait_settled()
+
+
+def _is_minority(lost: Sequence[ReplicaKey], voters: Sequence[ReplicaKey]) -> bool:
+    return 2 * sum(key in lost for key in voters) < len(voters)
+
+
+def _keys(replica: Replica) -> list[ReplicaKey]:
+    return [ReplicaKey(*voter) for voter in replica.voters]

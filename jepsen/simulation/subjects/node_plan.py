@@ -1,0 +1,105 @@
+"""Which nodes a simulated cluster has, how they are configured, and what they are formatted with."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import attrs
+
+from broker.config import KafkaConfig, read_config
+from broker.formatting import Formatting
+from broker.node import Node
+from broker.wire.uuids import encode_uuid, new_uuid
+from jepsen.simulation.cluster import NodeFactory
+from jepsen.simulation.subjects.formatted_node import FormattedNode
+from kraft.core import ReplicaKey, Voter, VoterSet
+
+KAFKA_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+METADATA_DIRECTORY: Final = "/metadata"
+# Periodic work is done so often that it meets the troubles.
+_CONFIG: Final[Mapping[str, str]] = {
+    "log.dirs": "/var/kafka",
+    "metadata.log.dir": METADATA_DIRECTORY,
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "2000",
+}
+_SNAPSHOT_BYTES: Final = ("1000", "20000", "20971520")
+
+
+@attrs.frozen
+class Planned:
+    """One node. Its name is that of its machine."""
+
+    name: str
+    node_id: int
+    is_controller: bool
+    is_broker: bool
+
+    @property
+    def roles(self) -> str:
+        return ",".join(["controller"] * self.is_controller + ["broker"] * self.is_broker)
+
+
+class NodePlan:
+    """`combined` nodes are controllers and brokers, then there are `controllers` and `brokers` that are only that.
+
+    The voters are known by their directories from the start (KIP-853) or, as `chance` has it, by their ids alone.
+    """
+
+    def __init__(self, combined: int, controllers: int, brokers: int, chance: Random) -> None:
+        roles = [(True, True)] * combined + [(True, False)] * controllers + [(False, True)] * brokers
+        self.nodes = [Planned(f"n{at}", at, *each) for at, each in enumerate(roles, 1)]
+        self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
+        self._is_static = chance.random() < 0.3
+        self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
+        self._founders = VoterSet(
+            tuple(
+                Voter(
+                    ReplicaKey(each.node_id, encode_uuid(new_uuid(chance.randbytes))), f"{each.name}:{CONTROLLER_PORT}"
+                )
+                for each in self.controllers
+            )
+        )
+
+    @property
+    def controllers(self) -> list[Planned]:
+        return [each for each in self.nodes if each.is_controller]
+
+    @property
+    def brokers(self) -> list[Planned]:
+        return [each for each in self.nodes if each.is_broker]
+
+    def factory(self, node: Planned, disks_lost: Mapping[str, int]) -> NodeFactory:
+        """`disks_lost` tells at any time how often a node's metadata log has been lost."""
+        config = self._config(node)
+        if len(self.nodes) == 1:
+            return lambda env: Node(env, config)  # founds its cluster by itself
+
+        def formatting() -> Formatting:
+            begins = not self._is_static and node.is_controller and not disks_lost[node.name]
+            return Formatting(self.cluster_id, self._founders if begins else None)
+
+        return lambda env: FormattedNode(env, config, formatting)
+
+    def _config(self, node: Planned) -> KafkaConfig:
+        listeners = [f"PLAINTEXT://{node.name}:{KAFKA_PORT}"] * node.is_broker
+        listeners += [f"CONTROLLER://{node.name}:{CONTROLLER_PORT}"] * node.is_controller
+        settings = {
+            **_CONFIG,
+            "node.id": str(node.node_id),
+            "listeners": ",".join(listeners),
+            "metadata.log.max.record.bytes.between.snapshots": self._snapshot_bytes,
+        }
+        if len(self.nodes) > 1:
+            addresses = {each.node_id: f"{each.name}:{CONTROLLER_PORT}" for each in self.controllers}
+            settings |= {"process.roles": node.roles, "controller.listener.names": "CONTROLLER"}
+            if self._is_static:
+                voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
+                settings["controller.quorum.voters"] = voters
+            else:
+                settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        return read_config(None, [f"{key}={value}" for key, value in settings.items()])

@@ -1,0 +1,191 @@
+"""Whole nodes, `broker.node.Node` unmodified, under clients that speak Kafka's protocol."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+import trio
+
+from broker.properties import parse_properties
+from broker.storage.log_dirs import NoLogDirOnline
+from broker.storage.meta_properties import META_PROPERTIES
+from broker.wire.api.metadata import MetadataRequest
+from jepsen.checkers import QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
+from jepsen.history import History
+from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.disk.tree import Inode
+from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
+from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.subjects.administrator import VoterAdministrator
+from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
+from jepsen.workloads.client import METADATA_VERSION, Client
+from jepsen.workloads.consumer import consume, read_all
+from jepsen.workloads.producer import produce_to_all
+from jepsen.workloads.shared_topics import Generations, contend
+from jepsen.workloads.topics import WantedTopic, churn_topics, create_topic, seen_topics
+from jepsen.workloads.voters import add_voter, remove_voter
+from kraft.core import ReplicaKey
+
+T = TypeVar("T")
+
+# How long nobody disturbs the nodes at last, while their quorum has to do without an election.
+PEACE_SECONDS: Final = 10.0
+# How long a request may be held up by the network and by brokers that try again for whoever gave it up.
+SETTLED_SECONDS: Final = 35.0
+
+
+class NodesSubject:
+    """Topics are created and deleted, records produced and consumed; at last everything is read."""
+
+    def __init__(self, simulation: Simulation, combined: int, controllers: int = 0, brokers: int = 0) -> None:
+        self.simulation = simulation
+        self.replicas = Replicas()
+        self._plan = plan = NodePlan(combined, controllers, brokers, simulation.rng("subject"))
+        self._disks_lost = {each.name: 0 for each in plan.nodes}
+        self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
+        self.history = History(simulation.clock.current_time, simulation.trace.note)
+        names = {each.node_id: each.name for each in plan.controllers}
+        self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
+        self._host_names: dict[str, str] = {}
+        self._topics = [
+            WantedTopic("plain", 2, is_flushed=False),
+            WantedTopic("flushed", 2, is_flushed=True),
+            WantedTopic("rolled", 2, is_flushed=False, configs=(("segment.ms", "700"), ("flush.ms", "3000"))),
+        ]
+        self._late = WantedTopic("late", 1, is_flushed=True)
+        self._admin = self._client("admin")
+
+    def invariants(self) -> Sequence[Invariant]:
+        return [*process_invariants(self.simulation.hosts, (OSError, NoLogDirOnline)), *raft_invariants(self.replicas)]
+
+    async def prepare(self) -> None:
+        await self.cluster.wait_serving()
+        client = self._client("setup")
+        for topic in self._topics:
+            while not await self._as(client, create_topic, client, topic):
+                await client.back_off()
+
+    async def use(self) -> None:
+        rng = self.simulation.rng("workload")
+        async with trio.open_nursery() as nursery:
+            partitions = [(topic.name, index) for topic in self._topics for index in range(topic.partitions)]
+            for number in range(rng.randint(1, 3)):
+                self._start(nursery, self._client(f"p{number}"), produce_to_all, partitions, rng.choice((0.5, 2, 8)))
+            for topic, index in partitions:
+                if rng.random() < 0.7:
+                    self._start(nursery, self._client(f"r-{topic}-{index}", "readers"), consume, topic, index)
+            generations, per_second = Generations(), rng.choice((1, 3))
+            for number in range(rng.randint(0, 3)):
+                self._start(nursery, self._client(f"s{number}", port=CONTROLLER_PORT), contend, generations, per_second)
+            self._start(nursery, self._client("churn"), churn_topics, rng.choice((0.3, 1, 5)))
+            self._start(nursery, self._client("late"), self._begin_late, rng.uniform(0, 60))
+
+    async def _begin_late(self, client: Client, after_seconds: float) -> None:
+        """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
+        await trio.sleep(after_seconds)
+        while not await create_topic(client, self._late):
+            await client.back_off()
+        await produce_to_all(client, [(self._late.name, 0)], 8)
+
+    async def verify(self) -> None:
+        """Everything works again; and read all there is."""
+        await self.cluster.wait_serving()
+        await self.administrator.repair()
+        client = self._client("final")
+        serial = 0
+        while not await self._as(client, create_topic, client, WantedTopic(f"healed-{serial}", 3, is_flushed=True)):
+            serial += 1
+            await client.back_off()
+        await self._converge(f"healed-{serial}")
+        seen = await self._as(client, seen_topics, client)
+        for topic in (*self._topics, self._late):
+            if topic.name in seen:
+                for index in range(topic.partitions):
+                    await self._as(client, self._write_and_read, client, topic.name, index)
+        self.simulation.trace.event("admin", "peace", {})
+        await trio.sleep(PEACE_SECONDS)
+
+    async def _converge(self, name: str) -> None:
+        """Until all brokers tell of the same topics, the one of that name among them, and of all brokers."""
+        while True:
+            told = [await self._told_by(node.name) for node in self._plan.brokers]
+            topics, brokers = told[0]
+            if name in topics and brokers == len(self._plan.brokers) and all(each == told[0] for each in told):
+                return
+            await trio.sleep(0.1)
+
+    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, int]], int]:
+        """The id and the number of partitions of each topic, and how many brokers there are."""
+        client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
+        request = MetadataRequest(topics=None)
+        response, _ = await self._as(self._admin, client.call_until_answered, request, METADATA_VERSION)
+        await client.aclose()
+        topics = {topic.name: (topic.topic_id, len(topic.partitions)) for topic in response.topics}
+        return topics, len(response.brokers)
+
+    async def _write_and_read(self, client: Client, topic: str, index: int) -> None:
+        acknowledged = len(self._acknowledged(topic, index))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce_to_all, client, [(topic, index)], 100)
+            while len(self._acknowledged(topic, index)) == acknowledged:
+                await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+        await read_all(client, topic, index)
+
+    def _acknowledged(self, topic: str, index: int) -> list[object]:
+        return [
+            each
+            for each in self.history.of("send")
+            if each.result is not None and (each.value.topic, each.value.partition) == (topic, index)
+        ]
+
+    def anomalies(self) -> Iterator[Anomaly]:
+        for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
+            yield from checker.check(self.history)
+
+    # The hands of the administrator
+
+    def key_of(self, name: str) -> ReplicaKey | None:
+        file = self.cluster.nodes[name].volume.find(f"{METADATA_DIRECTORY}/{META_PROPERTIES}")
+        if not isinstance(file, Inode):
+            return None
+        directory_id = parse_properties(bytes(file.durable)).get("directory.id")
+        return (
+            None
+            if directory_id is None
+            else ReplicaKey(next(each.node_id for each in self._plan.nodes if each.name == name), directory_id)
+        )
+
+    def lose_disk(self, name: str) -> None:
+        key = self.key_of(name)
+        assert key is not None, "a disk that is there"
+        self._disks_lost[name] += 1
+        host = self.cluster.nodes[name]
+        self.cluster.lose_disk(host, METADATA_DIRECTORY, node=key.node_id, directory_id=key.directory_id)
+
+    async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
+        if function == "add-voter":
+            address = (name, CONTROLLER_PORT)
+            await self._as(self._admin, add_voter, self._admin, key.node_id, key.directory_id, address)
+        else:
+            await self._as(self._admin, remove_voter, self._admin, key.node_id, key.directory_id)
+
+    async def wait_settled(self) -> None:
+        await trio.sleep(SETTLED_SECONDS)
+
+    def _client(self, name: str, host: str | None = None, port: int = KAFKA_PORT) -> Client:
+        host = self._host_names[name] = host or name
+        if host not in self.cluster.clients:
+            self.cluster.add_client(host)
+        nodes = self._plan.brokers if port == KAFKA_PORT else self._plan.controllers
+        servers = [(node.name, port) for node in nodes]
+        rng = self.simulation.rng(f"client/{name}")
+        wall = self.cluster.clients[host].wall
+        return Client(name, servers, self.history, rng, wall, self.cluster.power_cuts.__getitem__)
+
+    async def _as(self, client: Client, task: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run what a client does on the client's machine."""
+        return await self.simulation.on(self.cluster.clients[self._host_names[client.name]], task, *args)
+
+    def _start(self, nursery: trio.Nursery, client: Client, task: Callable[..., Awaitable[object]], *args: Any) -> None:
+        nursery.start_soon(self._as, client, task, client, *args, name=f"client {client.name}")

@@ -1,0 +1,148 @@
+"""The quorum alone: a dictionary on a replicated log, while its voters come and go, and their disks get lost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from jepsen.checkers import REGISTER_CHECKERS, Anomaly
+from jepsen.history import History
+from jepsen.simulation.cluster import Cluster, NodeFactory
+from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
+from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.subjects.administrator import VoterAdministrator
+from jepsen.simulation.subjects.register_node import (
+    CHANGE_TIMEOUT_MS,
+    CLIENT_PORT,
+    RAFT_PORT,
+    RegisterNode,
+    RegisterNodeConfig,
+)
+from jepsen.workloads.registers import Keys, RegisterClient
+from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.driver import DriverConfig
+from kraft.env import Env
+
+CLUSTER_ID: Final = "simulated"
+# Kafka's defaults, and such that elections are ten times as frequent.
+_TIMEOUTS_MS: Final[Sequence[Mapping[str, int]]] = (
+    {},
+    {"election_timeout_ms": 150, "fetch_timeout_ms": 300, "fetch_max_wait_ms": 75},
+)
+# How long nobody disturbs the quorum at last, while it has to do without an election.
+PEACE_SECONDS: Final = 10.0
+
+
+@attrs.define
+class _Member:
+    """A replica over all its disks, each with another directory id."""
+
+    node_id: int
+    name: str
+    disks: int = 1
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, f"{self.name}.{self.disks}")
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.key, f"{self.name}:{RAFT_PORT}")
+
+
+class QuorumSubject:
+    """`voters` of `replicas` begin as voters. The others may become some."""
+
+    def __init__(self, simulation: Simulation, voters: int, replicas: int) -> None:
+        self.simulation = simulation
+        self.replicas = Replicas()
+        rng = simulation.rng("subject")
+        self._members = {f"n{node_id}": _Member(node_id, f"n{node_id}") for node_id in range(1, replicas + 1)}
+        self._founders = VoterSet(tuple(member.voter for member in list(self._members.values())[:voters]))
+        timeouts, snapshot_seconds = rng.choice(_TIMEOUTS_MS), rng.choice((1.0, 5.0, 30.0, 1e9))
+        self.cluster = Cluster(
+            simulation,
+            {name: self._factory(member, timeouts, snapshot_seconds) for name, member in self._members.items()},
+        )
+        self.history = History(simulation.clock.current_time, simulation.trace.note)
+        self._keys = Keys()
+        self._admin = self._client("admin")
+        names = {member.node_id: member.name for member in self._members.values()}
+        self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
+
+    def invariants(self) -> Sequence[Invariant]:
+        return [*process_invariants(self.simulation.hosts), *raft_invariants(self.replicas)]
+
+    async def prepare(self) -> None:
+        await self.cluster.wait_serving()
+        await self._until_done("write", "start", "up")
+
+    async def use(self) -> None:
+        rng = self.simulation.rng("workload")
+        async with trio.open_nursery() as nursery:
+            for number in range(rng.randint(2, 5)):
+                client = self._client(f"c{number}")
+                host = self.cluster.clients[client.name]
+                nursery.start_soon(self.simulation.on, host, client.run, rng.choice((0.5, 3, 10)))
+
+    async def verify(self) -> None:
+        """Voters without a disk are replaced; all replicas get to the same state; nobody stands for election then."""
+        await self.cluster.wait_serving()
+        await self.administrator.repair()
+        await self._until_done("write", "healed", "up")
+        await self._converge()
+        self.simulation.trace.event("admin", "peace", {})
+        await trio.sleep(PEACE_SECONDS)
+
+    def anomalies(self) -> Iterator[Anomaly]:
+        for checker in REGISTER_CHECKERS:
+            yield from checker.check(self.history)
+
+    # The hands of the administrator
+
+    def key_of(self, name: str) -> ReplicaKey | None:
+        return self._members[name].key
+
+    def lose_disk(self, name: str) -> None:
+        member = self._members[name]
+        lost = member.key
+        member.disks += 1
+        host = self.cluster.nodes[name]
+        self.cluster.lose_disk(host, "/", node=lost.node_id, directory_id=lost.directory_id)
+
+    async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
+        address = self._members[name].voter.address
+        await self._until_done(function, "", key.node_id, key.directory_id, address, give_up)
+
+    async def wait_settled(self) -> None:
+        await trio.sleep(CHANGE_TIMEOUT_MS / 1000)
+
+    async def _converge(self) -> None:
+        while True:
+            states = [await self._status(name) for name in self._members]
+            if all(state == states[0] for state in states):
+                return
+            await trio.sleep(0.1)
+
+    async def _status(self, name: str) -> object:
+        client = attrs.evolve(self._admin, servers=[(name, CLIENT_PORT)])
+        return await self.simulation.on(self.cluster.clients["admin"], client.until_done, "status", "")
+
+    async def _until_done(self, *question: object) -> object:
+        return await self.simulation.on(self.cluster.clients["admin"], self._admin.until_done, *question)
+
+    def _client(self, name: str) -> RegisterClient:
+        self.cluster.add_client(name)
+        servers = [(each, CLIENT_PORT) for each in self._members]
+        return RegisterClient(name, servers, self.history, self.simulation.rng(f"client/{name}"), self._keys)
+
+    def _factory(self, member: _Member, timeouts_ms: Mapping[str, int], snapshot_seconds: float) -> NodeFactory:
+        def make(env: Env) -> RegisterNode:
+            is_founder = member.voter in self._founders.voters
+            others = tuple(each.voter.address for each in self._members.values() if each is not member)
+            config = QuorumConfig(member.key, member.voter.address, () if is_founder else others, **timeouts_ms)
+            driver = DriverConfig(config, CLUSTER_ID, self._founders if is_founder else VoterSet())
+            return RegisterNode(env, RegisterNodeConfig(driver, member.name, snapshot_seconds))
+
+        return make

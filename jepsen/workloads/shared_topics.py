@@ -1,0 +1,88 @@
+"""Several clients that create, grow and delete the same few topics, and ask the active controller itself for it.
+
+A broker that forwards a request may do so twice, and what it was told the first time nobody knows (KIP-590). So these
+clients speak to controllers, and take every answer for what it says.
+"""
+
+from typing import Final
+
+import attrs
+
+from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from broker.wire.errors import ErrorCode
+from jepsen.checkers.topics import SHARED_NAMES
+from jepsen.workloads.client import Client
+from jepsen.workloads.connection import ConnectionLost
+
+_TIMEOUT_MS: Final = 2_000
+# Operations of all clients on the names of one generation, and how many names that is: see `workloads.registers`.
+_OPERATIONS_PER_GENERATION: Final = 30
+_NAMES_PER_GENERATION: Final = 2
+# Answers that say how the topic was found.
+TOLD: Final = (
+    ErrorCode.NONE,
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_PARTITIONS,
+)
+
+
+@attrs.define
+class Generations:
+    """How much has been done; all clients share one."""
+
+    operations: int = 0
+
+
+@attrs.frozen
+class Change:
+    """The value of an operation on a shared topic: `partitions` is how many to create, or to have."""
+
+    name: str
+    partitions: int = 0
+
+
+async def contend(client: Client, generations: Generations, per_second: float) -> None:
+    """Work until cancelled."""
+    while True:
+        await client.pause(per_second)
+        generations.operations += 1
+        generation = generations.operations // _OPERATIONS_PER_GENERATION
+        name = f"{SHARED_NAMES}{generation}-{client.rng.randrange(_NAMES_PER_GENERATION)}"
+        function = client.rng.choice(("share-topic", "share-topic", "grow-topic", "drop-topic"))
+        await _attempt(client, function, Change(name, client.rng.randint(1, 4)))
+
+
+async def _attempt(client: Client, function: str, change: Change) -> None:
+    """The result of what is certain is the error's name."""
+    operation = client.history.invoke(client.name, function, change)
+    try:
+        async with client.connected() as connection:
+            code = await _ask(connection.call, function, change)
+    except ConnectionLost as error:
+        client.history.info(operation, str(error))
+        return
+    if code in TOLD:
+        client.history.ok(operation, code.name, life=connection.life)
+        return
+    client.history.info(operation, code.name)
+    await client.aclose()  # for another one, which may be the active controller
+
+
+async def _ask(call: object, function: str, change: Change) -> ErrorCode:
+    assert callable(call), "a connection's method"
+    match function:
+        case "share-topic":
+            topic = CreatableTopic(name=change.name, num_partitions=change.partitions, replication_factor=1)
+            response = await call(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), 7)
+            return ErrorCode(response.topics[0].error_code)
+        case "grow-topic":
+            grown = CreatePartitionsTopic(name=change.name, count=change.partitions, assignments=None)
+            response = await call(CreatePartitionsRequest(topics=[grown], timeout_ms=_TIMEOUT_MS), 3)
+            return ErrorCode(response.results[0].error_code)
+        case _:
+            gone = DeleteTopicState(name=change.name)
+            response = await call(DeleteTopicsRequest(topics=[gone], timeout_ms=_TIMEOUT_MS), 6)
+            return ErrorCode(response.responses[0].error_code)
