@@ -14,7 +14,7 @@ from metadata.errors import ApiError
 async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     if context.connection is not None:
         # Before the answer, which the connection may not live to see. Should it be refused, this epoch is nobody's.
-        context.connection.registered_broker = (request.broker_id, request.broker_epoch)
+        context.services.heartbeat_connections.heard(request.broker_id, request.broker_epoch, context.connection)
     reply = await context.services.controller.broker_heartbeat(
         BrokerHeartbeat(
             broker_id=request.broker_id,
@@ -22,6 +22,7 @@ async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest)
             current_metadata_offset=request.current_metadata_offset,
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
+            offline_log_dirs=request.offline_log_dirs,
         )
     )
     return BrokerHeartbeatResponse(

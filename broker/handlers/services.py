@@ -9,6 +9,7 @@ from broker.controller_channel import ControllerChannel
 from broker.effective_config import EffectiveConfig
 from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
+from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partitions import Partitions
@@ -73,6 +74,7 @@ class ControllerServices:
     effective: EffectiveConfig
     quorum: Quorum
     controller: Controller
+    heartbeat_connections: HeartbeatConnections
 
     @property
     def config(self) -> KafkaConfig:

@@ -78,10 +78,9 @@ class Connection:
     """The state of one connection; see the module's docstring.
 
     `peer_host` is the client's address, `listener` the name of the listener it came through, `principal` who it is.
-    `registered_broker` is the id and epoch of the broker that sends its heartbeats through it. `muted` is set by the
-    transport while it does not read because `receive_space` was empty; the next `flush` reads again. `activity` counts
-    what was received, for telling idle connections. `prefix_length` is the service's: how much of the last request may
-    well be the beginning of the next.
+    `muted` is set by the transport while it does not read because `receive_space` was empty; the next `flush` reads
+    again. `activity` counts what was received, for telling idle connections. `prefix_length` is the service's: how much
+    of the last request may well be the beginning of the next.
     """
 
     __slots__ = (

@@ -1,0 +1,31 @@
+"""Over which connection each broker sends its heartbeats: when that one ends, its process may be gone."""
+
+from broker.net.connection import Connection
+
+
+class HeartbeatConnections:
+    """A broker has one connection. It gave up the one before when it made the next, whatever may have become of that.
+
+    What still arrives on an older one was asked for again since, or nobody waits for it: it must not be done late.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[tuple[int, int], Connection] = {}
+
+    def heard(self, broker_id: int, broker_epoch: int, connection: Connection) -> None:
+        """A heartbeat came. Closes the connection over which they came before, if that was another."""
+        if connection.closed:
+            return  # it was superseded itself, or is gone already
+        broker = broker_id, broker_epoch
+        before = self._latest.get(broker)
+        if before is not connection:
+            self._latest[broker] = connection
+            if before is not None:
+                before.close("its broker has connected anew")
+
+    def closed(self, connection: Connection) -> list[tuple[int, int]]:
+        """The brokers, each with its epoch, that were heard over this connection last."""
+        brokers = [broker for broker, latest in self._latest.items() if latest is connection]
+        for broker in brokers:
+            del self._latest[broker]
+        return brokers

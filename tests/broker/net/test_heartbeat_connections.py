@@ -1,0 +1,79 @@
+"""A broker's heartbeats come over one connection at a time; the last one stands for its process."""
+
+from pathlib import Path
+
+from broker.net.connection import ClosedTransport, Connection, Service
+from broker.net.heartbeat_connections import HeartbeatConnections
+from broker.net.reply import Reply
+from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from tests.support.running_cluster import running_cluster
+from tests.support.wire_client import connected
+
+ROLES = {1: "broker", 2: "controller"}
+# Only what happens to connections may tell the controller who is gone.
+PATIENT = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "30000"}
+
+
+class Served(Service):
+    """Connections of brokers, and who was heard over those that were closed."""
+
+    def __init__(self) -> None:
+        self.heartbeats = HeartbeatConnections()
+        self.lost: list[tuple[int, int]] = []
+
+    def serve(self, connection: Connection, start: int, end: int) -> Reply:
+        raise AssertionError("nothing is sent")
+
+    def connect(self) -> Connection:
+        connection = Connection(
+            self, lambda each: None, self._closed, request_size_max=1, peer_host="::1", listener="CONTROLLER"
+        )
+        connection.transport = ClosedTransport()
+        return connection
+
+    def _closed(self, connection: Connection) -> None:
+        self.lost += self.heartbeats.closed(connection)
+
+
+def test_the_end_of_a_connection_tells_whose_heartbeats_came_over_it() -> None:
+    served = Served()
+    first, second = served.connect(), served.connect()
+    served.heartbeats.heard(1, 10, first)
+    served.heartbeats.heard(1, 10, first)
+    served.heartbeats.heard(2, 11, second)
+    served.connect().close(None)
+    assert served.lost == []
+    first.close(None)
+    assert served.lost == [(1, 10)]
+
+
+def test_a_broker_that_registered_again_was_heard_in_both_of_its_lives() -> None:
+    served = Served()
+    connection = served.connect()
+    served.heartbeats.heard(1, 10, connection)
+    served.heartbeats.heard(1, 12, connection)
+    connection.close(None)
+    assert served.lost == [(1, 10), (1, 12)]
+
+
+def test_the_end_of_an_older_connection_means_nothing_and_comes_with_the_next_ones_first_heartbeat() -> None:
+    served = Served()
+    older, newer = served.connect(), served.connect()
+    served.heartbeats.heard(1, 10, older)
+    served.heartbeats.heard(1, 10, newer)
+    assert older.closed
+    assert served.lost == []
+    served.heartbeats.heard(1, 10, older)  # this one was under way when its connection was closed
+    assert not newer.closed
+    newer.close(None)
+    assert served.lost == [(1, 10)]
+
+
+async def test_a_broker_that_lost_its_connection_is_heard_again_at_once(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES, overrides=PATIENT) as cluster:
+        broker = cluster.nodes[1].traced
+        async with connected(cluster.nodes[2].controller_port) as client:
+            epoch = broker.of("broker-state")[-1]["epoch"]
+            await client.call(BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch), 1)  # in its name
+            await cluster.until(lambda: bool(broker.of("controller-connection-lost")))
+            await client.expect_close()
