@@ -70,6 +70,7 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
+    "broker.lifecycle_protocol": frozenset(),
 }
 
 # Who reaches the world other than through Env and Trio, and why.

@@ -124,7 +124,8 @@ class Node:
             quorum,
             None if controller is None else controller.dispatcher,
             client_id=f"broker-{config.node_id}",
-            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            # Heartbeats take this way: a dead connection must be noticed while there is time to send another one.
+            request_timeout_ms=config.broker_session_timeout_ms / 2,
         )
         quorum.register(snapshots)
         quorum.register(channel)
