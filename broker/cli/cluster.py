@@ -65,7 +65,7 @@ async def _start(directory: str, options: argparse.Namespace) -> int:
     supervisor = Supervisor(
         [_task(node, options.override) for node in nodes],
         _tell,
-        lambda: _tell(f"kraft: {len(nodes)} nodes serve clients at {addresses}, data in {directory}"),
+        lambda: _tell(f"kraft: all nodes serve clients, at {addresses}; data in {directory}"),
     )
     await supervisor.run()
     return 1 if supervisor.failed else 0

@@ -19,7 +19,7 @@ from tests.support.cluster_process import run_command
 
 # Far above what it takes: for machines with other things to do.
 PATIENCE_SECONDS = 60.0
-SERVES = re.compile(r"^kraft: \d+ nodes serve clients at (\S+), data in (\S+)$", re.MULTILINE)
+SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
 
 
 class Supervised:
