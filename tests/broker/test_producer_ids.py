@@ -1,0 +1,128 @@
+"""Producer ids from blocks: each given once, fetched ahead of need, refused while the controller is away (KIP-730)."""
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.lifecycle import BrokerLifecycle, LifecycleConfig
+from broker.producer_ids import ALLOCATE_TIMEOUT_MS, ProducerIds
+from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from broker.wire.errors import ErrorCode
+from metadata.controller import BrokerRegistration
+from metadata.errors import ApiError
+from metadata.image import Loader
+from tests.support.channel_world import ME, ChannelWorld, channel_world
+from tests.support.scripted_node import Answer, ScriptedNode, scripted_node
+
+BLOCK = 20
+
+
+class Controller:
+    """Gives blocks, unless it has to refuse."""
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self.size = BLOCK
+        self.error = ErrorCode.NONE
+        self.gate: trio.Event | None = None
+
+    def __call__(self, request: AllocateProducerIdsRequest) -> Answer | Awaitable[Answer]:
+        first, self.next_id = self.next_id, self.next_id + self.size
+        response = AllocateProducerIdsResponse(
+            error_code=self.error, producer_id_start=first, producer_id_len=self.size
+        )
+        return response if self.gate is None else self._later(self.gate, response)
+
+    async def _later(self, gate: trio.Event, response: Any) -> Any:
+        await gate.wait()
+        return response
+
+
+def producer_ids(world: ChannelWorld) -> ProducerIds:
+    registration = BrokerRegistration(
+        cluster_id="", broker_id=ME, incarnation_id=bytes(16), end_points=(), features={}, log_dirs=()
+    )
+    config = LifecycleConfig(heartbeat_interval_ms=2_000, registration_timeout_ms=60_000)
+    lifecycle = BrokerLifecycle(world.env, config, registration, world.channel, Loader(), list)
+    return ProducerIds(world.channel, lifecycle, ME)
+
+
+@asynccontextmanager
+async def allocating(controller: Controller) -> AsyncIterator[tuple[ScriptedNode, ChannelWorld, ProducerIds]]:
+    async with scripted_node(controller) as node, channel_world() as world, trio.open_nursery() as nursery:
+        ids = producer_ids(world)
+        nursery.start_soon(ids.run)
+        world.announce(1, 1, node.address)
+        yield node, world, ids
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(autojump_clock: MockClock) -> None:
+    async with allocating(Controller()) as (node, _, ids), trio.open_nursery() as nursery:
+        given = []
+
+        async def take(count: int) -> None:
+            for _ in range(count):
+                given.append(await ids.allocate())
+
+        for _ in range(7):
+            nursery.start_soon(take, 3 * BLOCK)
+    assert sorted(given) == list(range(21 * BLOCK))
+    assert {request.broker_id for request in node.requests} == {ME}
+
+
+async def test_the_next_block_is_there_before_it_is_needed(autojump_clock: MockClock) -> None:
+    controller = Controller()
+    async with allocating(controller) as (node, world, ids):
+        for _ in range(BLOCK - 2):
+            await ids.allocate()
+        assert len(node.requests) == 1
+        await ids.allocate()
+        await trio.sleep(0.1)
+        assert len(node.requests) == 2
+        world.announce(None, 2)
+        node.drop_connections()
+        for _ in range(BLOCK):
+            await ids.allocate()
+
+
+async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_time(autojump_clock: MockClock) -> None:
+    controller = Controller()
+    async with allocating(controller) as (node, _, ids), trio.open_nursery() as nursery:
+        controller.gate = trio.Event()
+        started = trio.current_time()
+
+        async def refused() -> None:
+            with pytest.raises(ApiError, match="no producer ids"):
+                await ids.allocate()
+            assert trio.current_time() - started == pytest.approx(ALLOCATE_TIMEOUT_MS / 1000, abs=0.1)
+
+        for _ in range(10):
+            nursery.start_soon(refused)
+        await trio.sleep(ALLOCATE_TIMEOUT_MS / 1000 + 1)
+        assert len(node.requests) == 1
+        controller.gate.set()
+        controller.gate = None
+        assert await ids.allocate() == BLOCK, "the block whose answer came too late is lost"
+
+
+async def test_a_refusal_is_told_and_the_next_caller_asks_again(autojump_clock: MockClock) -> None:
+    controller = Controller()
+    async with allocating(controller) as (_, _, ids):
+        controller.error = ErrorCode.STALE_BROKER_EPOCH
+        with pytest.raises(ApiError):
+            await ids.allocate()
+        controller.error = ErrorCode.NONE
+        assert await ids.allocate() == BLOCK
+
+
+async def test_a_block_without_ids_is_none(autojump_clock: MockClock) -> None:
+    controller = Controller()
+    async with allocating(controller) as (_, _, ids):
+        controller.size = 0
+        with pytest.raises(ApiError):
+            await ids.allocate()
