@@ -110,9 +110,7 @@ def on_vote_failed(replica: Replica, destination: int) -> None:
 
 
 def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> None:
-    if not request.voter.matches(replica.me):
-        replica.answer(token, BeginEpochResponse(replica.known, Error.INVALID_VOTER_KEY))
-        return
+    """The leader is worth knowing also for one that came back with another disk than the voter that is meant."""
     if request.epoch < replica.epoch:
         replica.answer(token, BeginEpochResponse(replica.known, Error.FENCED_LEADER_EPOCH))
         return
@@ -120,7 +118,8 @@ def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> 
     state = replica.state
     if isinstance(state, Follower) and state.leader_id == request.leader_id:
         state.heard_ms = replica.now_ms
-    replica.answer(token, BeginEpochResponse(replica.known))
+    error = Error.NONE if request.voter.matches(replica.me) else Error.INVALID_VOTER_KEY
+    replica.answer(token, BeginEpochResponse(replica.known, error))
 
 
 def on_end_epoch(replica: Replica, token: int, request: EndEpochRequest) -> None:

@@ -122,8 +122,8 @@ class QuorumNode:
 
 
 async def snapshot(node: QuorumNode) -> None:
-    await node.quorum.take_snapshot(node.quorum.committed_end_offset, list(node.heard.records))
     end_offset = node.quorum.committed_end_offset
+    await node.quorum.take_snapshot(end_offset, list(node.heard.records))
     assert node.quorum.core.log.start.offset == end_offset
 
 

@@ -369,6 +369,14 @@ def test_kip_853_votes_meant_for_a_lost_disk_are_refused() -> None:
     assert response.error is Error.INVALID_VOTER_KEY
 
 
+def test_kip_853_one_with_another_disk_learns_who_leads_from_what_is_meant_for_the_lost_one() -> None:
+    one = One()
+    effects = one.ask(said.BeginEpochRequest(3, 2, "host2", ReplicaKey(1, "lost")))
+    answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
+    assert answers == [Error.INVALID_VOTER_KEY]
+    assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
+
+
 def add(node_id: int) -> said.AddVoterRequest:
     return said.AddVoterRequest(Voter(KEYS[node_id], f"host{node_id}"), 5_000)
 

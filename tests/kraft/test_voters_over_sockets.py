@@ -1,0 +1,96 @@
+"""Voters come and go in a quorum that runs, while records are appended all the time (KIP-853)."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest, VoterChangeRequest
+from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes, snapshot
+
+
+@asynccontextmanager
+async def appending(quorum: QuorumNodes) -> AsyncIterator[list[bytes]]:
+    """Append one record after the other; what was acknowledged so far, and at the end by everybody who is up."""
+    acknowledged: list[bytes] = []
+    stopping = trio.Event()
+    stopped = trio.Event()
+
+    async def append() -> None:
+        while not stopping.is_set():
+            record = b"%d" % len(acknowledged)
+            await quorum.commit(record)
+            acknowledged.append(record)
+        stopped.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append)
+        yield acknowledged
+        stopping.set()
+        await stopped.wait()
+    nodes = [node for node in quorum.nodes.values() if node.is_up]
+    await quorum.until(lambda: all(node.heard.records[-1:] == acknowledged[-1:] for node in nodes))
+    for node in nodes:
+        assert list(dict.fromkeys(node.heard.records)) == acknowledged
+
+
+async def change(quorum: QuorumNodes, request: VoterChangeRequest) -> None:
+    """As an administrator would: at whoever leads, again where the leader changes meanwhile."""
+    done = {Error.NONE, Error.DUPLICATE_VOTER if isinstance(request, AddVoterRequest) else Error.VOTER_NOT_FOUND}
+    with trio.fail_after(10):
+        while True:
+            response = await (await quorum.leader()).quorum.change_voters(request)
+            if response.error in done:
+                return
+            assert response.error in (Error.NOT_LEADER_OR_FOLLOWER, Error.REQUEST_TIMED_OUT), response
+
+
+async def test_from_one_voter_to_three_and_back(figure: Callable[[str], None]) -> None:
+    async with running_nodes(1, spares=2, formatted=()) as quorum, appending(quorum) as acknowledged:
+        await quorum.until(lambda: len(acknowledged) > 20)
+        for node_id in (2, 3):
+            await change(quorum, AddVoterRequest(quorum.nodes[node_id].voter, 5_000))
+        with_three = len(acknowledged)
+        await quorum.until(lambda: len(acknowledged) > with_three + 20)
+        assert (await quorum.leader()).quorum.core.voters.ids == (1, 2, 3)
+        for node_id in (1, 3):
+            await change(quorum, RemoveVoterRequest(quorum.nodes[node_id].voter.key, 5_000))
+        with_one = len(acknowledged)
+        await quorum.until(lambda: len(acknowledged) > with_one + 20)
+        assert (await quorum.leader()).node_id == 2
+        assert quorum.nodes[2].quorum.core.voters.ids == (2,)
+        figure(f"{len(acknowledged)} records acknowledged meanwhile")
+
+
+@pytest.mark.parametrize("which", ["leader", "follower"])
+async def test_a_voter_with_a_new_disk_is_removed_added_and_caught_up_by_a_snapshot(
+    which: str, figure: Callable[[str], None]
+) -> None:
+    async with running_nodes(3, disks_known=False) as quorum, appending(quorum) as acknowledged:
+        await quorum.until(lambda: all(node.quorum.core.voters == quorum.plan.voters for node in quorum.voters))
+        leader = await quorum.leader()
+        lost = leader if which == "leader" else next(node for node in quorum.voters if node is not leader)
+        former = lost.voter.key
+        await lost.stop()
+        lost.wipe()
+        await take_snapshots(quorum)
+        await quorum.start(lost.node_id)
+        began = trio.current_time()
+        await quorum.until(lambda: lost.heard.snapshots == 1)
+        assert not lost.quorum.core.is_voter
+        await change(quorum, RemoveVoterRequest(former, 5_000))
+        await change(quorum, AddVoterRequest(lost.voter, 5_000))
+        await quorum.until(lambda: lost.quorum.core.is_voter)
+        figure(f"{(trio.current_time() - began) * 1000:.0f} ms from its start, {len(acknowledged)} records")
+
+
+async def take_snapshots(quorum: QuorumNodes) -> None:
+    """On all that are up, of some records at least."""
+
+    def has_some(node: QuorumNode) -> bool:
+        return len(node.heard.records) > 10
+
+    for node in [node for node in quorum.nodes.values() if node.is_up]:
+        await quorum.until(lambda node=node: has_some(node))
+        await snapshot(node)
