@@ -232,3 +232,28 @@ async def test_two_of_three_are_enough_to_start(tmp_path: Path) -> None:
             await create_topic(client, partitions=6)
         await cluster.start(2)
         assert await topic_names(cluster, 2) == ["topic"]
+
+
+# Snapshots
+
+
+async def test_nodes_start_from_snapshots_and_a_new_one_is_sent_one(tmp_path: Path) -> None:
+    roles = {1: COMBINED, 2: COMBINED, 3: COMBINED, 4: "broker"}
+    small = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    async with running_cluster(tmp_path, roles, overrides=small, is_started=False) as cluster:
+        await cluster.start(1, 2, 3)
+        names = [f"topic-{number:02}" for number in range(20)]
+        async with connected(cluster.port(1)) as client:
+            for name in names:
+                await create_topic(client, name)
+        for node_id in (1, 2, 3):
+            await cluster.nodes[node_id].crash()
+            assert cluster.nodes[node_id].traced.of("snapshot_taken")
+
+        await cluster.start()
+        await until_topics(cluster, names)
+        assert cluster.nodes[4].traced.of("snapshot_installed")
+        assert await live_brokers(cluster, 4) == [1, 2, 3, 4]
+        for topic in (await metadata(cluster, 4)).topics:
+            async with connected(cluster.port(only(topic.partitions).leader_id)) as client:
+                assert (await produce(client, batch(b"value"), topic=topic.name)).error_code == 0
