@@ -1,6 +1,6 @@
 """A broker that keeps itself registered, over sockets, with a controller that answers as a script says.
 
-The clock jumps ahead whenever nothing else can happen, so times are exact, and seconds cost nothing.
+Times are virtual, and so exact.
 """
 
 from collections.abc import AsyncIterator
@@ -117,7 +117,7 @@ def heartbeats(node: ScriptedNode) -> list[BrokerHeartbeatRequest]:
     return [request for request in node.requests if isinstance(request, BrokerHeartbeatRequest)]
 
 
-async def test_a_broker_joins_says_who_it_is_and_is_let_in(autojump_clock: MockClock) -> None:
+async def test_a_broker_joins_says_who_it_is_and_is_let_in(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
         registration = node.requests[0]
@@ -141,7 +141,7 @@ async def test_a_broker_joins_says_who_it_is_and_is_let_in(autojump_clock: MockC
         assert states == ["STARTING", "RECOVERY", "RUNNING"]
 
 
-async def test_it_has_not_caught_up_before_its_own_registration_came(autojump_clock: MockClock) -> None:
+async def test_it_has_not_caught_up_before_its_own_registration_came(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (_, broker, nursery):
         await nursery.start(broker.lifecycle.run)
         await trio.sleep(1)
@@ -151,7 +151,7 @@ async def test_it_has_not_caught_up_before_its_own_registration_came(autojump_cl
         assert broker.lifecycle.state is BrokerState.RECOVERY, "it did not wait for the next heartbeat's time"
 
 
-async def test_a_running_broker_is_heard_of_every_two_seconds(autojump_clock: MockClock) -> None:
+async def test_a_running_broker_is_heard_of_every_two_seconds(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -161,7 +161,7 @@ async def test_a_running_broker_is_heard_of_every_two_seconds(autojump_clock: Mo
         assert len(controller.times) - before == 5
 
 
-async def test_it_is_heard_at_once_where_another_leads_or_the_connection_broke(autojump_clock: MockClock) -> None:
+async def test_it_is_heard_at_once_where_another_leads_or_the_connection_broke(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (first, broker, nursery), scripted_node(Controller()) as second:
         await broker.start(nursery)
@@ -175,7 +175,7 @@ async def test_it_is_heard_at_once_where_another_leads_or_the_connection_broke(a
         assert heartbeats(second)[0].broker_epoch == EPOCH
 
 
-async def test_another_brokers_shutdown_does_not_wait_for_this_ones_heartbeat(autojump_clock: MockClock) -> None:
+async def test_another_brokers_shutdown_does_not_wait_for_this_ones_heartbeat(jumping_clock: MockClock) -> None:
     """All others have to know of it before it may go."""
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
@@ -189,7 +189,7 @@ async def test_another_brokers_shutdown_does_not_wait_for_this_ones_heartbeat(au
         assert [each.current_metadata_offset for each in node.requests[before:]] == [EPOCH + 2]
 
 
-async def test_log_directories_that_failed_are_told_of(autojump_clock: MockClock) -> None:
+async def test_log_directories_that_failed_are_told_of(jumping_clock: MockClock) -> None:
     """KIP-858."""
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
@@ -199,7 +199,7 @@ async def test_log_directories_that_failed_are_told_of(autojump_clock: MockClock
         assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
 
 
-async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(autojump_clock: MockClock) -> None:
+async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(jumping_clock: MockClock) -> None:
     controller = Controller()
     controller.refusals = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 10
     async with serving(controller) as (_, broker, nursery):
@@ -212,7 +212,7 @@ async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(autojump
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_without_a_controller_the_start_fails_in_time(autojump_clock: MockClock, is_known: bool) -> None:
+async def test_without_a_controller_the_start_fails_in_time(jumping_clock: MockClock, is_known: bool) -> None:
     controller = Controller()
     controller.is_silent = True
     async with scripted_node(controller) as node, channel_world() as world:
@@ -225,7 +225,7 @@ async def test_without_a_controller_the_start_fails_in_time(autojump_clock: Mock
         assert trio.current_time() - started == pytest.approx(60, abs=0.1)
 
 
-async def test_a_start_that_cannot_succeed_fails_at_once(autojump_clock: MockClock) -> None:
+async def test_a_start_that_cannot_succeed_fails_at_once(jumping_clock: MockClock) -> None:
     controller = Controller()
     controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID]
     async with serving(controller) as (_, broker, _nursery):
@@ -234,7 +234,7 @@ async def test_a_start_that_cannot_succeed_fails_at_once(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH])
-async def test_a_broker_that_was_unregistered_comes_back(autojump_clock: MockClock, code: ErrorCode) -> None:
+async def test_a_broker_that_was_unregistered_comes_back(jumping_clock: MockClock, code: ErrorCode) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -247,7 +247,7 @@ async def test_a_broker_that_was_unregistered_comes_back(autojump_clock: MockClo
         assert heartbeats(node)[-1].broker_epoch == EPOCH + 7
 
 
-async def test_an_error_nobody_knows_yet_is_an_error(autojump_clock: MockClock) -> None:
+async def test_an_error_nobody_knows_yet_is_an_error(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -259,7 +259,7 @@ async def test_an_error_nobody_knows_yet_is_an_error(autojump_clock: MockClock) 
 # Shutdown
 
 
-async def test_it_leaves_when_the_controller_lets_it_go(autojump_clock: MockClock) -> None:
+async def test_it_leaves_when_the_controller_lets_it_go(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -275,7 +275,7 @@ async def test_it_leaves_when_the_controller_lets_it_go(autojump_clock: MockCloc
         assert len(node.requests) == asked, "it says nothing any more"
 
 
-async def test_a_controller_that_answers_lets_it_go_at_once(autojump_clock: MockClock) -> None:
+async def test_a_controller_that_answers_lets_it_go_at_once(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (_, broker, nursery):
         await broker.start(nursery)
         await trio.sleep(1)
@@ -285,7 +285,7 @@ async def test_a_controller_that_answers_lets_it_go_at_once(autojump_clock: Mock
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_it_leaves_without_a_controller_that_is_out_of_reach(autojump_clock: MockClock, dies: bool) -> None:
+async def test_it_leaves_without_a_controller_that_is_out_of_reach(jumping_clock: MockClock, dies: bool) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -299,7 +299,7 @@ async def test_it_leaves_without_a_controller_that_is_out_of_reach(autojump_cloc
         assert trio.current_time() - started == pytest.approx(2, abs=0.1)
 
 
-async def test_the_next_controller_lets_it_go(autojump_clock: MockClock) -> None:
+async def test_the_next_controller_lets_it_go(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery), scripted_node(Controller()) as second:
         await broker.start(nursery)

@@ -61,7 +61,7 @@ async def allocating(controller: Controller) -> AsyncIterator[tuple[ScriptedNode
         nursery.cancel_scope.cancel()
 
 
-async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(autojump_clock: MockClock) -> None:
+async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(jumping_clock: MockClock) -> None:
     async with allocating(Controller()) as (node, _, ids), trio.open_nursery() as nursery:
         given = []
 
@@ -75,7 +75,7 @@ async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(autoj
     assert {request.broker_id for request in node.requests} == {ME}
 
 
-async def test_the_next_block_is_there_before_it_is_needed(autojump_clock: MockClock) -> None:
+async def test_the_next_block_is_there_before_it_is_needed(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (node, world, ids):
         for _ in range(BLOCK - 2):
@@ -90,7 +90,7 @@ async def test_the_next_block_is_there_before_it_is_needed(autojump_clock: MockC
             await ids.allocate()
 
 
-async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_time(autojump_clock: MockClock) -> None:
+async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_time(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (node, _, ids), trio.open_nursery() as nursery:
         controller.gate = trio.Event()
@@ -110,7 +110,7 @@ async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_tim
         assert await ids.allocate() == BLOCK, "the block whose answer came too late is lost"
 
 
-async def test_a_refusal_is_told_and_the_next_caller_asks_again(autojump_clock: MockClock) -> None:
+async def test_a_refusal_is_told_and_the_next_caller_asks_again(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (_, _, ids):
         controller.error = ErrorCode.STALE_BROKER_EPOCH
@@ -120,7 +120,7 @@ async def test_a_refusal_is_told_and_the_next_caller_asks_again(autojump_clock: 
         assert await ids.allocate() == BLOCK
 
 
-async def test_a_block_without_ids_is_none(autojump_clock: MockClock) -> None:
+async def test_a_block_without_ids_is_none(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (_, _, ids):
         controller.size = 0

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.client import Connection, ConnectionLost, encode_request
 from broker.client.connection import IN_FLIGHT_MAX
@@ -47,7 +47,7 @@ async def connected_to(script: Script, *, timeout_ms: float = 5_000) -> AsyncIte
         nursery.cancel_scope.cancel()
 
 
-async def test_every_task_gets_its_own_answer() -> None:
+async def test_every_task_gets_its_own_answer(jumping_clock: MockClock) -> None:
     async with connected_to(echo) as (_, connection), trio.open_nursery() as nursery:
 
         async def call(number: int) -> None:
@@ -57,7 +57,7 @@ async def test_every_task_gets_its_own_answer() -> None:
             nursery.start_soon(call, number)
 
 
-async def test_a_payload_keeps_the_correlation_id_that_it_came_with() -> None:
+async def test_a_payload_keeps_the_correlation_id_that_it_came_with(jumping_clock: MockClock) -> None:
     async with connected_to(echo) as (_, connection):
         await connection.call(ask(1), 0)
         for correlation_id in (0, 77, 0xFFFFFFFF):
@@ -65,7 +65,7 @@ async def test_a_payload_keeps_the_correlation_id_that_it_came_with() -> None:
             assert answer[:4] == correlation_id.to_bytes(4)
 
 
-async def test_no_more_than_so_many_requests_wait_for_an_answer() -> None:
+async def test_no_more_than_so_many_requests_wait_for_an_answer(jumping_clock: MockClock) -> None:
     answers = trio.Event()
 
     async def later(request: AllocateProducerIdsRequest) -> Answer:
@@ -80,14 +80,14 @@ async def test_no_more_than_so_many_requests_wait_for_an_answer() -> None:
 
         for number in range(IN_FLIGHT_MAX + 10):
             nursery.start_soon(call, number)
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_all_tasks_blocked(0.01)
         assert len(connection._unsent) + len(connection._sent) == IN_FLIGHT_MAX
         answers.set()
         await node.wait_for(IN_FLIGHT_MAX + 10)
     assert sorted(asked) == list(range(IN_FLIGHT_MAX + 10))
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away() -> None:
+async def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away(jumping_clock: MockClock) -> None:
     answers = trio.Event()
 
     async def later(request: AllocateProducerIdsRequest) -> Answer:
@@ -103,7 +103,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away() -> None
         assert len(node.requests) == 2
 
 
-async def test_a_request_that_is_cancelled_before_it_is_sent_never_is() -> None:
+async def test_a_request_that_is_cancelled_before_it_is_sent_never_is(jumping_clock: MockClock) -> None:
     async with scripted_node(echo) as node, trio.open_nursery() as nursery:
         connection = await Connection.open(
             "127.0.0.1", node.port, "test", connect_timeout_ms=1_000, request_timeout_ms=1_000
@@ -121,7 +121,7 @@ async def test_a_request_that_is_cancelled_before_it_is_sent_never_is() -> None:
         node.drop_connections()
 
 
-async def test_when_the_node_is_gone_everybody_hears_of_it_at_once() -> None:
+async def test_when_the_node_is_gone_everybody_hears_of_it_at_once(jumping_clock: MockClock) -> None:
     async with connected_to(silence) as (node, connection), trio.open_nursery() as nursery:
 
         async def call(number: int) -> None:
@@ -136,7 +136,7 @@ async def test_when_the_node_is_gone_everybody_hears_of_it_at_once() -> None:
             await call(-1)
 
 
-async def test_an_overdue_answer_loses_the_connection_for_all() -> None:
+async def test_an_overdue_answer_loses_the_connection_for_all(jumping_clock: MockClock) -> None:
     async with connected_to(silence, timeout_ms=50) as (_, connection), trio.open_nursery() as nursery:
 
         async def call() -> None:
@@ -148,7 +148,7 @@ async def test_an_overdue_answer_loses_the_connection_for_all() -> None:
             await call()
 
 
-async def test_a_request_that_is_made_before_the_connection_runs_may_be_overdue_too() -> None:
+async def test_a_request_that_is_made_before_the_connection_runs_may_be_overdue_too(jumping_clock: MockClock) -> None:
     async with scripted_node(silence) as node, trio.open_nursery() as nursery:
         connection = await Connection.open(
             "127.0.0.1", node.port, "test", connect_timeout_ms=1_000, request_timeout_ms=50
@@ -159,12 +159,12 @@ async def test_a_request_that_is_made_before_the_connection_runs_may_be_overdue_
                 await connection.call(ask(1), 0)
 
         nursery.start_soon(call)
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         with trio.fail_after(1), pytest.raises(ConnectionLost):
             await connection.run()
 
 
-async def test_patience_is_with_the_oldest_request_not_with_the_connection() -> None:
+async def test_patience_is_with_the_oldest_request_not_with_the_connection(jumping_clock: MockClock) -> None:
     async with connected_to(echo, timeout_ms=100) as (_, connection):
         for _ in range(4):
             await connection.call(ask(1), 0)
@@ -179,13 +179,13 @@ async def test_patience_is_with_the_oldest_request_not_with_the_connection() -> 
         ((2).to_bytes(4) + b"\0\0", "an answer to nothing"),
     ],
 )
-async def test_a_node_that_talks_nonsense_is_left(answer: bytes, reason: str) -> None:
+async def test_a_node_that_talks_nonsense_is_left(jumping_clock: MockClock, answer: bytes, reason: str) -> None:
     async with connected_to(lambda request: answer) as (_, connection):
         with pytest.raises(ConnectionLost, match=reason):
             await connection.call(ask(1), 0)
 
 
-async def test_an_answer_that_cannot_be_read_costs_its_request_only() -> None:
+async def test_an_answer_that_cannot_be_read_costs_its_request_only(jumping_clock: MockClock) -> None:
     def script(request: AllocateProducerIdsRequest) -> Answer:
         return (5).to_bytes(4) + bytes(5) if request.broker_id == 1 else echo(request)
 
@@ -195,7 +195,7 @@ async def test_an_answer_that_cannot_be_read_costs_its_request_only() -> None:
         assert (await connection.call(ask(2), 0)).producer_id_start == 2
 
 
-async def test_what_is_given_up_with_open_requests_is_reset() -> None:
+async def test_what_is_given_up_with_open_requests_is_reset(jumping_clock: MockClock) -> None:
     """So that the kernel does not deliver later what was not sent yet."""
     async with scripted_node(silence) as node:
         connection = await Connection.open(
@@ -212,7 +212,7 @@ async def test_what_is_given_up_with_open_requests_is_reset() -> None:
         assert node.ends == ["reset"]
 
 
-async def test_nobody_answers() -> None:
+async def test_nobody_answers(jumping_clock: MockClock) -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
