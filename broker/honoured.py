@@ -77,6 +77,7 @@ _OWN: Final = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "replica.high.watermark.checkpoint.interval.ms",
+        "request.timeout.ms",
         "socket.listen.backlog.size",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",

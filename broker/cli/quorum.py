@@ -22,10 +22,8 @@ from broker.cli.quorum_description import NoLeader, replication_lines, status_li
 from broker.cli.refusals import print_refusals
 from broker.client import Connection, ConnectionLost
 from broker.config import KafkaConfig
-from broker.endpoints import Listener
 from broker.storage.meta_properties import MetaPropertiesError, read_meta_properties
-from broker.wire.api.add_raft_voter import AddRaftVoterRequest
-from broker.wire.api.add_raft_voter import Listener as VoterListener
+from broker.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
 from broker.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -127,25 +125,27 @@ async def _add_controller(options: argparse.Namespace) -> None:
             "process.roles did not contain 'controller' in configuration file. "
             "Is this a valid controller configuration file?"
         )
-    directory_id = _directory_id(config)
-    listeners = config.endpoints.advertised_controller_listeners
+    request = _add_request(config)
     if not options.dry_run:
-        request = AddRaftVoterRequest(
-            cluster_id=None,
-            timeout_ms=REQUEST_TIMEOUT_MS,
-            voter_id=config.node_id,
-            voter_directory_id=directory_id,
-            listeners=[
-                VoterListener(name=each.name, host=each.host or "localhost", port=each.port) for each in listeners
-            ],
-        )
         async with _connected(options) as connection:
             response = await connection.call(request, 0)
             check(response.error_code, response.error_message)
-    endpoints = ", ".join(map(_shown, listeners))
     what = "DRY RUN of adding" if options.dry_run else "Added"
-    print(
-        f"{what} controller {config.node_id} with directory id {encode_uuid(directory_id)} and endpoints: {endpoints}"
+    directory_id = encode_uuid(request.voter_directory_id)
+    endpoints = ", ".join(map(_shown, request.listeners))
+    print(f"{what} controller {config.node_id} with directory id {directory_id} and endpoints: {endpoints}")
+
+
+def _add_request(config: KafkaConfig) -> AddRaftVoterRequest:
+    return AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=REQUEST_TIMEOUT_MS,
+        voter_id=config.node_id,
+        voter_directory_id=_directory_id(config),
+        listeners=[
+            Listener(name=each.name, host=each.host or "localhost", port=each.port)
+            for each in config.endpoints.advertised_controller_listeners
+        ],
     )
 
 
@@ -178,5 +178,5 @@ def _directory_id(config: KafkaConfig) -> bytes:
 
 
 def _shown(listener: Listener) -> str:
-    host = listener.host or "localhost"
-    return f"{listener.name}://{f'[{host}]' if ':' in host else host}:{listener.port}"
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"

@@ -11,7 +11,7 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -19,6 +19,7 @@ import trio
 
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
+from broker.cli.signals import heed
 from broker.config import KafkaConfig
 from broker.lifecycle_protocol import RegistrationFailed
 from broker.node import Node, NotFormatted
@@ -45,12 +46,16 @@ _REFUSALS: Final = (
 _SHOWN: Final = frozenset(
     {
         "connection-closed",
+        "controller-connection-lost",
         "dynamic-config-refused",
         "handler-failed",
+        "leader",
         "node-stopped",
         "partition-offline",
+        "snapshot_installed",
         "storage.log_dir_offline",
         "stray-log-put-aside",
+        "voter_directory_differs",
     }
 )
 
@@ -102,7 +107,7 @@ async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
     node = Node(real_env(_trace), config)
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            nursery.start_soon(_stop_on_signal, signals, node, nursery.cancel_scope)
+            nursery.start_soon(heed, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
                 nursery.start_soon(_stop_at_eof, node)
             await node.run(task_status=_Serving(node, config))
@@ -124,15 +129,6 @@ class _Serving:
         directories = ", ".join(self.config.log_dirs)
         print(f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}", flush=True)
         _tune_garbage_collection()
-
-
-async def _stop_on_signal(signals: AsyncIterator[int], node: Node, scope: trio.CancelScope) -> None:
-    stopping = False
-    async for _ in signals:
-        if stopping:
-            scope.cancel()
-        stopping = True
-        node.stop()
 
 
 async def _stop_at_eof(node: Node) -> None:

@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 import trio
+
+from broker.cli.signals import heed
 
 # A node says so once it serves.
 _SERVES: Final = re.compile(rb"kraft: node \d+ of cluster ")
@@ -52,19 +54,23 @@ class Supervisor:
         """The first of SIGINT, SIGTERM and SIGHUP stops all cleanly, the next one kills those that are left."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pass_on, signals)
+                nursery.start_soon(heed, signals, self._stop, self._kill)
                 async with trio.open_nursery() as running:
                     for task in self._tasks:
                         running.start_soon(self._run_task, task)
                 nursery.cancel_scope.cancel()
 
-    async def _pass_on(self, signals: AsyncIterator[int]) -> None:
-        async for _ in signals:
-            how = signal.SIGKILL if self._stopping.is_set() else signal.SIGTERM
-            self._stopping.set()
-            for process in self._processes:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(how)
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._send(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, signal_number: signal.Signals) -> None:
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal_number)
 
     async def _run_task(self, task: Task) -> None:
         if self._stopping.is_set():

@@ -1,0 +1,21 @@
+"""How commands heed signals: once is a request, again is impatience, twice at once is once."""
+
+import trio
+from trio.testing import MockClock
+
+from broker.cli.signals import heed
+
+
+async def test_the_first_signal_stops_and_a_later_one_stops_at_once(autojump_clock: MockClock) -> None:
+    heard: list[str] = []
+    send, signals = trio.open_memory_channel[int](9)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(heed, signals, lambda: heard.append("stop"), lambda: heard.append("at once"))
+        send.send_nowait(2)
+        send.send_nowait(15)  # as `timeout` does it: to the process and to its group
+        await trio.sleep(0.5)
+        assert heard == ["stop"]
+        send.send_nowait(2)
+        await trio.sleep(0.5)
+        assert heard == ["stop", "at once"]
+        send.close()
