@@ -67,10 +67,9 @@ class Quorum:
         recovered: Recovered,
     ) -> None:
         self.node_id = config.quorum.me.node_id
-        core = self.core = Core(
-            config.quorum, env.rng.random, election.state, recovered.shape, recovered.voters, _now_ms()
-        )
-        # What this replica begins the log with, should it be the first to lead; and in which epoch it last did.
+        state, shape, voters = election.state, recovered.shape, recovered.voters
+        core = self.core = Core(config.quorum, env.rng.random, state, shape, voters, _now_ms())
+        # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
         self._env = env
@@ -248,7 +247,7 @@ class Quorum:
             self._take_staged()
             self._perform_ready()
             try:
-                self._disk_in_use.acquire_nowait()  # saves a turn of the event loop where it is free, as it mostly is
+                self._disk_in_use.acquire_nowait()  # mostly; waiting would cost a turn of the event loop
             except trio.WouldBlock:
                 await self._disk_in_use.acquire()
             try:
@@ -266,7 +265,8 @@ class Quorum:
             await self._to_perform.wait()
             self._to_perform = trio.Event()
             self._take_staged()
-            assert not self._performing, "effects are performed one at a time"
+            if self._performing:
+                continue  # something has failed, and all of this ends with it
             self._performing = True
             while self._effects:
                 await self._perform(self._effects.popleft())
@@ -275,8 +275,7 @@ class Quorum:
     def _step_and_perform(self, event: Event) -> None:
         """As `step`, from a task of this replica's own, which saves a turn of the event loop.
 
-        Not for what state machines or acceptors call: the former would be called back in the middle of something, the
-        latter would have to do with the failures of this replica's disk.
+        Not for state machines, which would be called back amid something, nor for acceptors: a disk's failure is ours.
         """
         self._take(event)
         self._perform_ready()
@@ -285,8 +284,9 @@ class Quorum:
         """Step the core and queue the effects. What was appended came before."""
         self._take_staged()
         self._effects += self.core.step(event, _now_ms())
-        self._deadline_ms = self.core.deadline_ms
-        self._timer.deadline = self._deadline_ms / 1000 + _TICK_SLACK_S
+        if (deadline_ms := self.core.deadline_ms) != self._deadline_ms:
+            self._deadline_ms = deadline_ms
+            self._timer.deadline = deadline_ms / 1000 + _TICK_SLACK_S
 
     def _take_staged(self) -> None:
         if self._staged:

@@ -160,7 +160,9 @@ def deadline_ms(replica: Replica, leader: Leader) -> float:
 
 
 def quorum_lost_ms(replica: Replica, leader: Leader) -> float:
-    """When the leader has gone too long without Fetches from a majority (check-quorum)."""
+    """When the leader has gone too long without Fetches from a majority (check-quorum); never, if it is that alone."""
+    if not leader.voters:
+        return inf
     heard = [progress.heard_ms for progress in leader.voters.values()]
     if replica.is_voter:
         heard.append(inf)
