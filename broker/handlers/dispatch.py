@@ -23,7 +23,7 @@ from broker.wire.codec import Decoder, Encoder, decoder, encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header, request_header_version, response_header_version
 from kraft.env import FsyncFailed
-from metadata.errors import ApiError, InvalidRequest, NotController
+from metadata.errors import ApiError, InvalidRequest, NotController, UnsupportedVersion
 
 # Key and version are one number here: a dictionary finds that sooner than a pair.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
@@ -44,6 +44,10 @@ class Route:
     flexible_response_header: bool
     advertised: list[ApiVersion]
     shortcut: Shortcut | None
+
+
+class UnservedVersion(ProtocolError):
+    """An API is served, and not in this version; whoever has asked for our versions does not ask for it."""
 
 
 class Forward(Protocol):
@@ -119,15 +123,18 @@ class Dispatcher(Generic[S]):
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
 
-        Raises NotController, after which another controller may be asked; InvalidRequest for what cannot be decoded or
-        is not served; another ApiError for what has no answer of its own.
+        Raises NotController, after which another controller may be asked; UnsupportedVersion for what only newer nodes
+        know; InvalidRequest for what cannot be decoded or is not served; another ApiError for what has no answer of its
+        own.
         """
         try:
             api_key, version, correlation_id, client_id, position = parse_request_header(payload)
             route = self._routes.get((api_key, version)) or self._route(api_key, version)
             if route is None:
-                raise ProtocolError(f"version {version} of API {api_key} is not served")
+                raise UnservedVersion(f"version {version} of API {api_key} is not served")
             request, _ = route.decode(payload, position, len(payload))
+        except UnservedVersion as error:
+            raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
             raise InvalidRequest(str(error)) from error
         context = Context(self, DistantClient(principal, client_host), route, correlation_id, client_id)
@@ -201,7 +208,7 @@ class Dispatcher(Generic[S]):
         if not handler.min_version <= version <= handler.max_version:
             if api_key == _API_VERSIONS:
                 return None
-            raise ProtocolError(f"version {version} of API {api_key} is not served")
+            raise UnservedVersion(f"version {version} of API {api_key} is not served")
         api = APIS[api_key]
         route = Route(
             handler,
