@@ -26,7 +26,6 @@ from kraft.core.messages import (
 )
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
-from kraft.log import DurableLog, ElectionFile, Snapshots
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
@@ -57,28 +56,18 @@ class DriverConfig:
 class Quorum:
     """Implements `kraft.replicated_log.ReplicatedLog`: this node's replica of a log that its voters agree on."""
 
-    def __init__(
-        self,
-        env: Env,
-        config: DriverConfig,
-        log: DurableLog,
-        snapshots: Snapshots,
-        election: ElectionFile,
-        recovered: Recovered,
-    ) -> None:
+    def __init__(self, env: Env, config: DriverConfig, recovered: Recovered) -> None:
         self.node_id = config.quorum.me.node_id
-        state, shape, voters = election.state, recovered.shape, recovered.voters
-        core = self.core = Core(config.quorum, env.rng.random, state, shape, voters, _now_ms())
+        self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
+        election, shape, voters = self._election.state, recovered.shape, recovered.voters
+        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, _now_ms())
         # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
         self._env = env
         self._trace = QuorumTrace(env.trace, config.quorum.me)
         self._config = config
-        self._log = log
-        self._snapshots = snapshots
-        self._election = election
-        self._machines = StateMachines(self.node_id, core.epoch, self._trace, log, snapshots)
+        self._machines = StateMachines(self.node_id, core.epoch, self._trace, self._log, self._snapshots)
         self._links = Links(env, self, config.cluster_id, self.node_id, config.request_timeout_ms / 1000)
         # Records that were appended and that the core does not know yet.
         self._staged: list[bytes] = []
@@ -96,11 +85,8 @@ class Quorum:
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
-        log, batches = await DurableLog.open(env.disk, directory)
-        snapshots = await Snapshots.open(env.disk, directory)
-        election = await ElectionFile.open(env.disk, directory)
-        recovered = await recover(log, batches, snapshots, config.initial_voters)
-        quorum = cls(env, config, log, snapshots, election, recovered)
+        recovered = await recover(env.disk, directory, config.initial_voters)
+        quorum = cls(env, config, recovered)
         quorum._trace.recovered(quorum.core, recovered.batches)
         return quorum
 

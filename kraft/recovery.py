@@ -7,7 +7,7 @@ import attrs
 from kraft.core import LogShape, OffsetAndEpoch, VoterHistory, VoterSet
 from kraft.core.control import decode_voters
 from kraft.env import Disk
-from kraft.log import CorruptLog, DurableLog, Snapshots
+from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
 from kraft.replicated_log import Batch, BatchKind
 
 # Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
@@ -17,8 +17,14 @@ BOOTSTRAP = OffsetAndEpoch(0, 0)
 
 @attrs.frozen
 class Recovered:
-    """`bootstrap` are the records that the quorum's first leader begins the log with, if this replica is that."""
+    """What is on disk, opened, and what the core has to know of it.
 
+    `bootstrap` are the records that the quorum's first leader begins the log with, if this replica is that.
+    """
+
+    log: DurableLog
+    snapshots: Snapshots
+    election: ElectionFile
     shape: LogShape
     voters: VoterHistory
     batches: Sequence[Batch]
@@ -38,8 +44,37 @@ async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequ
     await snapshots.save(BOOTSTRAP, voters, records)
 
 
-async def recover(log: DurableLog, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> Recovered:
-    """What the core has to know. Raises CorruptLog where the snapshot that the log starts at is gone."""
+async def recover(disk: Disk, directory: str, initial: VoterSet) -> Recovered:
+    """Open what is in `directory`, which is made if missing. `initial` vote as long as the log names nobody.
+
+    Raises CorruptLog, also where the snapshot that the log starts at is gone; OSError.
+    """
+    log, batches = await DurableLog.open(disk, directory)
+    snapshots = await Snapshots.open(disk, directory)
+    election = await ElectionFile.open(disk, directory)
+    shape, voters = _read(log, batches, snapshots, initial)
+    place = snapshots.latest
+    if place is None:
+        return Recovered(log, snapshots, election, shape, voters, batches, ())
+    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
+        shape.reset(place)
+        voters.truncate(0)
+        await log.start_at(place.offset, place.epoch, keep=False)
+        batches = []
+    elif place.offset > log.start_offset:
+        shape.start_at(place)
+        await log.start_at(place.offset, place.epoch, keep=True)
+    log.start_epoch = place.epoch
+    snapshot = snapshots.open_snapshot(place)
+    voters.start_at(place.offset, snapshot.voters)
+    bootstrap = tuple(record for portion in snapshot.portions for record in portion) if place == BOOTSTRAP else ()
+    kept = [batch for batch in batches if batch.base_offset >= place.offset]
+    return Recovered(log, snapshots, election, shape, voters, kept, bootstrap)
+
+
+def _read(
+    log: DurableLog, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
+) -> tuple[LogShape, VoterHistory]:
     place = snapshots.latest or BOOTSTRAP
     if log.start_offset > place.offset:
         raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
@@ -50,19 +85,4 @@ async def recover(log: DurableLog, batches: Sequence[Batch], snapshots: Snapshot
         if batch.kind is BatchKind.VOTERS:
             voters.append(batch.base_offset, decode_voters(batch.records[0]))
     shape.synced(shape.end)
-    if snapshots.latest is None:
-        return Recovered(shape, voters, batches, ())
-    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
-        shape.reset(place)
-        voters.truncate(0)
-        await log.start_at(place.offset, place.epoch, keep=False)
-        batches = ()
-    elif place.offset > log.start_offset:
-        shape.start_at(place)
-        await log.start_at(place.offset, place.epoch, keep=True)
-    log.start_epoch = place.epoch
-    snapshot = snapshots.open_snapshot(place)
-    voters.start_at(place.offset, snapshot.voters)
-    bootstrap = tuple(record for portion in snapshot.portions for record in portion) if place == BOOTSTRAP else ()
-    kept = [batch for batch in batches if batch.base_offset >= place.offset]
-    return Recovered(shape, voters, kept, bootstrap)
+    return shape, voters
