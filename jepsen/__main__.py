@@ -1,16 +1,26 @@
 """`python -m jepsen <command>`."""
 
 import argparse
+import sys
+from importlib import import_module
+from typing import Final
 
-from jepsen.simulation import command
+# Imported when it is asked for: what drives real clients needs packages that the simulator does without.
+COMMANDS: Final = {
+    "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults as a seed says"),
+    "failover": ("jepsen.processes.failover", "real nodes, and trouble for the one that leads the quorum"),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jepsen", description="Try to break the promises.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    simulate = commands.add_parser("sim", help="nodes in virtual time, with faults as a seed says")
-    command.add_arguments(simulate)
-    simulate.set_defaults(run=command.run)
+    for name, (module_name, purpose) in COMMANDS.items():
+        subparser = commands.add_parser(name, help=purpose)
+        if name in sys.argv[1:2]:
+            module = import_module(module_name)
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
     options = parser.parse_args()
     status: int = options.run(options)
     return status

@@ -1,0 +1,1 @@
+"""Real nodes as processes on this machine, with a proxy on every directed link between them."""
