@@ -3,7 +3,11 @@
 import argparse
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import attrs
 
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario, Verdict
@@ -13,38 +17,62 @@ SECONDS = 60.0
 ALL_FAULTS = "all"
 NO_FAULTS = "none"
 ANY_SHAPE = "any"
+# A process that has run many seeds holds on to memory.
+RUNS_PER_PROCESS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
-    parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds, from there on")
     parser.add_argument("--time", type=float, default=SECONDS, help="virtual seconds of trouble")
     parser.add_argument(
         "--faults", default=ALL_FAULTS, help=f"from which the seed chooses, with commas between: {', '.join(FAULTS)}"
     )
     parser.add_argument("--nodes", default=ANY_SHAPE, help=f"from which the seed draws one: {', '.join(SHAPES)}")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes share the seeds")
     parser.add_argument("--events", action="store_true", help="show the events of a run that failed")
+
+
+@attrs.frozen
+class Plan:
+    """What all runs have in common."""
+
+    seconds: float
+    faults: Sequence[str]
+    shape: Shape
+
+    def run(self, seed: int) -> tuple[Verdict, float]:
+        """How a seed went, and the CPU seconds that it took."""
+        began = time.process_time()
+        return Scenario(seed, self.seconds, self.faults, self.shape).run(), time.process_time() - began
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit status: 0 where no promise was broken."""
-    faults = parse_faults(options.faults)
-    started = time.process_time()
-    failed, virtual_seconds, operations = 0, 0.0, 0
-    for seed in range(options.seed, options.seed + options.count):
-        verdict = Scenario(seed, options.time, faults, parse_shape(options.nodes)).run()
+    plan = Plan(options.time, parse_faults(options.faults), parse_shape(options.nodes))
+    seeds = range(options.seed, options.seed + options.count)
+    failed, virtual_seconds, operations, cpu_seconds = 0, 0.0, 0, 0.0
+    for verdict, cpu_seconds_taken in _run_all(plan, seeds, options.jobs):
         virtual_seconds += verdict.virtual_seconds
         operations += sum(verdict.operations.values())
-        if verdict.violation is not None:
-            failed += 1
+        cpu_seconds += cpu_seconds_taken
+        failed += verdict.violation is not None
         if verdict.violation is not None or options.count == 1:
-            print(report(verdict, options))
-    cpu_seconds = time.process_time() - started
+            print(report(verdict, options), flush=True)
     print(
-        f"{options.count} seeds, {failed} with violations; {virtual_seconds:.0f} virtual seconds, {operations} "
+        f"{options.count} seeds, {failed} with violations; {virtual_seconds / 3600:.2f} virtual hours, {operations} "
         f"operations, {cpu_seconds:.1f} CPU seconds"
     )
     return 1 if failed else 0
+
+
+def _run_all(plan: Plan, seeds: Sequence[int], jobs: int) -> Iterator[tuple[Verdict, float]]:
+    """In the order of the seeds. With several jobs, each is a process, which starts anew from time to time."""
+    if jobs == 1:
+        yield from map(plan.run, seeds)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=RUNS_PER_PROCESS) as pool:
+        yield from pool.map(plan.run, seeds)
 
 
 def parse_faults(text: str) -> Sequence[str]:
@@ -80,14 +108,14 @@ def report(verdict: Verdict, options: argparse.Namespace) -> str:
         f"  operations: {', '.join(f'{name} {count}' for name, count in sorted(counts.items()))}",
     ]
     if verdict.violation is not None:
-        lines += [f"  {verdict.violation}", f"  again: {replay_command(verdict.seed, options)}"]
+        lines += [f"  {verdict.violation}", f"  again: {replay_command(verdict, options)}"]
         if options.events:
             lines += verdict.tail
     return "\n".join(lines)
 
 
-def replay_command(seed: int, options: argparse.Namespace) -> str:
+def replay_command(verdict: Verdict, options: argparse.Namespace) -> str:
     return (
-        f"python -m jepsen sim --seed {seed} --time {options.time:g} --faults {options.faults} "
-        f"--nodes {options.nodes} --events"
+        f"python -m jepsen sim --seed {verdict.seed} --time {options.time:g} --faults {options.faults} "
+        f"--nodes {verdict.shape} --events"
     )

@@ -39,6 +39,7 @@ class Trace:
         self.steps = 0
         self.notes = 0
         self.events = 0
+        self.kinds: dict[str, None] = {}  # of all events so far
 
     @property
     def digest(self) -> str:
@@ -55,6 +56,7 @@ class Trace:
     def event(self, host: str, kind: str, fields: Mapping[str, object]) -> None:
         """Record an event and tell the listeners, within the call: who traces is still in the middle of it."""
         self.events += 1
+        self.kinds[kind] = None
         event = Event(self._now(), host, kind, fields)
         self._hash.update(f"{event.time!r}{host}{kind}{list(fields.items())!r}".encode())
         self.tail.append(event)

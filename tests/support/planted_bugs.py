@@ -4,6 +4,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -15,14 +16,21 @@ from broker.storage.log_dir import LogDir
 from broker.storage.producer_state import ProducerStates
 from broker.storage.recovery import Recovery
 from broker.storage.segment import Segment
+from kraft.core import elections, leading, reconfiguration
+from kraft.core.log_shape import LogShape
+from kraft.core.voters import ReplicaKey
 from kraft.log.durable_log import DurableLog
+from kraft.log.election_file import ElectionFile
 
 
 @attrs.frozen
 class PlantedBug:
-    """In `owner.function` the text `right`, which must be there once, becomes `wrong`."""
+    """In `owner.function` the text `right`, which must be there once, becomes `wrong`.
 
-    owner: type
+    The owner of a function that is no method is its module.
+    """
+
+    owner: type | ModuleType
     function: str
     right: str
     wrong: str
@@ -45,6 +53,39 @@ class PlantedBug:
         return made[self.function]
 
 
+# Of the quorum's rules, and of what they rest on.
+QUORUM_BUGS: dict[str, PlantedBug] = {
+    "the vote is not synced": PlantedBug(ElectionFile, "_write", "await self._file.sync()", "pass"),
+    "the log is not synced": PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
+    "acknowledged before a majority has it": PlantedBug(leading, "advance", "reached_by_majority(ends)", "max(ends)"),
+    "an old epoch's entry is committed": PlantedBug(leading, "may_commit", "end_offset > leader.start_offset", "True"),
+    "the epoch before is not checked": PlantedBug(
+        LogShape,
+        "match",
+        "found.epoch == end.epoch and end.offset <= found.offset and ",
+        "end.offset <= self.end_offset or ",
+    ),
+    "what is recovered is not written again": PlantedBug(
+        DurableLog, "open", "file.write(0, [memoryview(data)[:size]])", "pass"
+    ),
+    "two changes of voters at once": PlantedBug(
+        reconfiguration, "may_change", "return leading", "return True or leading"
+    ),
+    "pre-votes are not heeded": PlantedBug(
+        elections, "_decide", "if result is Outcome.WON:\n            start", "if True:\n            start"
+    ),
+    "votes are given to logs that lack entries": PlantedBug(
+        elections, "may_vote", "return replica.log.no_newer_than(request.log_end)", "return True"
+    ),
+    "two votes in one epoch": PlantedBug(
+        elections, "on_vote", "granted and not request.pre_vote and replica.election.voted_for is None", "False"
+    ),
+    "a new disk passes for the old one": PlantedBug(
+        ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"
+    ),
+}
+
+# Of storage and of a node alone.
 BUGS: dict[str, PlantedBug] = {
     "the metadata log is not synced": PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
     "what the metadata log recovers is not written again": PlantedBug(

@@ -11,7 +11,7 @@ STEPS = (
     "process-started",
     "log_recovered",
     "role",
-    "vote_synced",
+    *("vote_synced",) * 3,  # where a loss is seldom, and the worst
     "leader",
     "log_written",
     "log_synced",
@@ -25,8 +25,9 @@ STEPS = (
     "storage.log_renamed",
     "storage.segment_rolled",
 )
-# Steps that hardly come by themselves within a strike's time.
-_PROVOKED = ("process-started", "log_recovered", "role", "vote_synced", "leader", "node-started", "log_truncated")
+# Steps that hardly come by themselves within a strike's time: those of a start, and those of an election.
+_OF_STARTS = ("process-started", "log_recovered", "node-started", "storage.log_dir_loaded")
+_OF_ELECTIONS = ("role", "vote_synced", "leader", "log_truncated")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
@@ -41,7 +42,8 @@ class Aimed:
 
     async def strike(self, strike: Strike) -> None:
         rng, trace = strike.rng, strike.cluster.simulation.trace
-        step, chance, crashes = rng.choice(STEPS), rng.choice((0.1, 0.5, 1.0)), 0
+        step = rng.choice([each for each in STEPS if each in trace.kinds])
+        chance, crashes = rng.choice((0.1, 0.5, 1.0)), 0
 
         def listen(event: Event) -> None:
             nonlocal crashes
@@ -52,8 +54,10 @@ class Aimed:
 
         trace.listeners.append(listen)
         try:
-            if step in _PROVOKED:
-                strike.cluster.crash(strike.a_node(), power=self._power, down_seconds=0)  # provoke the step
+            if step in _OF_ELECTIONS and strike.cluster.leader is not None:
+                strike.cluster.crash(strike.cluster.leader, power=self._power, down_seconds=DOWN_SECONDS_MAX)
+            elif step in _OF_STARTS:
+                strike.cluster.crash(strike.a_node(), power=self._power, down_seconds=0)
             await trio.sleep(rng.uniform(1, ARMED_SECONDS_MAX))
         finally:
             trace.listeners.remove(listen)

@@ -54,16 +54,19 @@ class _Member:
 class QuorumSubject:
     """`voters` of `replicas` begin as voters. The others may become some."""
 
-    def __init__(self, simulation: Simulation, voters: int, replicas: int) -> None:
+    def __init__(
+        self, simulation: Simulation, voters: int, replicas: int, timeouts_ms: Mapping[str, int] | None = None
+    ) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
         rng = simulation.rng("subject")
         self._members = {f"n{node_id}": _Member(node_id, f"n{node_id}") for node_id in range(1, replicas + 1)}
         self._founders = VoterSet(tuple(member.voter for member in list(self._members.values())[:voters]))
-        timeouts, snapshot_seconds = rng.choice(_TIMEOUTS_MS), rng.choice((1.0, 5.0, 30.0, 1e9))
+        timeouts_ms = rng.choice(_TIMEOUTS_MS) if timeouts_ms is None else timeouts_ms
+        snapshot_seconds = rng.choice((1.0, 5.0, 30.0, 1e9))
         self.cluster = Cluster(
             simulation,
-            {name: self._factory(member, timeouts, snapshot_seconds) for name, member in self._members.items()},
+            {name: self._factory(member, timeouts_ms, snapshot_seconds) for name, member in self._members.items()},
         )
         self.history = History(simulation.clock.current_time, simulation.trace.note)
         self._keys = Keys()
@@ -101,7 +104,7 @@ class QuorumSubject:
 
     # The hands of the administrator
 
-    def key_of(self, name: str) -> ReplicaKey | None:
+    def key_of(self, name: str) -> ReplicaKey:
         return self._members[name].key
 
     def lose_disk(self, name: str) -> None:
@@ -120,14 +123,15 @@ class QuorumSubject:
 
     async def _converge(self) -> None:
         while True:
-            states = [await self._status(name) for name in self._members]
+            states = [await self.ask(name, "status", "") for name in self._members]
             if all(state == states[0] for state in states):
                 return
             await trio.sleep(0.1)
 
-    async def _status(self, name: str) -> object:
+    async def ask(self, name: str, *question: object) -> object:
+        """Have one node do something, however often it has to be asked."""
         client = attrs.evolve(self._admin, servers=[(name, CLIENT_PORT)])
-        return await self.simulation.on(self.cluster.clients["admin"], client.until_done, "status", "")
+        return await self.simulation.on(self.cluster.clients["admin"], client.until_done, *question)
 
     async def _until_done(self, *question: object) -> object:
         return await self.simulation.on(self.cluster.clients["admin"], self._admin.until_done, *question)
