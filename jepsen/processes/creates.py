@@ -17,6 +17,8 @@ from kafka.errors import KafkaError
 PARTITIONS = 3
 # For one attempt, until it counts as failed and the next one begins.
 TIMEOUT_MS = 2_000
+# For the last look at everything there is, which has the time it takes.
+LAST_LOOK_TIMEOUT_MS = 30_000
 
 
 @attrs.frozen
@@ -60,7 +62,7 @@ class Creator:
         began = time.monotonic()
         try:
             if self._client is None:
-                self._client = _admin_client(self._bootstrap)
+                self._client = _admin_client(self._bootstrap, TIMEOUT_MS)
             self._client.create_topics([NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)])
         except KafkaError as error:
             self._close()
@@ -73,10 +75,11 @@ class Creator:
             client.close()
 
 
-def _admin_client(bootstrap: str) -> KafkaAdminClient:
+def _admin_client(bootstrap: str, timeout_ms: int) -> KafkaAdminClient:
     return KafkaAdminClient(
         bootstrap_servers=bootstrap.split(","),
-        request_timeout_ms=TIMEOUT_MS,
+        request_timeout_ms=timeout_ms,
+        bootstrap_timeout_ms=timeout_ms // 2,
         reconnect_backoff_ms=10,
         reconnect_backoff_max_ms=50,
         retry_backoff_ms=20,
@@ -107,7 +110,7 @@ def first_success_after(creations: list[Creation], moment: float) -> float | Non
 
 def anomalies(bootstrap: str, creations: list[Creation]) -> list[str]:
     """What is not as the answers promised: lost topics, and topics that are there by half."""
-    client = _admin_client(bootstrap)
+    client = _admin_client(bootstrap, LAST_LOOK_TIMEOUT_MS)
     partitions = {topic["name"]: len(topic["partitions"]) for topic in client.describe_topics()}
     client.close()
     lost = [
