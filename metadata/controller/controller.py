@@ -131,18 +131,6 @@ class Controller:
             lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), confirm=False, taken=taken
         )
 
-    async def unfence_broker(self, broker_id: int, broker_epoch: int) -> None:
-        """To be called when the broker has caught up with the log. Raises StaleBrokerEpoch."""
-        await self.broker_heartbeat(
-            BrokerHeartbeat(
-                broker_id=broker_id,
-                broker_epoch=broker_epoch,
-                current_metadata_offset=broker_epoch,
-                want_fence=False,
-                want_shut_down=False,
-            )
-        )
-
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection is gone over which that broker, in that life, sent heartbeats."""
         broker = self.image.cluster.brokers.get(broker_id)

@@ -120,6 +120,8 @@ class PartitionElection:
         if leader in state.elr:
             state.isr = (leader,)
             state.elr = tuple(replica for replica in state.elr if replica != leader)
+            if self.rules.min_insync_replicas <= 1:
+                state.elr = ()  # what it acknowledges alone from now on, the others do not have
         elif unclean:
             state.isr, state.elr = (leader,), ()
             state.leader_recovery_state = LEADER_RECOVERING

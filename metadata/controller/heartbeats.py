@@ -69,7 +69,9 @@ class HeartbeatsRoom:
     ) -> Decision[BrokerHeartbeatReply]:
         if heartbeat.want_shut_down:
             return Decision((), _reply(heartbeat, is_fenced=True, should_shut_down=True))
-        if heartbeat.want_fence or heartbeat.current_metadata_offset < broker.broker_epoch:
+        is_behind = heartbeat.current_metadata_offset < broker.broker_epoch
+        # A process that has begun to shut down does not come back: the next one registers anew (KIP-841).
+        if heartbeat.want_fence or is_behind or broker.in_controlled_shutdown:
             return Decision((), _reply(heartbeat, is_fenced=True))
         change = _change(broker, fenced=FencingChange.UNFENCE)
         records = [change, *self._partitions.broker_comes(image, broker.broker_id)]

@@ -135,8 +135,19 @@ class MetadataNode:
 
     async def join(self, broker_id: int = 1) -> int:
         broker_epoch = await self.controller.register_broker(registration(broker_id, self.rng))
-        await self.controller.unfence_broker(broker_id, broker_epoch)
+        await self.heartbeat(broker_id, broker_epoch)
         return broker_epoch
+
+    async def heartbeat(self, broker_id: int, broker_epoch: int, **changes: Any) -> BrokerHeartbeatReply:
+        """One of a broker that is well, and has replayed everything, unless `changes` say otherwise."""
+        heartbeat = BrokerHeartbeat(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            current_metadata_offset=self.loader.image.offset,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        return await self.controller.broker_heartbeat(attrs.evolve(heartbeat, **changes))
 
 
 @asynccontextmanager

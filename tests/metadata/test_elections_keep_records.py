@@ -1,0 +1,252 @@
+"""KIP-966: while a replica that is in sync or eligible survives, no acknowledged record is lost.
+
+A small model of brokers around the controller's rooms: logs are lists of records, brokers act on the metadata they have
+heard of so far, processes crash and lose what only the page cache held, or shut down cleanly. An acknowledged record
+may be missing in a leader's log only if that leader was elected uncleanly.
+"""
+
+from itertools import takewhile
+
+import attrs
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from metadata.configuration import ResourceType
+from metadata.controller import (
+    ANY_BROKER_EPOCH,
+    AlterConfigOp,
+    ConfigChange,
+    IsrChange,
+    IsrMember,
+    NewTopic,
+    TopicIsrChanges,
+)
+from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.image import ConfigResource, PartitionImage, TopicImage
+from metadata.records import LEADER_RECOVERING, NO_LEADER
+from tests.support.metadata import Cluster, schema
+
+REPLICAS = (1, 2, 3)
+brokers = st.sampled_from(REPLICAS)
+
+
+@attrs.define
+class Process:
+    """A broker's. `view` is the partition as it has heard of it; `caught_up` has for each follower of a leader in which
+    life it was seen to have how many of the leader's records.
+    """
+
+    alive: bool = True
+    log: list[int] = attrs.field(factory=list)
+    view: PartitionImage | None = None
+    caught_up: dict[int, tuple[int, int]] = attrs.field(factory=dict)
+    clean_epoch: int = -1
+
+
+class ReplicatedPartition(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster(len(REPLICAS))
+        self.isrs = AlterPartitionRoom(schema())
+        topic = NewTopic("t", assignments=[(0, REPLICAS)], configs={"min.insync.replicas": "2"})
+        self.cluster.decide(self.cluster.topics.create(self.cluster.image, [topic]))
+        self.processes = {broker: Process(view=self.partition) for broker in REPLICAS}
+        self.acknowledged: list[int] = []
+        self.next_record = 0
+        self.epochs = (0, 0)
+        self.unclean_epoch = 0
+        self.produce(self.partition.leader)
+
+    @property
+    def topic(self) -> TopicImage:
+        return self.cluster.image.topics.by_name["t"]
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.topic.partitions[0]
+
+    def epoch(self, broker: int) -> int:
+        return self.cluster.image.cluster.brokers[broker].broker_epoch
+
+    def hear(self, broker: int) -> None:
+        """The broker follows the metadata; a leader that is new forgets what it knew of followers."""
+        process = self.processes[broker]
+        if process.alive and process.view != self.partition:
+            if process.view is None or process.view.leader_epoch != self.partition.leader_epoch:
+                process.caught_up = {}
+            process.view = self.partition
+
+    @rule(deaf=st.none() | brokers)
+    def metadata_spreads(self, deaf: int | None) -> None:
+        for broker in REPLICAS:
+            if broker != deaf:
+                self.hear(broker)
+
+    @rule(broker=brokers)
+    def produce(self, broker: int) -> None:
+        """With acks=all; a leader takes it only with enough replicas in sync, as far as it knows."""
+        leader = self.processes[broker]
+        view = leader.view
+        if view is None or view.leader != broker or len(view.isr) < self.min_insync_replicas:
+            return
+        leader.log.append(self.new_record())
+        copied = [self.fetch(follower, broker) for follower in view.isr if follower != broker]
+        # A leader that does not know yet that another was elected uncleanly may acknowledge what is lost already.
+        if all(copied) and view.leader_epoch >= self.unclean_epoch:
+            assert leader.log[: len(self.acknowledged)] == self.acknowledged
+            self.acknowledged = list(leader.log)
+
+    @rule(broker=brokers)
+    def produce_without_waiting(self, broker: int) -> None:
+        """With acks=1: only the leader has it, and nobody promised anything."""
+        leader = self.processes[broker]
+        if leader.view is not None and leader.view.leader == broker:
+            leader.log.append(self.new_record())
+
+    def new_record(self) -> int:
+        self.next_record += 1
+        return self.next_record
+
+    @rule(lazy=st.none() | brokers)
+    def followers_fetch(self, lazy: int | None) -> None:
+        for follower in REPLICAS:
+            view = self.processes[follower].view
+            if follower != lazy and view is not None and view.leader not in (NO_LEADER, follower):
+                self.fetch(follower, view.leader)
+
+    def fetch(self, follower: int, leader: int) -> bool:
+        """Whether the follower has all that the leader has now: both must mean the same leader epoch."""
+        source, sink = self.processes[leader], self.processes[follower]
+        if source.view is None or sink.view is None or source.view.leader != leader:
+            return False
+        if source.view.leader_epoch != sink.view.leader_epoch:
+            return False
+        sink.log = list(source.log)
+        source.caught_up[follower] = (self.epoch(follower), len(source.log))
+        return True
+
+    @rule(broker=brokers, wanted=st.sets(st.sampled_from(REPLICAS)))
+    def alter_isr(self, broker: int, wanted: set[int]) -> None:
+        """A leader asks for whom it has seen catch up, or drops whom it has not."""
+        leader = self.processes[broker]
+        view = leader.view
+        if view is None or view.leader != broker:
+            return
+        life = {replica: epoch for replica, (epoch, size) in leader.caught_up.items() if size == len(leader.log)}
+        new = [
+            IsrMember(replica, self.epoch(broker) if replica == broker else life.get(replica, ANY_BROKER_EPOCH))
+            for replica in REPLICAS
+            if replica == broker or (replica in wanted and (replica in view.isr or replica in life))
+        ]
+        change = IsrChange(
+            partition_id=0, leader_epoch=view.leader_epoch, partition_epoch=view.partition_epoch, new_isr=new
+        )
+        topics = [TopicIsrChanges(self.topic.topic_id, [change])]
+        self.cluster.decide(self.isrs.alter(self.cluster.image, broker, self.epoch(broker), topics))
+
+    @rule(broker=brokers)
+    def fall_silent(self, broker: int) -> None:
+        """Its session ends, whether it lives or not."""
+        if broker in self.cluster.image.cluster.brokers:
+            self.cluster.fence(broker)
+
+    @rule(broker=brokers)
+    def beat(self, broker: int) -> None:
+        if self.processes[broker].alive:
+            self.cluster.heartbeat(broker)
+
+    @rule(broker=brokers, kept=st.sampled_from([0, 1, 2, 1_000]))
+    def crash(self, broker: int, kept: int) -> None:
+        """The process dies, and of its log remains what had reached the disk."""
+        process = self.processes[broker]
+        if process.alive:
+            self.processes[broker] = Process(alive=False, log=process.log[:kept])
+            self.cluster.sessions.connection_lost(broker, 0)
+
+    @rule(broker=brokers, waits=st.booleans())
+    def shut_down(self, broker: int, waits: bool) -> None:
+        """Cleanly; that of a broker which does not wait for the controller's leave is clean as well."""
+        process = self.processes[broker]
+        if process.alive:
+            reply = self.cluster.heartbeat(broker, want_shut_down=True)
+            if reply.should_shut_down or not waits:
+                self.processes[broker] = Process(alive=False, log=process.log, clean_epoch=self.epoch(broker))
+                self.cluster.sessions.connection_lost(broker, 0)
+
+    @rule(broker=brokers, gets_ready=st.booleans())
+    def start(self, broker: int, gets_ready: bool) -> None:
+        process = self.processes[broker]
+        if not process.alive:
+            self.cluster.register(broker, previous_broker_epoch=process.clean_epoch)
+            self.processes[broker] = Process(log=process.log)
+            if gets_ready:
+                self.cluster.heartbeat(broker)
+
+    @rule(broker=brokers, kept=st.sampled_from([0, 1, 2, 1_000]))
+    def crash_and_come_back(self, broker: int, kept: int) -> None:
+        self.crash(broker, kept)
+        self.start(broker, gets_ready=True)
+
+    @rule(broker=brokers)
+    def unregister(self, broker: int) -> None:
+        """What an operator does to one that is gone for good, or so it seems."""
+        if not self.processes[broker].alive and broker in self.cluster.image.cluster.brokers:
+            self.cluster.decide(self.cluster.brokers.unregister(self.cluster.image, broker))
+
+    @rule(text=st.sampled_from(["1", "2", "3"]))
+    def change_min_insync_replicas(self, text: str) -> None:
+        self.configure("min.insync.replicas", text)
+
+    @precondition(lambda self: self.partition.leader == NO_LEADER)
+    @rule()
+    def elect_uncleanly(self) -> None:
+        self.configure("unclean.leader.election.enable", "true")
+        self.configure("unclean.leader.election.enable", "false")
+
+    def configure(self, name: str, value: str) -> None:
+        change = (ConfigResource(ResourceType.TOPIC, "t"), [ConfigChange(name, AlterConfigOp.SET, value)])
+        assert (
+            self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.image, [change]))[0].error is None
+        )
+        if name == "min.insync.replicas":  # leaders hear of it as of any other metadata, before what follows from it
+            for broker in REPLICAS:
+                self.hear(broker)
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return int(self.cluster.image.configs.topic("t")["min.insync.replicas"])
+
+    @invariant()
+    def a_leader_has_every_acknowledged_record_unless_elected_uncleanly(self) -> None:
+        partition = self.partition
+        if partition.leader == NO_LEADER or not self.processes[partition.leader].alive:
+            return
+        log = self.processes[partition.leader].log
+        if partition.leader_recovery_state == LEADER_RECOVERING and partition.leader_epoch > self.unclean_epoch:
+            self.unclean_epoch = partition.leader_epoch
+            pairs = zip(self.acknowledged, log, strict=False)
+            self.acknowledged = [kept for kept, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+        assert log[: len(self.acknowledged)] == self.acknowledged
+
+    @invariant()
+    def the_partition_is_sound(self) -> None:
+        partition, image = self.partition, self.cluster.image
+        isr, elr = partition.isr, partition.eligible_leader_replicas
+        assert set(isr) | set(elr) <= set(partition.replicas)
+        assert not set(isr) & set(elr)
+        assert all(image.cluster.is_active(replica) for replica in isr)
+        assert partition.leader == NO_LEADER or partition.leader in isr
+        assert partition.leader != NO_LEADER or not isr
+        assert not elr or len(isr) < self.min_insync_replicas
+        assert not (partition.leader != NO_LEADER and partition.last_known_elr)
+
+    @invariant()
+    def epochs_only_grow(self) -> None:
+        epochs = (self.partition.leader_epoch, self.partition.partition_epoch)
+        assert all(new >= old for new, old in zip(epochs, self.epochs, strict=True))
+        self.epochs = epochs
+
+
+ReplicatedPartition.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
+test_no_acknowledged_record_is_lost_while_one_in_sync_or_eligible_replica_survives = ReplicatedPartition.TestCase
