@@ -3,6 +3,7 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests; ARGS="-k words"
 #   make check               lint, format, types
+#   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
@@ -15,7 +16,12 @@ BIN := $(VENV)/bin
 COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
 
 .DELETE_ON_ERROR:
-.PHONY: venv run test check bench bench-kafka bench-metadata kafka-dump-log
+SEEDS ?= 2000
+SECONDS ?= 60
+JOBS ?= 2
+FIRST ?= 1
+
+.PHONY: venv run test check soak bench bench-kafka bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -29,6 +35,9 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: $(VENV)/.installed
+	$(BIN)/python -m jepsen sim --seed $(FIRST) --count $(SEEDS) --time $(SECONDS) --jobs $(JOBS) $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.

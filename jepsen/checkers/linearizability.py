@@ -7,11 +7,14 @@ that have been seen (Testing for linearizability, 2017). An operation of which n
 
 from collections.abc import Hashable, Sequence
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from jepsen.history import Operation, Outcome
+
+# The search is exponential in the operations of which nobody knows whether they happened; this many take seconds.
+CONFIGURATIONS_MAX: Final = 500_000
 
 
 class Model(Protocol):
@@ -53,7 +56,7 @@ def contradiction(operations: Sequence[Operation], model: Model) -> Operation | 
     """The operation that no order of the others explains; None where all are linearizable.
 
     Operations that certainly failed are left out by the caller. The one returned is the first to return of those that
-    the furthest attempt could not place.
+    the furthest attempt could not place. Also None where nobody can tell within CONFIGURATIONS_MAX.
     """
     head = _linked(operations)
     to_place = sum(operation.outcome is Outcome.OK for operation in operations)
@@ -62,7 +65,7 @@ def contradiction(operations: Sequence[Operation], model: Model) -> Operation | 
     seen: set[tuple[int, Hashable]] = set()
     mask = 0
     entry = head.after
-    while placed < to_place:
+    while placed < to_place and len(seen) < CONFIGURATIONS_MAX:
         assert entry is not None, "a return that is still to come ends every attempt"
         if entry.operation is not None:
             fits, following = model.step(state, entry.operation)

@@ -75,7 +75,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
         elections, "_decide", "if result is Outcome.WON:\n            start", "if True:\n            start"
     ),
     "votes are given to logs that lack entries": PlantedBug(
-        elections, "may_vote", "return replica.log.no_newer_than(request.log_end)", "return True"
+        LogShape, "no_newer_than", "return (other.epoch", "return True or (other.epoch"
     ),
     "two votes in one epoch": PlantedBug(
         elections, "on_vote", "granted and not request.pre_vote and replica.election.voted_for is None", "False"

@@ -1,0 +1,151 @@
+"""Each invariant sees the breach that it is for, in a trace of a few events."""
+
+import pytest
+
+from jepsen.simulation.invariants import Replicas, Watch, raft_invariants
+from jepsen.simulation.trace import Trace
+
+VOTERS = ((1, "d1"), (2, "d2"), (3, "d3"))
+
+
+class Story:
+    """Three nodes; the first leads in epoch 1, and has an entry of it at 0 that node 2 has, too."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.trace = Trace(lambda: 0.0)
+        Watch(
+            self.trace, raft_invariants(Replicas()), lambda violation: self.broken.append(violation.partition(":")[0])
+        )
+        for node in (1, 2, 3):
+            self.recovers(node)
+        self.votes(1, 1, 1)
+        self.votes(2, 1, 1)
+        self.role(1, "leader", 1)
+        self.writes(1, (0, 1, 1))
+        self.writes(2, (0, 1, 1))
+
+    def tell(self, node: int, kind: str, **fields: object) -> None:
+        self.trace.event(f"n{node}", kind, {"node": node, **fields})
+
+    def recovers(self, node: int, *entries: tuple[int, int, int], epoch: int = 0) -> None:
+        end = entries[-1][1] if entries else 0
+        self.tell(node, "log_recovered", start_offset=0, end_offset=end, epoch=epoch, entries=entries)
+        self.tell(node, "voters_changed", offset=-1, voters=VOTERS)
+
+    def votes(self, node: int, epoch: int, voted_for: int | None) -> None:
+        self.tell(node, "vote_synced", epoch=epoch, voted_for=voted_for)
+
+    def role(self, node: int, role: str, epoch: int) -> None:
+        self.tell(node, "role", role=role, epoch=epoch, leader=None)
+
+    def writes(self, node: int, *entries: tuple[int, int, int], synced: bool = True) -> None:
+        self.tell(node, "log_written", end_offset=entries[-1][1], entries=entries)
+        if synced:
+            self.tell(node, "log_synced", end_offset=entries[-1][1])
+
+    def commits(self, node: int, end_offset: int) -> None:
+        self.tell(node, "committed", end_offset=end_offset)
+
+
+def test_an_ordinary_life_breaks_nothing() -> None:
+    story = Story()
+    story.commits(1, 1)
+    story.commits(2, 1)
+    story.recovers(2, (0, 1, 1), epoch=1)
+    story.votes(2, 2, 2)
+    story.role(2, "leader", 2)
+    story.writes(2, (1, 2, 2))
+    story.recovers(1, (0, 1, 1), epoch=1)
+    story.writes(1, (1, 2, 2))
+    story.commits(2, 2)
+    story.tell(2, "voters_changed", offset=1, voters=VOTERS[:2])
+    story.tell(2, "snapshot_taken", end_offset=2)
+    assert story.broken == []
+
+
+def two_leaders(story: Story) -> None:
+    story.role(3, "leader", 1)
+
+
+def epoch_goes_back(story: Story) -> None:
+    story.recovers(2, (0, 1, 1), epoch=0)
+
+
+def another_vote(story: Story) -> None:
+    story.votes(2, 1, 3)
+
+
+def committed_entry_is_lost(story: Story) -> None:
+    story.commits(1, 1)
+    story.recovers(2, epoch=1)
+
+
+def logs_differ(story: Story) -> None:
+    story.writes(1, (1, 2, 1))
+    story.writes(3, (0, 2, 1))
+
+
+def leader_lacks_an_entry(story: Story) -> None:
+    story.commits(1, 1)
+    story.role(3, "leader", 2)
+
+
+def commit_goes_back(story: Story) -> None:
+    story.commits(1, 1)
+    story.commits(1, 0)
+
+
+def commit_of_a_minority(story: Story) -> None:
+    story.writes(1, (1, 2, 1))
+    story.writes(2, (1, 2, 1), synced=False)
+    story.commits(1, 2)
+
+
+def commit_of_an_old_epoch(story: Story) -> None:
+    story.role(2, "leader", 2)
+    story.commits(2, 1)
+
+
+def snapshot_of_what_is_not_committed(story: Story) -> None:
+    story.tell(1, "snapshot_taken", end_offset=1)
+
+
+def two_voters_removed(story: Story) -> None:
+    story.commits(1, 1)
+    story.tell(1, "voters_changed", offset=1, voters=VOTERS[:1])
+
+
+def removed_before_the_last_is_committed(story: Story) -> None:
+    story.tell(1, "voters_changed", offset=1, voters=VOTERS[:2])
+    story.tell(1, "voters_changed", offset=2, voters=VOTERS[:1])
+
+
+def election_in_peace(story: Story) -> None:
+    story.tell(1, "peace")
+    story.role(3, "prospective", 1)
+
+
+@pytest.mark.parametrize(
+    ("breach", "invariant"),
+    [
+        (two_leaders, "OneLeaderPerEpoch"),
+        (epoch_goes_back, "EpochsNeverGoBack"),
+        (another_vote, "OneVotePerEpoch"),
+        (committed_entry_is_lost, "CommittedEntriesStay"),
+        (logs_differ, "LogsMatch"),
+        (leader_lacks_an_entry, "LeadersAreComplete"),
+        (commit_goes_back, "CommitsNeverChange"),
+        (commit_of_a_minority, "CommitsAreHeldByMajorities"),
+        (commit_of_an_old_epoch, "LeadersCommitTheirOwn"),
+        (snapshot_of_what_is_not_committed, "LogsStartAtSnapshots"),
+        (two_voters_removed, "OneVoterAtATime"),
+        (removed_before_the_last_is_committed, "OneVoterAtATime"),
+        (election_in_peace, "NoElectionInPeace"),
+    ],
+)
+def test_a_breach_is_seen(breach: object, invariant: str) -> None:
+    story = Story()
+    assert callable(breach)
+    breach(story)
+    assert story.broken[:1] == [invariant]
