@@ -113,39 +113,30 @@ class PartitionElection:
         )
 
     def _elect(self, state: _State) -> None:
-        leader, unclean = self._choose(state)
-        if leader == state.leader:
+        state.leader = leader = self._chosen(state)
+        if leader == NO_LEADER or leader in state.isr:
             return
-        state.leader = leader
-        if leader in state.elr:
-            state.isr = (leader,)
-            state.elr = tuple(replica for replica in state.elr if replica != leader)
-            if self.rules.min_insync_replicas <= 1:
-                state.elr = ()  # what it acknowledges alone from now on, the others do not have
-        elif unclean:
-            state.isr, state.elr = (leader,), ()
+        is_eligible = leader in state.elr
+        others = tuple(replica for replica in state.elr if replica != leader)
+        # What a leader acknowledges alone from now on, the others do not have.
+        alone = self.rules.min_insync_replicas <= 1
+        state.isr, state.elr = (leader,), others if is_eligible and not alone else ()
+        if not is_eligible:
             state.leader_recovery_state = LEADER_RECOVERING
 
-    def _choose(self, state: _State) -> tuple[int, bool]:
-        """Who leads from now on, and whether acknowledged records may be lost by it."""
+    def _chosen(self, state: _State) -> int:
+        """Who leads from now on. One that is neither in sync nor eligible may lack acknowledged records."""
         replicas = self.partition.replicas
-        in_order = (self.partition.leader, *replicas)
-        if self.prefer_first:
-            in_order = (replicas[0], *in_order)
         have_everything = state.isr or state.elr
-        for replica in in_order:
-            if replica in have_everything and self.may_lead(replica):
-                return replica, False
+        candidates = [each for each in (self.partition.leader, *replicas) if each in have_everything]
+        if self.prefer_first and replicas[0] in have_everything:
+            candidates.insert(0, replicas[0])
         if not have_everything:
             # Nobody is certain to have everything: the last leader has the most (KIP-966, "balanced" recovery).
-            for replica in self.partition.last_known_elr:
-                if self.may_lead(replica):
-                    return replica, True
+            candidates += self.partition.last_known_elr
         if self.rules.unclean:
-            for replica in replicas:
-                if self.may_lead(replica):
-                    return replica, True
-        return NO_LEADER, False
+            candidates += replicas
+        return next(filter(self.may_lead, candidates), NO_LEADER)
 
     def _remember_leader(self, state: _State) -> None:
         """The last known ELR is the last leader of a partition that has nobody in sync, and nothing else."""

@@ -1,0 +1,193 @@
+"""AlterPartition: what a leader may change of its ISR, and on what ground (KIP-497, KIP-704, KIP-841, KIP-903)."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from metadata.configuration import ResourceType
+from metadata.controller import (
+    AlterConfigOp,
+    AlteredPartition,
+    ConfigChange,
+    IsrChange,
+    IsrMember,
+    NewTopic,
+    TopicIsrChanges,
+)
+from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.errors import (
+    ApiError,
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NotController,
+    StaleBrokerEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from metadata.image import ConfigResource, PartitionImage
+from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING
+from tests.support.metadata import Cluster, schema
+
+
+def cluster_of_three(min_insync_replicas: int = 1) -> Cluster:
+    cluster = Cluster(4)
+    configs = {"min.insync.replicas": str(min_insync_replicas)}
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", assignments=[(0, (1, 2, 3))], configs=configs)]))
+    return cluster
+
+
+def partition(cluster: Cluster) -> PartitionImage:
+    return cluster.image.topics.by_name["t"].partitions[0]
+
+
+def isr_of(cluster: Cluster, *brokers: int) -> list[IsrMember]:
+    return [IsrMember(broker, cluster.image.cluster.brokers[broker].broker_epoch) for broker in brokers]
+
+
+def alter(
+    cluster: Cluster, new_isr: list[IsrMember], *, topic_id: bytes | None = None, **changes: Any
+) -> AlteredPartition:
+    now = partition(cluster)
+    change = attrs.evolve(
+        IsrChange(partition_id=0, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch, new_isr=new_isr),
+        **changes,
+    )
+    topic_id = topic_id or cluster.image.topics.by_name["t"].topic_id
+    leader = max(now.leader, 1)
+    epoch = cluster.image.cluster.brokers[leader].broker_epoch
+    decision = AlterPartitionRoom(schema()).alter(cluster.image, leader, epoch, [TopicIsrChanges(topic_id, [change])])
+    (topic,) = cluster.decide(decision)
+    (altered,) = topic.partitions
+    return altered
+
+
+def refused(cluster: Cluster, new_isr: list[IsrMember], **changes: Any) -> type[ApiError]:
+    end = cluster.image.offset
+    altered = alter(cluster, new_isr, **changes)
+    assert cluster.image.offset == end
+    assert altered.error is not None
+    assert altered.partition is None
+    return type(altered.error)
+
+
+def test_a_leader_drops_followers_and_takes_them_back() -> None:
+    """A change of the ISR alone raises the partition epoch and not the leader epoch (KAFKA-15021)."""
+    cluster = cluster_of_three()
+    altered = alter(cluster, isr_of(cluster, 1, 3))
+    assert altered.error is None
+    assert altered.partition == partition(cluster)
+    assert (altered.partition.isr, altered.partition.leader_epoch, altered.partition.partition_epoch) == ((1, 3), 0, 1)
+    alter(cluster, isr_of(cluster, 1, 2, 3))
+    assert (partition(cluster).isr, partition(cluster).partition_epoch) == ((1, 2, 3), 2)
+
+
+def test_what_is_so_already_is_confirmed_without_a_record() -> None:
+    cluster = cluster_of_three()
+    end = cluster.image.offset
+    assert alter(cluster, isr_of(cluster, 1, 2, 3)).partition == partition(cluster)
+    assert cluster.image.offset == end
+
+
+def test_whoever_is_dropped_below_min_insync_replicas_stays_eligible() -> None:
+    """KIP-966."""
+    cluster = cluster_of_three(min_insync_replicas=2)
+    alter(cluster, isr_of(cluster, 1, 2))
+    assert partition(cluster).eligible_leader_replicas == ()
+    alter(cluster, isr_of(cluster, 1))
+    assert partition(cluster).eligible_leader_replicas == (2,)
+    alter(cluster, isr_of(cluster, 1, 3))
+    assert partition(cluster).eligible_leader_replicas == ()
+
+
+def test_epochs_say_whether_the_leader_knows_what_is_true() -> None:
+    cluster = cluster_of_three()
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    isr = isr_of(cluster, 2, 3)
+    now = partition(cluster)
+    assert now.leader == 2
+    assert refused(cluster, isr, leader_epoch=now.leader_epoch - 1) is FencedLeaderEpoch
+    assert refused(cluster, isr, partition_epoch=now.partition_epoch - 1) is InvalidUpdateVersion
+    assert refused(cluster, isr, leader_epoch=now.leader_epoch + 1) is NotController
+    assert refused(cluster, isr, partition_epoch=now.partition_epoch + 1) is NotController
+
+
+def test_only_the_leader_is_asked() -> None:
+    cluster = cluster_of_three()
+    now = partition(cluster)
+    change = IsrChange(
+        partition_id=0,
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        new_isr=isr_of(cluster, 1, 2),
+    )
+    topics = [TopicIsrChanges(cluster.image.topics.by_name["t"].topic_id, [change])]
+    epoch = cluster.image.cluster.brokers[2].broker_epoch
+    (topic,) = AlterPartitionRoom(schema()).alter(cluster.image, 2, epoch, topics).response
+    assert isinstance(topic.partitions[0].error, InvalidRequest)
+    with pytest.raises(StaleBrokerEpoch):
+        AlterPartitionRoom(schema()).alter(cluster.image, 2, epoch - 1, topics)
+
+
+@pytest.mark.parametrize("brokers", [(), (2, 3), (1, 1), (1, 4)])
+def test_an_isr_is_of_replicas_each_once_and_the_leader_among_them(brokers: tuple[int, ...]) -> None:
+    cluster = cluster_of_three()
+    assert refused(cluster, isr_of(cluster, *brokers)) is InvalidRequest
+
+
+def test_unknown_topics_and_partitions() -> None:
+    cluster = cluster_of_three()
+    assert refused(cluster, isr_of(cluster, 1), topic_id=b"?" * 16) is UnknownTopicId
+    assert refused(cluster, isr_of(cluster, 1), partition_id=7) is UnknownTopicOrPartition
+
+
+@pytest.mark.parametrize("why", ["fenced", "shutting down", "unregistered"])
+def test_no_isr_gets_a_broker_that_is_not_active(why: str) -> None:
+    """KIP-841."""
+    cluster = cluster_of_three()
+    members = isr_of(cluster, 1, 2, 3)
+    match why:
+        case "fenced":
+            cluster.fence(2)
+        case "shutting down":
+            cluster.decide(
+                cluster.topics.create(cluster.image, [NewTopic("led by 2".replace(" ", "-"), assignments=[(0, (2,))])])
+            )
+            cluster.heartbeat(2, want_shut_down=True)
+        case _:
+            cluster.decide(cluster.brokers.unregister(cluster.image, 2))
+    assert refused(cluster, members) is IneligibleReplica
+
+
+def test_no_isr_gets_a_broker_for_what_it_had_in_a_former_life() -> None:
+    """KIP-903: it may have lost since what made the leader ask for it."""
+    cluster = cluster_of_three()
+    before = isr_of(cluster, 1, 2, 3)
+    cluster.join(2)
+    assert partition(cluster).isr == (1, 3)
+    assert refused(cluster, before) is IneligibleReplica
+    assert alter(cluster, [IsrMember(broker) for broker in (1, 2, 3)]).error is None, "-1 skips this check"
+
+
+def test_a_leader_that_was_elected_uncleanly_recovers_alone_and_once() -> None:
+    """KIP-704."""
+    cluster = cluster_of_three()
+    for broker in (2, 3, 1):
+        cluster.fence(broker)
+    change = ConfigChange("unclean.leader.election.enable", AlterConfigOp.SET, "true")
+    cluster.heartbeat(3)
+    cluster.decide(
+        cluster.configs.incremental_alter(cluster.image, [(ConfigResource(ResourceType.TOPIC, "t"), [change])])
+    )
+    after = partition(cluster)
+    assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), LEADER_RECOVERING)
+    cluster.heartbeat(2)
+    both = isr_of(cluster, 3, 2)
+    assert refused(cluster, both, leader_recovery_state=LEADER_RECOVERING) is InvalidRequest
+    assert refused(cluster, both, leader_recovery_state=7) is InvalidRequest
+    assert alter(cluster, both, leader_recovery_state=LEADER_RECOVERED).error is None
+    assert partition(cluster).leader_recovery_state == LEADER_RECOVERED
+    assert refused(cluster, isr_of(cluster, 3), leader_recovery_state=LEADER_RECOVERING) is InvalidRequest
