@@ -32,7 +32,7 @@ from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
 from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
 from kraft.state_machines import StateMachines
 
-# One answer to a Fetch; also what is handed to listeners at a time.
+# One answer to a Fetch.
 FETCH_BYTES_MAX = 1 << 20
 # So that a batch fits into a frame with room to spare; a controller's largest decisions are a few megabytes.
 APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
@@ -173,6 +173,7 @@ class Quorum:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._links.run)
                 await self._machines.start()
+                nursery.start_soon(self._machines.run, self._handed_over)
                 nursery.start_soon(self._perform_all)
                 nursery.start_soon(self._sync_all)
                 nursery.start_soon(self._tick)
@@ -309,7 +310,8 @@ class Quorum:
             case todo.AppendLog():
                 self._write(effect.batches)
             case todo.Committed():
-                self._hand_over(effect.end_offset)
+                if self._machines.commit(effect.end_offset):
+                    self._handed_over(effect.end_offset)
             case todo.AnswerEntries():
                 batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
                 self._askers.answer(effect.token, attrs.evolve(effect.response, batches=batches))
@@ -351,6 +353,7 @@ class Quorum:
     async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
         """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""
         await self._snapshots.install(place)
+        self._machines.skip_commits()
         async with self._disk_in_use:
             await self._log.start_at(place.offset, place.epoch, keep=False)
         await self._snapshots.remove_below(place.offset)
@@ -364,9 +367,8 @@ class Quorum:
             await self._log.start_at(place.offset, place.epoch, keep=True)
         await self._snapshots.remove_below(place.offset)
 
-    def _hand_over(self, end_offset: int) -> None:
+    def _handed_over(self, end_offset: int) -> None:
         """Of its own leadership nobody hears before an entry of the epoch is committed, and so all before it."""
-        self._machines.hand_over(end_offset)
         leader = self.core.leader_state
         if leader is None or end_offset <= leader.start_offset:
             return

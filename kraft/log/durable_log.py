@@ -141,18 +141,20 @@ class DurableLog:
         file.truncate(0)
         file.write(0, [kept])
         await file.sync()
-        former, self._file = self._file, file
         self._disk.rename(path + ".part", path)
         await self._disk.sync_dir(self._directory)
-        former.close()
-        if offset != self.start_offset:
-            await self._disk.remove(_path(self._directory, self.start_offset))
+        former, former_start = self._file, self.start_offset
+        # All at once: state machines read while this waits.
+        self._file = file
         self._last = self._last if keep else None
         self._positions = [each - position for each in self._positions[first:]]
         self._base_offsets, self._epochs = self._base_offsets[first:], self._epochs[first:]
         self._size = self._durable_size = len(kept)
         self.start_offset, self.start_epoch = offset, epoch
         self.end_offset = max(self.end_offset, offset) if keep else offset
+        former.close()
+        if offset != former_start:
+            await self._disk.remove(_path(self._directory, former_start))
 
     def close(self) -> None:
         self._file.close()

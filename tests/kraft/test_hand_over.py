@@ -1,0 +1,166 @@
+"""Much that is committed is handed over in slices: the loop goes on in between, and nothing overtakes."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import attrs
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kraft.core import OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.driver import DriverConfig, Quorum
+from kraft.env import Env
+from kraft.log import DurableLog, Snapshots
+from kraft.quorum_trace import QuorumTrace
+from kraft.replicated_log import Batch, Leadership
+from kraft.state_machines import HAND_OVER_BYTES_MAX, StateMachines
+from tests.support.volatile_disk import VolatileDisk
+
+DIRECTORY = "/data/__cluster_metadata-0"
+ME = Voter(ReplicaKey(1, "a disk"), "localhost:9093")
+RECORD = b"x" * 1_000
+BATCHES = 500
+SNAPSHOT = OffsetAndEpoch(BATCHES + 7, 3)
+
+
+@attrs.define
+class Slices:
+    """What a state machine is told, with the loop's turn in which it was."""
+
+    turn: int = 0
+    commits: list[tuple[int, int]] = attrs.field(factory=list)
+    told: list[str] = attrs.field(factory=list)
+
+    def handle_commit(self, batches: Sequence[Batch]) -> None:
+        self.commits.append((self.turn, sum(len(record) for batch in batches for record in batch.records)))
+        self.told.append(f"to {batches[-1].last_offset + 1}")
+
+    async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
+        self.told.append(f"snapshot at {end_offset}")
+
+    def handle_leader_change(self, leadership: Leadership) -> None:
+        self.told.append(f"leader {leadership.leader_id} in {leadership.epoch}")
+
+    async def count_turns(self) -> None:
+        while True:
+            self.turn += 1
+            await trio.lowlevel.checkpoint()
+
+
+def silent(kind: str, /, **fields: Any) -> None:
+    pass
+
+
+@attrs.define
+class World:
+    """State machines above a log that holds `BATCHES` batches of a record each."""
+
+    log: DurableLog
+    snapshots: Snapshots
+    machines: StateMachines
+    slices: Slices
+    reached: list[int]
+
+
+@asynccontextmanager
+async def full_log() -> AsyncIterator[World]:
+    disk = VolatileDisk()
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    for offset in range(BATCHES):
+        log.write(Batch(offset, 1, 0, (RECORD,)))
+    await log.sync()
+    snapshots = await Snapshots.open(disk, DIRECTORY)
+    machines = StateMachines(1, 1, QuorumTrace(silent, ME.key), log, snapshots)
+    world = World(log, snapshots, machines, Slices(), [])
+    machines.register(world.slices)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(machines.run, world.reached.append)
+        yield world
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_large_log_is_handed_over_in_slices_before_its_leader_is_announced() -> None:
+    disk = VolatileDisk()
+    env = Env(disk=disk, rng=Random(1), wall=lambda: 0.0, trace=silent)
+    config = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
+    async with trio.open_nursery() as nursery:
+        quorum = await Quorum.open(env, DIRECTORY, config)
+        await nursery.start(quorum.run)
+        for _ in range(BATCHES):
+            await quorum.wait_committed(1, quorum.append(1, [RECORD]))
+        nursery.cancel_scope.cancel()
+    restarted, slices = await Quorum.open(env, DIRECTORY, config), Slices()
+    restarted.register(slices)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slices.count_turns)
+        await nursery.start(restarted.run)
+        nursery.cancel_scope.cancel()
+    assert sum(size for _, size in slices.commits) == BATCHES * len(RECORD)
+    assert max(size for _, size in slices.commits) <= HAND_OVER_BYTES_MAX
+    assert len(slices.commits) >= BATCHES * len(RECORD) // HAND_OVER_BYTES_MAX
+    # Trio runs the tasks of one turn in any order, so two turns of ours may lie between two of another task.
+    assert max(Counter(turn for turn, _ in slices.commits).values()) <= 2
+    leaders = [word for word in slices.told if word.startswith("leader")]
+    assert slices.told[-1] == leaders[-1] == "leader 1 in 2"
+
+
+async def test_little_is_handed_over_at_once() -> None:
+    async with full_log() as world:
+        assert world.machines.commit(3)
+        assert world.slices.told == ["to 3"]
+        assert world.machines.commit(4)
+        assert world.machines.committed_end_offset == 4
+
+
+async def test_what_comes_meanwhile_waits_behind() -> None:
+    async with full_log() as world:
+        machines = world.machines
+        assert not machines.commit(BATCHES - 20)
+        assert not machines.commit(BATCHES - 10)
+        machines.announce(Leadership(2, 2))
+        assert not machines.commit(BATCHES)
+        machines.announce(Leadership(None, 3))
+        assert machines.leadership == Leadership(None, 1)
+        await wait_all_tasks_blocked()
+        told = world.slices.told
+        first, last = told.index(f"to {BATCHES - 10}"), told.index(f"to {BATCHES}")
+        assert told[first + 1 :] == ["leader 2 in 2", f"to {BATCHES}", "leader None in 3"]
+        assert last == first + 2
+        assert world.reached == [BATCHES - 10, BATCHES]
+
+
+async def test_the_log_may_be_cut_below_meanwhile() -> None:
+    async with full_log() as world:
+        assert not world.machines.commit(BATCHES)
+        handed_over = world.machines.committed_end_offset
+        await world.log.start_at(handed_over, 1, keep=True)
+        await wait_all_tasks_blocked()
+        assert world.slices.told[-1] == f"to {BATCHES}"
+        assert sum(size for _, size in world.slices.commits) == BATCHES * len(RECORD)
+
+
+async def test_a_snapshot_takes_the_place_of_what_is_due() -> None:
+    async with full_log() as world:
+        machines = world.machines
+        await world.snapshots.save(SNAPSHOT, VoterSet((ME,)), [b"state"])
+        assert not machines.commit(BATCHES)
+        machines.announce(Leadership(2, 2))
+        machines.skip_commits()
+        await world.log.start_at(SNAPSHOT.offset, SNAPSHOT.epoch, keep=False)
+        await machines.load_snapshot(SNAPSHOT)
+        await wait_all_tasks_blocked()
+        assert world.slices.told[1:] == ["leader 2 in 2", f"snapshot at {SNAPSHOT.offset}"]
+        assert machines.committed_end_offset == SNAPSHOT.offset
+        assert machines.commit(SNAPSHOT.offset)
+
+
+async def test_who_is_stopped_in_between_hands_over_nothing_more() -> None:
+    async with full_log() as world:
+        assert not world.machines.commit(BATCHES)
+    told = list(world.slices.told)
+    await wait_all_tasks_blocked()
+    assert world.slices.told == told
+    assert world.machines.committed_end_offset < BATCHES
