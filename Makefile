@@ -49,6 +49,7 @@ bench-kafka: $(VENV)/.installed-bench
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)
+	$(BIN)/python -m benchmarks.bench_cluster_metadata
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)

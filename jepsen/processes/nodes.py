@@ -40,11 +40,14 @@ class Ports:
 class NodeProcess:
     """One node: `name`, `node_id`, its `directory` (data, config and output) and `ports`, over all its lives."""
 
-    def __init__(self, name: str, node_id: int, directory: Path, ports: Ports, names: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, node_id: int, directory: Path, ports: Ports, names: Mapping[str, str], *, is_controller: bool
+    ) -> None:
         self.name = name
         self.node_id = node_id
         self.directory = directory
         self.ports = ports
+        self.is_controller = is_controller
         self.properties_path = directory / "server.properties"
         self.output_path = directory / "output"
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
@@ -135,19 +138,28 @@ class ProcessCluster:
 
 @asynccontextmanager
 async def running_cluster(
-    directory: Path, *, nodes: int = 3, overrides: Mapping[str, str] | None = None
+    directory: Path, *, nodes: int = 3, late_brokers: int = 0, overrides: Mapping[str, str] | None = None
 ) -> AsyncIterator[ProcessCluster]:
-    """A formatted cluster that serves; at the end of the block its processes are killed."""
-    names = [f"n{index}" for index in range(1, nodes + 1)]
+    """A formatted cluster that serves; at the end of the block its processes are killed.
+
+    `nodes` are controllers and brokers at once. `late_brokers` are brokers alone, formatted and not started.
+    """
+    names = [f"n{index}" for index in range(1, nodes + late_brokers + 1)]
     links = Links({name: f"127.0.1.{index}" for index, name in enumerate(names, 1)})
-    ports = dict(zip(names, _free_ports(nodes), strict=True))
+    ports = dict(zip(names, _free_ports(len(names)), strict=True))
     cluster = ProcessCluster({}, links)
     processes: dict[str, NodeProcess] = {}
     for index, name in enumerate(names, 1):
-        process = NodeProcess(name, index, directory / name, ports[name], links.seen_from(name))
+        seen = links.seen_from(name)
+        process = NodeProcess(name, index, directory / name, ports[name], seen, is_controller=index <= nodes)
         process.directory.mkdir(parents=True)
-        process.properties_path.write_text(_properties(process, ports, overrides or {}))
         processes[name] = process
+    voters = [
+        f"{each.node_id}@{each.name}:{each.ports.controller}" for each in processes.values() if each.is_controller
+    ]
+    for process in processes.values():
+        settings = {**_settings(process), "controller.quorum.voters": ",".join(voters), **(overrides or {})}
+        process.properties_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     cluster = ProcessCluster(processes, links)
     async with trio.open_nursery() as nursery:
         carried = {name: (each.replication, each.controller) for name, each in ports.items()}
@@ -156,8 +168,10 @@ async def running_cluster(
         try:
             for process in processes.values():
                 await process.format(cluster_id)
+            started = [process for process in processes.values() if process.is_controller]
+            for process in started:
                 await process.start()
-            for process in processes.values():
+            for process in started:
                 await process.wait_serving()
             yield cluster
         finally:
@@ -173,22 +187,20 @@ async def _random_cluster_id() -> str:
     return result.stdout.decode().strip()
 
 
-def _properties(process: NodeProcess, ports: Mapping[str, Ports], overrides: Mapping[str, str]) -> str:
+def _settings(process: NodeProcess) -> dict[str, str]:
     own = process.ports
-    voters = [f"{index}@{name}:{each.controller}" for index, (name, each) in enumerate(ports.items(), 1)]
-    clients = f"PLAINTEXT://127.0.0.1:{own.client},REPLICATION://{process.name}:{own.replication}"
-    settings = {
-        "process.roles": "controller,broker",
+    listeners = f"PLAINTEXT://127.0.0.1:{own.client},REPLICATION://{process.name}:{own.replication}"
+    if process.is_controller:
+        listeners += f",CONTROLLER://{process.name}:{own.controller}"
+    return {
+        "process.roles": "controller,broker" if process.is_controller else "broker",
         "node.id": str(process.node_id),
-        "listeners": f"{clients},CONTROLLER://{process.name}:{own.controller}",
+        "listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "REPLICATION",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(voters),
         "log.dirs": str(process.directory / "data"),
-        **overrides,
     }
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def _free_ports(nodes: int) -> list[Ports]:
