@@ -32,6 +32,8 @@ T = TypeVar("T")
 PENDING_REQUESTS_MAX = 256
 # When a session ends is looked at this much later than it should be only where the process did not run at all.
 _OVERSLEPT_MS = 100
+# Timers fire this much late, so that the time in milliseconds is reached when they do, however floats are rounded.
+_TIMER_SLACK_S = 1e-6
 
 
 class Controller:
@@ -158,8 +160,7 @@ class Controller:
         """Fence brokers whose time is up, until cancelled."""
         task_status.started()
         while True:
-            deadline_ms = self._deadline_ms()
-            with trio.CancelScope(deadline=deadline_ms / 1000) as self._timer:
+            with trio.CancelScope(deadline=self._deadline_s()) as self._timer:
                 await trio.sleep_forever()
             now_ms = _now_ms()
             if now_ms > self._timer.deadline * 1000 + _OVERSLEPT_MS:
@@ -241,12 +242,12 @@ class Controller:
             self._sessions.follow(self.image.cluster, delta.cluster.changed, offset, _now_ms())
             self._reset_timer()
 
-    def _deadline_ms(self) -> float:
+    def _deadline_s(self) -> float:
         end_ms = self._sessions.next_end_ms() if self.is_active else None
-        return math.inf if end_ms is None else end_ms
+        return math.inf if end_ms is None else end_ms / 1000 + _TIMER_SLACK_S
 
     def _reset_timer(self) -> None:
-        self._timer.deadline = self._deadline_ms() / 1000
+        self._timer.deadline = self._deadline_s()
 
 
 def _now_ms() -> float:
