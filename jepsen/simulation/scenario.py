@@ -13,6 +13,7 @@ import trio
 from jepsen.simulation.clock import Stuck
 from jepsen.simulation.faults import FAULTS, Nemesis
 from jepsen.simulation.invariants import Watch
+from jepsen.simulation.scheduling import Livelock
 from jepsen.simulation.shapes import ANY, Shape, subject_of
 from jepsen.simulation.simulation import Simulation
 
@@ -56,7 +57,7 @@ class Scenario:
         """Raises what is a fault of the simulator or of a workload: everything else is in the verdict."""
         try:
             self.simulation.run(self._main)
-        except Stuck as error:
+        except (Stuck, Livelock) as error:
             self._fail(f"Liveness: {error}")
         trace = self.simulation.trace
         return Verdict(

@@ -15,25 +15,53 @@ from trio._core._run import GLOBAL_RUN_CONTEXT, Task
 
 T = TypeVar("T")
 
+# A simulation takes a few dozen steps at one time, seldom thousands. After twice as many at most it is noticed.
+STEPS_AT_ONCE_MAX = 200_000
+
 
 class ThreadStarted(RuntimeError):
     """Something asked for a thread: what threads do is in no order, and takes no virtual time."""
 
 
-class WithholdingQueue(deque[Task]):
-    """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`."""
+class Livelock(RuntimeError):
+    """Tasks run on and on, and no time passes: in real time they would spin until the clock has moved."""
 
-    def __init__(self, tasks: deque[Task], is_withheld: Callable[[Task], bool]) -> None:
+
+class WithholdingQueue(deque[Task]):
+    """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`.
+
+    `on_livelock` is told the name of a task once there have been STEPS_AT_ONCE_MAX steps at one time of `now`.
+    """
+
+    def __init__(
+        self,
+        tasks: deque[Task],
+        is_withheld: Callable[[Task], bool],
+        now: Callable[[], float],
+        on_livelock: Callable[[str], None],
+    ) -> None:
         super().__init__(tasks)
         self._is_withheld = is_withheld
         self._withheld: list[Task] = []
+        self._now = now
+        self._on_livelock = on_livelock
+        self._steps = 0
+        self._time_before = -1.0
         self.is_watching = False  # asking about every task costs time, and hardly ever is one withheld
 
     def append(self, task: Task) -> None:
+        self._steps += 1
+        if self._steps >= STEPS_AT_ONCE_MAX:
+            self._look_at_clock(task)
         if self.is_watching and self._is_withheld(task):
             self._withheld.append(task)
         else:
             super().append(task)
+
+    def _look_at_clock(self, task: Task) -> None:
+        time_before, self._time_before, self._steps = self._time_before, self._now(), 0
+        if self._time_before == time_before:
+            self._on_livelock(task.name)
 
     def release(self) -> None:
         """Look at what was kept back again; who is still withheld stays."""
@@ -59,10 +87,12 @@ def is_runnable() -> bool:
     return bool(runner.runq or entries.queue or entries.idempotent_queue)
 
 
-def withhold_tasks(is_withheld: Callable[[Task], bool]) -> WithholdingQueue:
+def withhold_tasks(
+    is_withheld: Callable[[Task], bool], now: Callable[[], float], on_livelock: Callable[[str], None]
+) -> WithholdingQueue:
     """Put a queue that can withhold tasks in the place of the running Trio's own."""
     runner = GLOBAL_RUN_CONTEXT.runner
-    queue = WithholdingQueue(runner.runq, is_withheld)
+    queue = WithholdingQueue(runner.runq, is_withheld, now, on_livelock)
     runner.runq = queue
     return queue
 

@@ -10,7 +10,7 @@ from jepsen.simulation.clock import STUCK, Stuck, VirtualClock
 from jepsen.simulation.disk import Volume
 from jepsen.simulation.hosts import HOST, Host
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
-from jepsen.simulation.scheduling import WithholdingQueue, is_runnable, run_deterministically, withhold_tasks
+from jepsen.simulation.scheduling import Livelock, WithholdingQueue, is_runnable, run_deterministically, withhold_tasks
 from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
@@ -44,15 +44,26 @@ class Simulation:
         return host
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run `main` to its end, in as little real time as it takes. Raises what it raises, Stuck, ThreadStarted."""
+        """Run `main` to its end, in as little real time as it takes.
+
+        Raises what it raises, Stuck, Livelock, ThreadStarted.
+        """
 
         async def prepared() -> T:
             trio.socket.set_custom_socket_factory(SimulatedSocketFactory(self.network))
             trio.socket.set_custom_hostname_resolver(SimulatedResolver(self.hosts))
-            self._queue = withhold_tasks(_is_on_paused_host)
+            spinning: list[str] = []
+
+            def on_livelock(task_name: str) -> None:
+                spinning.append(task_name)
+                scope.cancel()
+
+            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, on_livelock)
             with trio.CancelScope() as scope:
                 self.clock.on_stuck = scope.cancel
                 return await main()
+            if spinning:
+                raise Livelock(f"{spinning[0]} runs on and on, and no time passes")
             raise Stuck(STUCK)
 
         return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock, note_step=self.trace.step)

@@ -7,7 +7,7 @@ import trio
 
 from jepsen.simulation import Event, Host, Simulation
 from jepsen.simulation.clock import Stuck
-from jepsen.simulation.scheduling import ThreadStarted
+from jepsen.simulation.scheduling import Livelock, ThreadStarted
 from kraft.env import Env
 
 
@@ -145,6 +145,15 @@ def test_threads_are_refused() -> None:
             await trio.to_thread.run_sync(int)
 
     events_of(main)
+
+
+def test_running_for_ever_is_noticed() -> None:
+    async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+
+    with pytest.raises(Livelock):
+        events_of(main)
 
 
 def test_waiting_for_ever_is_noticed() -> None:
