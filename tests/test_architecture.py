@@ -86,8 +86,8 @@ WORLDLY: dict[str, set[str]] = {
     "jepsen.simulation.network.names": {"socket"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
     "jepsen.simulation.simulation": {"random"},
-    # How much CPU time the seeds took.
-    "jepsen.simulation.command": {"time"},
+    # How much CPU time the seeds took, and the processes that share them.
+    "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.cluster": {"os"},
     "broker.cli.node_config": {"open", "os"},

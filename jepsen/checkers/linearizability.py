@@ -58,40 +58,61 @@ def contradiction(operations: Sequence[Operation], model: Model) -> Operation | 
     Operations that certainly failed are left out by the caller. The one returned is the first to return of those that
     the furthest attempt could not place. Also None where nobody can tell within CONFIGURATIONS_MAX.
     """
-    head = _linked(operations)
-    to_place = sum(operation.outcome is Outcome.OK for operation in operations)
-    state, placed, furthest, culprit = model.initial, 0, -1, None
-    chosen: list[tuple[_Entry, Hashable]] = []
-    seen: set[tuple[int, Hashable]] = set()
-    mask = 0
-    entry = head.after
-    while placed < to_place and len(seen) < CONFIGURATIONS_MAX:
-        assert entry is not None, "a return that is still to come ends every attempt"
-        if entry.operation is not None:
-            fits, following = model.step(state, entry.operation)
-            configuration = (mask | 1 << entry.index, following)
-            if fits and configuration not in seen:
-                seen.add(configuration)
-                chosen.append((entry, state))
-                state, mask = following, configuration[0]
-                placed += entry.operation.outcome is Outcome.OK
-                _take_out(entry)
-                entry = head.after
-            else:
-                entry = entry.after
-            continue
-        if placed > furthest:
-            assert entry.match is not None, "every return has its call"
-            furthest, culprit = placed, entry.match.operation
-        if not chosen:
-            return culprit
-        last, state = chosen.pop()
-        assert last.operation is not None, "calls are chosen"
-        mask &= ~(1 << last.index)
-        placed -= last.operation.outcome is Outcome.OK
-        _put_back(last)
-        entry = last.after
+    search = _Search(operations, model)
+    while not search.is_done:
+        assert search.at is not None, "a return that is still to come ends every attempt"
+        if search.at.operation is not None:
+            search.try_call(search.at, search.at.operation)
+        elif not search.back_from(search.at):
+            return search.culprit
     return None
+
+
+class _Search:
+    """An attempt at an order: `chosen` are the calls in it, each with the state before; `at` is where to go on."""
+
+    def __init__(self, operations: Sequence[Operation], model: Model) -> None:
+        self.culprit: Operation | None = None
+        self._model = model
+        self._head = _linked(operations)
+        self.at = self._head.after
+        self._to_place = sum(operation.outcome is Outcome.OK for operation in operations)
+        self._placed, self._furthest = 0, -1
+        self._state, self._mask = model.initial, 0
+        self._chosen: list[tuple[_Entry, Operation, Hashable]] = []
+        self._seen: set[tuple[int, Hashable]] = set()
+
+    @property
+    def is_done(self) -> bool:
+        return self._placed == self._to_place or len(self._seen) >= CONFIGURATIONS_MAX
+
+    def try_call(self, call: _Entry, operation: Operation) -> None:
+        """Take the call as the next in the order, or go on to the one behind."""
+        fits, following = self._model.step(self._state, operation)
+        configuration = (self._mask | 1 << call.index, following)
+        if not fits or configuration in self._seen:
+            self.at = call.after
+            return
+        self._seen.add(configuration)
+        self._chosen.append((call, operation, self._state))
+        self._mask, self._state = configuration
+        self._placed += operation.outcome is Outcome.OK
+        _take_out(call)
+        self.at = self._head.after
+
+    def back_from(self, returned: _Entry) -> bool:
+        """An operation has returned that has no place so far: give the last choice up, if there is one."""
+        assert returned.match is not None, "every return has its call"
+        if self._placed > self._furthest:
+            self._furthest, self.culprit = self._placed, returned.match.operation
+        if not self._chosen:
+            return False
+        call, operation, self._state = self._chosen.pop()
+        self._mask &= ~(1 << call.index)
+        self._placed -= operation.outcome is Outcome.OK
+        _put_back(call)
+        self.at = call.after
+        return True
 
 
 def _linked(operations: Sequence[Operation]) -> _Entry:
