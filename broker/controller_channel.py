@@ -61,6 +61,11 @@ class QuorumView(Protocol):
     @property
     def leader_address(self) -> str | None: ...
 
+    @property
+    def is_majority_absent(self) -> bool:
+        """Whether so many voters seem to be gone that no controller can do anything."""
+        ...
+
 
 _Controller: TypeAlias = LocalController | Connection
 
@@ -85,10 +90,20 @@ class ControllerChannel:
         self._following = trio.CancelScope()
         self._changed = trio.Event()
         self._reached: list[Callable[[], None]] = []
+        self._lost: list[Callable[[], None]] = []
 
     def when_reached(self, callback: Callable[[], None]) -> None:
         """Have `callback` called whenever another controller, or the same one anew, is in reach. It must not block."""
         self._reached.append(callback)
+
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever there is reason to believe that `is_hopeless`. It must not block."""
+        self._lost.append(callback)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the quorum's majority seems to be gone, and with it every controller. Only a hint."""
+        return self._quorum.is_majority_absent
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
         """The controller's response to a request of this broker's own. Raises RequestTimedOut."""
@@ -138,6 +153,11 @@ class ControllerChannel:
             if self._current() is self._local is not None:
                 self._tell_reached()
         self._notify()
+
+    def handle_connection_reset(self, node_id: int) -> None:
+        if self.is_hopeless:
+            for callback in self._lost:
+                callback()
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Of no interest here."""

@@ -63,6 +63,7 @@ class BrokerLifecycle:
         self._request = trio.CancelScope()
         self._changed = trio.Event()
         channel.when_reached(self._hurry)
+        channel.when_lost(self._despair)
         loader.add_publisher(self._follow)
 
     @property
@@ -87,11 +88,13 @@ class BrokerLifecycle:
             await self._changed.wait()
 
     async def shut_down(self) -> None:
-        """Hand over what this broker leads. Returns when the controller lets it go, or was out of reach for 2 s.
+        """Hand over what this broker leads. Returns when the controller lets it go, or was out of reach for too long.
 
-        `run` ends then.
+        That is sooner where the quorum's majority is gone, as when a whole cluster is stopped. `run` ends then.
         """
         self._protocol.begin_shutdown(_now_ms())
+        if self._channel.is_hopeless:
+            self._protocol.despair(_now_ms())
         self._request.cancel()  # what it says is not true any more
         self._reschedule()
         self._tell()
@@ -185,6 +188,11 @@ class BrokerLifecycle:
 
     def _hurry(self) -> None:
         self._protocol.hurry(_now_ms())
+        self._reschedule()
+
+    def _despair(self) -> None:
+        self._protocol.despair(_now_ms())
+        self._request.deadline = min(self._request.deadline, self._protocol.give_up_ms / 1000)
         self._reschedule()
 
     def _reschedule(self) -> None:

@@ -31,6 +31,8 @@ RETRY_MAX_MS: Final = 500
 # Out of reach for this long, the controller is not waited for to shut down; nor is it longer than this altogether.
 SHUTDOWN_REACH_MS: Final = 2_000
 SHUTDOWN_MAX_MS: Final = 300_000
+# As long as the quorum's majority seems to be gone: time enough for voters that run to connect again.
+SHUTDOWN_HOPELESS_MS: Final = 250
 
 # Trying again would not help.
 _FINAL_REFUSALS: Final = (
@@ -131,6 +133,11 @@ class LifecycleProtocol:
             self.due_ms = now_ms
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.state = BrokerState.SHUTTING_DOWN
+
+    def despair(self, now_ms: float) -> None:
+        """The quorum's majority seems to be gone: unless the controller answers soon, do not wait to be let go."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self.give_up_ms = min(self.give_up_ms, now_ms + SHUTDOWN_HOPELESS_MS)
 
     # What became of a request
 

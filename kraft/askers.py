@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import trio
 
-from kraft.core.messages import Response, VoterChangeResponse
+from kraft.core.effects import AnswerSnapshot
+from kraft.core.messages import Error, FetchSnapshotResponse, Response, VoterChangeResponse
+from kraft.log import Snapshots
 from kraft.rpc import ServedConnection
 
 
@@ -43,6 +45,16 @@ class Askers:
             answered, answers = self._tasks[token]
             answers.append(response)
             answered.set()
+
+    def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots, max_bytes: int) -> None:
+        """With at most `max_bytes` of the snapshot that was asked for."""
+        request = effect.request
+        try:
+            data, size_bytes = snapshots.read(request.snapshot, request.position, max_bytes)
+        except FileNotFoundError:
+            self.answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+        else:
+            self.answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
 
     def forget(self, connection: ServedConnection) -> None:
         """It has ended."""

@@ -12,18 +12,12 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
+from kraft.absentees import Absentees
 from kraft.askers import Askers
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, Role, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
-from kraft.core.messages import (
-    Error,
-    FetchSnapshotResponse,
-    Request,
-    Response,
-    VoterChangeRequest,
-    VoterChangeResponse,
-)
+from kraft.core.messages import Request, Response, VoterChangeRequest, VoterChangeResponse
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
 from kraft.quorum_trace import QuorumTrace
@@ -81,6 +75,7 @@ class Quorum:
         self._deadline_ms = core.deadline_ms
         self._timer = trio.CancelScope()
         self._askers = Askers()
+        self._absentees = Absentees()
 
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
@@ -109,6 +104,11 @@ class Quorum:
         if known.leader_id is None or known.leader_id != self.leadership.leader_id:
             return None
         return known.leader_address or None
+
+    @property
+    def is_majority_absent(self) -> bool:
+        """Whether so many voters seem to be gone that nobody can lead. A hint; `ResetListener`s are told of changes."""
+        return self._absentees.prevent_majority(self.core.voters)
 
     def describe(self) -> QuorumDescription:
         return describe(self.core, self._config.quorum.me, _now_ms(), int(self._env.wall() * 1000))
@@ -156,12 +156,16 @@ class Quorum:
         self.step(happened.SnapshotTaken(place))
 
     async def leave(self, timeout_ms: float = 1_000) -> None:
-        """Hand over before this node stops: until somebody else leads, or `timeout_ms` have passed."""
-        if self.core.role is not Role.LEADER or self.core.voters.ids == (self.node_id,):
+        """Lead no more before this node stops.
+
+        Who led waits until somebody else does, nobody is left who could, or `timeout_ms` have passed.
+        """
+        if self.core.voters.ids == (self.node_id,):
             return
+        led = self.core.role is Role.LEADER
         self.step(happened.Leave())
         with trio.move_on_after(timeout_ms / 1000):
-            while self.core.leader_id in (None, self.node_id):
+            while led and self.core.leader_id in (None, self.node_id) and not self.is_majority_absent:
                 await self._machines.changed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -195,7 +199,7 @@ class Quorum:
             except ConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
                 if error.was_reset and connection.peer_id is not None:
-                    self._machines.tell_of_reset(connection.peer_id)
+                    self._lost(connection.peer_id)
             finally:
                 self._askers.forget(connection)
 
@@ -207,6 +211,7 @@ class Quorum:
     # What the links report
 
     def responded(self, destination: int, request: Request, response: Response) -> None:
+        self._absentees.heard(destination)
         self._step_and_perform(happened.Responded(destination, request, response))
 
     def request_failed(self, destination: int, request: Request) -> None:
@@ -214,11 +219,17 @@ class Quorum:
 
     def connection_reset(self, destination: int) -> None:
         self._step_and_perform(happened.ConnectionReset(destination))
-        if destination >= 0:
-            self._machines.tell_of_reset(destination)
+        self._lost(destination)
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
+        assert connection.peer_id is not None, "a request that came before the node's name"
+        self._absentees.heard(connection.peer_id)
         self.step(happened.Received(self._askers.over(connection, correlation_id), request))
+
+    def _lost(self, node_id: int) -> None:
+        if node_id >= 0:
+            self._absentees.lost(node_id, self.core.voters)
+            self._machines.tell_of_reset(node_id)
 
     # Tasks
 
@@ -322,7 +333,7 @@ class Quorum:
             case todo.RoleChanged():
                 self._change_role(effect)
             case todo.AnswerSnapshot():
-                self._answer_snapshot(effect)
+                self._askers.answer_snapshot(effect, self._snapshots, FETCH_BYTES_MAX)
             case todo.WriteSnapshot():
                 self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
             case _:
@@ -340,15 +351,6 @@ class Quorum:
         self._trace("log_truncated", end_offset=end_offset)
         if self._trace.voters_offset >= end_offset:
             self._trace.voters(self.core.voters_offset_at(end_offset), self.core.voters_at(end_offset))
-
-    def _answer_snapshot(self, effect: todo.AnswerSnapshot) -> None:
-        request = effect.request
-        try:
-            data, size_bytes = self._snapshots.read(request.snapshot, request.position, FETCH_BYTES_MAX)
-        except FileNotFoundError:
-            self._askers.answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
-        else:
-            self._askers.answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
 
     async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
         """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""

@@ -92,6 +92,7 @@ class StateMachines:
         for listener in self._listeners:
             if isinstance(listener, ResetListener):
                 listener.handle_connection_reset(node_id)
+        self.notify()
 
     def stop(self) -> None:
         """Nobody is told of anything from now on; those who wait are, that this replica leads no more."""
@@ -104,7 +105,7 @@ class StateMachines:
             raise NotLeader(f"node {self._node_id} does not lead in epoch {epoch}")
 
     async def changed(self) -> None:
-        """Return when something was committed, or the leadership changed, after the call."""
+        """Return when something was committed, the leadership changed, or a connection was reset, after the call."""
         await self._changed.wait()
 
     def notify(self) -> None:

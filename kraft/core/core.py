@@ -168,8 +168,7 @@ class Core:
             case events.SnapshotInstalled():
                 following.on_snapshot_installed(replica, event.snapshot, event.voters)
             case events.Leave():
-                if isinstance(replica.state, Leader):
-                    leading.resign(replica, replica.state)
+                elections.leave(replica)
 
     def _received(self, token: int, request: Request) -> None:
         replica = self._replica

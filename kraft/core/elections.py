@@ -182,6 +182,18 @@ def say_goodbye(replica: Replica, state: Resigned) -> None:
             replica.send(voter.node_id, voter.address, request)
 
 
+def leave(replica: Replica) -> None:
+    """Whoever is about to stop leads no more, and only votes for others."""
+    replica.is_leaving = True
+    state = replica.state
+    if isinstance(state, Leader):
+        leading.resign(replica, state)
+    elif isinstance(state, Prospective):
+        _give_up_pre_vote(replica, state)
+    elif isinstance(state, Candidate):
+        replica.become(Cause.RESIGNATION, Unattached(replica.now_ms + replica.random_election_timeout_ms()))
+
+
 def expire(replica: Replica) -> None:
     """The role's deadline has passed."""
     state = replica.state

@@ -78,7 +78,7 @@ class SnapshotInstalled:
 
 @attrs.frozen
 class Leave:
-    """This node is about to stop: if it leads, it hands over."""
+    """This node is about to stop: it never stands for election again, and if it leads, it hands over."""
 
 
 Event: TypeAlias = (

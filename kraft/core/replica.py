@@ -51,6 +51,7 @@ class Replica:
         self.requests = Requests()
         self.effects: list[Effect] = []
         self.lost_elections = 0
+        self.is_leaving = False
         # The fetched snapshot that the driver is putting in place of the log, which is in between until then.
         self.installing: OffsetAndEpoch | None = None
         self._chance = chance
@@ -68,14 +69,14 @@ class Replica:
 
     @property
     def is_electable(self) -> bool:
-        """A voter; or one that its log removes without its knowing that as committed.
+        """A voter that stays; or one that its log removes without its knowing that as committed.
 
         Where a leader that removed itself has failed, nobody else may have the entry: it must win and spread it, by the
         votes of the others (Raft's dissertation, section 4.2.2).
         """
         history = self.voter_history
         was_voter = history.latest_offset >= self.high_watermark and history.at(history.latest_offset).contains(self.me)
-        return (self.is_voter or was_voter) and self.installing is None
+        return (self.is_voter or was_voter) and self.installing is None and not self.is_leaving
 
     def outdated_voter(self) -> Voter | None:
         """This replica as the voters should name it, where they name it without its disk or with another address."""

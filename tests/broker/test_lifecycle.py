@@ -284,6 +284,34 @@ async def test_a_controller_that_answers_lets_it_go_at_once(jumping_clock: MockC
         assert trio.current_time() - started < 0.001
 
 
+async def test_it_leaves_soon_where_the_quorum_is_gone(jumping_clock: MockClock) -> None:
+    """As when a whole cluster is stopped: nobody will ever answer."""
+    controller = Controller()
+    async with serving(controller) as (_, broker, nursery):
+        await broker.start(nursery)
+        controller.is_silent = True
+        async with trio.open_nursery() as stopping:
+            started = trio.current_time()
+            stopping.start_soon(broker.lifecycle.shut_down)
+            await trio.sleep(1)
+            assert broker.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            broker.world.lose_majority()
+        assert trio.current_time() - started == pytest.approx(1.25, abs=0.01)
+
+
+async def test_it_leaves_soon_where_the_quorum_was_gone_before(jumping_clock: MockClock) -> None:
+    controller = Controller()
+    async with serving(controller) as (_, broker, nursery):
+        await broker.start(nursery)
+        controller.is_silent = True
+        broker.world.lose_majority()
+        await trio.sleep(1)
+        assert broker.lifecycle.state is BrokerState.RUNNING
+        started = trio.current_time()
+        await broker.lifecycle.shut_down()
+        assert trio.current_time() - started == pytest.approx(0.25, abs=0.01)
+
+
 @pytest.mark.parametrize("dies", [False, True])
 async def test_it_leaves_without_a_controller_that_is_out_of_reach(jumping_clock: MockClock, dies: bool) -> None:
     controller = Controller()

@@ -204,6 +204,18 @@ def test_only_who_was_let_in_has_to_ask_for_leave() -> None:
     assert unknown.state is BrokerState.SHUTTING_DOWN
 
 
+def test_a_quorum_that_is_gone_is_not_waited_for_long_unless_it_answers() -> None:
+    each = running()
+    each.despair(500)
+    assert each.give_up_ms == inf
+    each.begin_shutdown(1_000)
+    each.despair(1_100)
+    each.despair(1_200)
+    assert each.give_up_ms == 1_350
+    answer(each, 1_300)
+    assert each.give_up_ms == 3_300
+
+
 def test_shutting_down_twice_is_shutting_down_once() -> None:
     each = running()
     each.begin_shutdown(0)

@@ -204,7 +204,19 @@ async def test_who_was_connected_to_a_deposed_controller_connects_again(tmp_path
         await cluster.start()
 
 
-# Starts
+# Starts and stops
+
+
+async def test_a_cluster_that_is_stopped_at_once_is_down_soon(tmp_path: Path) -> None:
+    """The last node has nobody to hand over to, and does not wait for it; all logs are clean."""
+    async with running_cluster(tmp_path) as cluster:
+        async with connected(cluster.port(1)) as client:
+            await create_topic(client, partitions=6)
+        with trio.fail_after(1.5):
+            async with trio.open_nursery() as stopping:
+                for node in cluster.nodes.values():
+                    stopping.start_soon(node.stop)
+        assert all((tmp_path / f"node-{node_id}" / ".kafka_cleanshutdown").exists() for node_id in cluster.nodes)
 
 
 async def test_a_node_that_finds_no_quorum_can_be_stopped(tmp_path: Path) -> None:

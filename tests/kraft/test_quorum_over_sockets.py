@@ -121,6 +121,33 @@ async def test_a_leader_that_leaves_hands_over() -> None:
         assert (await quorum.leader()) is not leader
 
 
+async def test_the_last_ones_leave_at_once() -> None:
+    """Nobody is left to hand over to, and who waited would lead once more."""
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"a")
+        leader = await quorum.leader()
+        for node in quorum.nodes.values():
+            if node is not leader:
+                await node.quorum.leave()
+                await node.stop()
+        began = trio.current_time()
+        await leader.quorum.leave()
+        assert trio.current_time() - began < 0.3  # an election timeout
+        assert leader.quorum.is_majority_absent
+
+
+async def test_voters_that_come_back_are_not_absent_any_more() -> None:
+    async with running_nodes(3) as quorum:
+        leader = await quorum.leader()
+        others = [node for node in quorum.nodes.values() if node is not leader]
+        for node in others:
+            assert not leader.quorum.is_majority_absent
+            await node.stop()
+        await quorum.until(lambda: leader.quorum.is_majority_absent)
+        await quorum.start(others[0].node_id)
+        await quorum.until(lambda: not leader.quorum.is_majority_absent)
+
+
 async def test_a_sole_voter_leaves_at_once() -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()

@@ -22,6 +22,7 @@ class Announced:
     leadership: Leadership = attrs.field(factory=lambda: Leadership(None, 0))
     leader_address: str | None = None
     node_id: int = ME
+    is_majority_absent: bool = False
 
 
 class ChannelWorld:
@@ -39,6 +40,11 @@ class ChannelWorld:
         self.quorum.leadership = Leadership(leader_id, epoch)
         self.quorum.leader_address = address
         self.channel.handle_leader_change(self.quorum.leadership)
+
+    def lose_majority(self) -> None:
+        """The processes of most voters have ended."""
+        self.quorum.is_majority_absent = True
+        self.channel.handle_connection_reset(ME + 1)
 
 
 @asynccontextmanager

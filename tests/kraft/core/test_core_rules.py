@@ -468,9 +468,48 @@ def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
     """Raft's dissertation, section 4.2.2: nobody else may have the entry that removes it."""
     one = established()
     one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
-    one.step(happened.Leave())
+    one.step(happened.Tick(), 3_000.0)
+    assert one.core.role is Role.RESIGNED
     one.step(happened.Tick(), 1_500.0)
     assert one.core.role is Role.PROSPECTIVE
+
+
+LONG_MS = 10_000.0
+
+
+def test_a_leader_that_leaves_never_stands_again() -> None:
+    one = established()
+    one.step(happened.Leave())
+    assert one.core.role is Role.RESIGNED
+    for _ in range(5):
+        one.step(happened.Tick(), LONG_MS)
+        assert (one.core.role, one.core.epoch) == (Role.UNATTACHED, 1)
+    assert one.vote_for(2, 2, OffsetAndEpoch(2, 1)), "but it helps others to be elected"
+
+
+def test_a_follower_that_leaves_does_not_stand_and_is_no_successor() -> None:
+    one = One()
+    one.follow(2, 1)
+    one.step(happened.Leave())
+    one.ask(said.EndEpochRequest(1, 2, (1, 3)))
+    assert one.core.role is Role.FOLLOWER
+    one.step(happened.Tick(), LONG_MS)
+    assert (one.core.role, one.core.epoch) == (Role.UNATTACHED, 1)
+
+
+def test_who_stands_for_election_and_leaves_is_not_elected_any_more() -> None:
+    asking = One()
+    (pre_vote, _) = asking.time_out()
+    asking.step(happened.Leave())
+    asking.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True)))
+    assert (asking.core.role, asking.core.epoch) == (Role.UNATTACHED, 0)
+    standing = One()
+    (pre_vote, _) = standing.time_out()
+    vote = sends(standing.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True))))[0]
+    assert standing.core.role is Role.CANDIDATE
+    standing.step(happened.Leave())
+    standing.step(happened.Responded(2, vote, said.VoteResponse(Known(1), granted=True)))
+    assert (standing.core.role, standing.core.epoch) == (Role.UNATTACHED, 1)
 
 
 def test_a_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
