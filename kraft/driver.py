@@ -33,7 +33,13 @@ APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Past a deadline by so much, that no rounding of floats makes a tick too early.
 _TICK_SLACK_S = 1e-6
 # What takes a device to answer.
-_WAITING = (todo.PersistElection, todo.TruncateLog, todo.InstallSnapshot, todo.TruncatePrefix)
+_WAITING = (
+    todo.PersistElection,
+    todo.TruncateLog,
+    todo.InstallSnapshot,
+    todo.DiscardSnapshot,
+    todo.TruncatePrefix,
+)
 
 
 @attrs.frozen
@@ -143,17 +149,14 @@ class Quorum:
         return await self._askers.ask(lambda token: self.step(happened.Received(token, request)))
 
     async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
-        """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
-
-        `end_offset` is where a batch ends that was handed over. Raises OSError: the log goes on without the snapshot.
-        """
+        """As `ReplicatedLog` has it; the leader may meanwhile send a later snapshot, which counts alone."""
         assert end_offset <= self.committed_end_offset, f"a snapshot at {end_offset} of what is not committed"
         if end_offset <= self.core.log.start.offset:
             return
         place = OffsetAndEpoch(end_offset, self.core.log.epoch_before(end_offset))
-        await self._snapshots.save(place, self.core.voters_at(end_offset), records)
-        self._trace("snapshot_taken", end_offset=end_offset)
-        self.step(happened.SnapshotTaken(place))
+        if await self._snapshots.save(place, self.core.voters_at(end_offset), records):
+            self._trace("snapshot_taken", end_offset=end_offset)
+            self.step(happened.SnapshotTaken(place))
 
     async def leave(self, timeout_ms: float = 1_000) -> None:
         """Lead no more before this node stops.
@@ -311,6 +314,8 @@ class Quorum:
                 await self._truncate(effect.end_offset)
             case todo.InstallSnapshot():
                 await self._install_snapshot(effect.snapshot)
+            case todo.DiscardSnapshot():
+                await self._snapshots.discard_part(effect.snapshot)
             case todo.TruncatePrefix():
                 await self._truncate_prefix(effect.snapshot)
             case _:

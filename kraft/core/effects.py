@@ -86,6 +86,13 @@ class WriteSnapshot:
 
 
 @attrs.frozen
+class DiscardSnapshot:
+    """What was fetched of this snapshot is of no use any more."""
+
+    snapshot: OffsetAndEpoch
+
+
+@attrs.frozen
 class InstallSnapshot:
     """The fetched snapshot is complete: make it durable, empty the log, and report `SnapshotInstalled`."""
 
@@ -125,6 +132,7 @@ Effect: TypeAlias = (
     | AnswerEntries
     | AnswerSnapshot
     | WriteSnapshot
+    | DiscardSnapshot
     | InstallSnapshot
     | TruncatePrefix
     | Committed

@@ -64,7 +64,7 @@ def on_snapshot_response(
         return
     download = state.download
     if response.error is Error.SNAPSHOT_NOT_FOUND:
-        state.download = None
+        replica.drop_download(state)
         pause(replica, source, FetchRequest)
     elif response.error is not Error.NONE or response.position != download.position or not response.data:
         pause(replica, source, FetchSnapshotRequest)

@@ -9,6 +9,7 @@ from kraft.core.effects import (
     Answer,
     AppendLog,
     Committed,
+    DiscardSnapshot,
     Effect,
     ElectionState,
     PersistElection,
@@ -132,6 +133,8 @@ class Replica:
         """Change the role. Raises IllegalTransition, and changes nothing, where the table has no such way."""
         if next_role(self.state.role, cause) is not state.role:
             raise IllegalTransition(f"{cause.name} does not lead to {state.role.name}")
+        if isinstance(self.state, Follower):
+            self.drop_download(self.state)
         self.state = state
         self.requests = Requests()
         self.effects.append(RoleChanged(state.role, self.epoch, self.leader_id, cause))
@@ -145,6 +148,12 @@ class Replica:
             case [PersistElection(), RoleChanged()]:
                 del self.effects[-2]  # one sync for the epoch and the vote: nothing was sent in between
         self.effects.append(PersistElection(self.election))
+
+    def drop_download(self, state: Follower) -> None:
+        """The snapshot is not to be had, or another leader may have a later one."""
+        download, state.download = state.download, None
+        if download is not None and download.position > 0:
+            self.effects.append(DiscardSnapshot(download.snapshot))
 
     # What it does
 

@@ -11,6 +11,7 @@ a crash left behind. Such a file is a sequence of
 
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -20,7 +21,7 @@ import trio
 
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.control import decode_voters, encode_voters
-from kraft.env import Disk, File
+from kraft.env import Disk, File, FsyncFailed
 from kraft.log.durable_log import CorruptLog
 
 _FRAME = struct.Struct(">II")
@@ -56,17 +57,29 @@ class Snapshots:
         snapshots.latest = max(snapshots._places(), key=lambda place: place.offset, default=None)
         return snapshots
 
-    async def save(self, place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> None:
-        """Takes from `records` as it goes. Raises OSError, having changed nothing that counts; FsyncFailed."""
+    async def save(self, place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> bool:
+        """Takes from `records` as it goes. Whether it was kept: not if there is a later one before it is durable.
+
+        Raises OSError, having changed nothing; FsyncFailed.
+        """
         file = self._disk.open(self._path(place) + ".part", create=True)
-        file.truncate(0)
-        position = 0
-        for body in _bodies(place, voters, records):
-            frame = _FRAME.pack(len(body), crc32c.crc32c(body))
-            file.write(position, [frame, body])
-            position += len(frame) + len(body)
-            await trio.lowlevel.checkpoint()
-        await self._finish(place, file)
+        try:
+            await self._write(file, place, _bodies(place, voters, records))
+            if not self._is_overtaken(place):
+                await file.sync()
+        except FsyncFailed:
+            raise
+        except OSError:
+            with suppress(OSError):
+                await self.discard_part(place)
+            raise
+        finally:
+            file.close()
+        if self._is_overtaken(place):
+            await self.discard_part(place)
+            return False
+        await self._publish(place)
+        return True
 
     def open_snapshot(self, place: OffsetAndEpoch) -> Snapshot:
         """Raises FileNotFoundError, CorruptLog."""
@@ -99,19 +112,39 @@ class Snapshots:
         file = self._disk.open(self._path(place) + ".part")
         for _ in _read_bodies(file):
             await trio.lowlevel.checkpoint()
-        await self._finish(place, file)
+        await file.sync()
+        file.close()
+        await self._publish(place)
+
+    async def discard_part(self, place: OffsetAndEpoch) -> None:
+        """Remove what there is of one that was not finished. Raises OSError."""
+        path = self._path(place) + ".part"
+        if self._disk.exists(path):
+            await self._disk.remove(path)
 
     async def remove_below(self, offset: int) -> None:
         for place in self._places():
             if place.offset < offset:
                 await self._disk.remove(self._path(place))
 
-    async def _finish(self, place: OffsetAndEpoch, file: File) -> None:
-        await file.sync()
-        file.close()
+    async def _write(self, file: File, place: OffsetAndEpoch, bodies: Iterator[bytes]) -> None:
+        file.truncate(0)
+        position = 0
+        for body in bodies:
+            if self._is_overtaken(place):
+                return
+            frame = _FRAME.pack(len(body), crc32c.crc32c(body))
+            file.write(position, [frame, body])
+            position += len(frame) + len(body)
+            await trio.lowlevel.checkpoint()
+
+    def _is_overtaken(self, place: OffsetAndEpoch) -> bool:
+        return self.latest is not None and self.latest.offset > place.offset
+
+    async def _publish(self, place: OffsetAndEpoch) -> None:
         self._disk.rename(self._path(place) + ".part", self._path(place))
         await self._disk.sync_dir(self._directory)
-        if self.latest is None or place.offset > self.latest.offset:
+        if not self._is_overtaken(place):
             self.latest = place
 
     def _places(self) -> list[OffsetAndEpoch]:

@@ -1,5 +1,7 @@
 """Snapshots in a quorum that runs: the log is cut short, and who needs what was cut fetches the state instead."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ from kraft import driver
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.log import CorruptLog, Snapshots, snapshots
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.quorum_nodes import DIRECTORY, QuorumNode, running_nodes, snapshot
 from tests.support.volatile_disk import VolatileDisk
 
@@ -111,6 +114,49 @@ async def test_a_snapshot_survives_a_power_cut_and_a_half_one_is_removed() -> No
     assert store.latest == PLACE
     assert disk.list(DIRECTORY) == [f"{7:020}-{2:010}.checkpoint"]
     assert list(store.open_snapshot(PLACE).portions) == [(b"record",)]
+
+
+async def test_what_a_full_disk_did_not_take_is_removed(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = await Snapshots.open(disk, str(tmp_path))
+
+    def records() -> Iterator[bytes]:
+        for number in range(5):
+            if number == 3:
+                assert disk.list(str(tmp_path)), "the others are written"
+                disk.failing = (str(tmp_path),)
+            yield b"%d" % number * snapshots.PORTION_BYTES
+
+    with pytest.raises(OSError, match="EIO"):
+        await store.save(PLACE, VoterSet(), records())
+    assert disk.list(str(tmp_path)) == []
+    assert store.latest is None
+
+
+async def test_a_snapshot_that_a_later_one_overtakes_is_given_up() -> None:
+    disk = VolatileDisk()
+    store = await Snapshots.open(disk, DIRECTORY)
+    asked = []
+
+    def records() -> Iterator[bytes]:
+        for number in range(5):
+            asked.append(number)
+            if number == 2:
+                store.latest = OffsetAndEpoch(9, 2)
+            yield b"%d" % number * snapshots.PORTION_BYTES
+
+    assert not await store.save(PLACE, VoterSet(), records())
+    assert disk.list(DIRECTORY) == []
+    assert asked == [0, 1, 2]
+    assert store.latest == OffsetAndEpoch(9, 2)
+
+
+async def test_what_was_fetched_of_a_snapshot_in_vain_is_removed() -> None:
+    disk, store = await saved([b"record"])
+    store.write_part(OffsetAndEpoch(9, 2), 0, b"some bytes")
+    await store.discard_part(OffsetAndEpoch(9, 2))
+    await store.discard_part(OffsetAndEpoch(9, 2))
+    assert disk.list(DIRECTORY) == [f"{7:020}-{2:010}.checkpoint"]
 
 
 async def test_a_damaged_snapshot_is_not_believed() -> None:

@@ -254,7 +254,7 @@ class RaftWorld:
                 self._answer(host, effect.token, attrs.evolve(effect.response, batches=batches))
             case todo.AnswerSnapshot():
                 self._answer_snapshot(host, effect)
-            case todo.WriteSnapshot():
+            case todo.WriteSnapshot() | todo.DiscardSnapshot():
                 pass
             case todo.InstallSnapshot():
                 self._install(host, effect)

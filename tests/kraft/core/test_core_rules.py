@@ -282,6 +282,25 @@ def test_kip_630_who_is_behind_the_start_is_sent_to_the_snapshot() -> None:
     assert response.snapshot == OffsetAndEpoch(2, 1)
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_was_fetched_of_a_snapshot_is_discarded_when_it_is_not_to_be_had_any_more(is_gone: bool) -> None:
+    """The leader has a later one, or somebody else leads, who may have a later one."""
+    one = One()
+    wanted = OffsetAndEpoch(5, 1)
+    fetch = one.follow(2, 1)
+    (fetch_snapshot,) = sends(
+        one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 0, snapshot=wanted)))
+    )
+    part = said.FetchSnapshotResponse(Known(1, 2), 10, 0, b"x")
+    (fetch_snapshot,) = sends(one.step(happened.Responded(2, fetch_snapshot, part)))
+    if is_gone:
+        gone = said.FetchSnapshotResponse(Known(1, 2), error=Error.SNAPSHOT_NOT_FOUND)
+        effects = one.step(happened.Responded(2, fetch_snapshot, gone))
+    else:
+        effects = one.ask(said.BeginEpochRequest(2, 3, "host3", KEYS[1]))
+    assert todo.DiscardSnapshot(wanted) in effects
+
+
 def test_kip_630_an_own_snapshot_does_not_cut_a_log_that_a_fetched_one_replaces() -> None:
     """It was taken slowly, and comes while the later one is being installed."""
     one = One(1, 1, 1)
