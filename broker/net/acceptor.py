@@ -19,6 +19,10 @@ from broker.net.turns import Turns
 # below 256. What replicas of the quorum send each other begins with a size and an array of three in msgpack.
 _PEEKED_BYTES: Final = 5
 _ARRAY_OF_THREE: Final = 0x93
+# What a broker puts around a request that it forwards (Envelope, KIP-590), which itself may have any size that brokers
+# accept: a header, the client's address and its principal, some hundred bytes where that is a certificate's subject.
+# Refusing one such request would close the connection that all of the broker's requests share.
+ENVELOPE_BYTES_MAX: Final = 8_192
 # Whoever connects to a controller says so at once.
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
 
@@ -83,7 +87,7 @@ class Acceptor:
             host = self._admitted(stream)
             if host is None:
                 return
-            connection = self._connection(host, name, service)
+            connection = self._connection(host, name, service, self._limits.request_size_max)
             sock = self._kernel_socket(stream)
             if sock is None:
                 await serve_stream(stream, connection, self._turns)
@@ -97,8 +101,10 @@ class Acceptor:
     ) -> None:
         """As `serve`, where other replicas of the quorum connect too: `replicas` serves those until they are gone.
 
-        A frame of theirs takes what a frame of Kafka's protocol does, so the first bytes tell them apart.
+        A frame of theirs takes what a frame of Kafka's protocol does, so the first bytes tell them apart. Brokers may
+        send what is the largest request within an envelope.
         """
+        request_size_max = self._limits.request_size_max + ENVELOPE_BYTES_MAX
 
         async def handle(stream: trio.SocketStream) -> None:
             host = self._admitted(stream)
@@ -110,7 +116,8 @@ class Acceptor:
                 begun, peeked = await peek(stream, _PEEKED_BYTES)
             is_whole = len(begun) == _PEEKED_BYTES
             if is_whole and begun[-1] != _ARRAY_OF_THREE and times_closed == self._times_closed[name]:
-                await serve_stream(peeked, self._connection(host, name, service), self._turns)
+                connection = self._connection(host, name, service, request_size_max)
+                await serve_stream(peeked, connection, self._turns)
                 return
             try:
                 if is_whole and begun[-1] == _ARRAY_OF_THREE:
@@ -148,12 +155,12 @@ class Acceptor:
         if not self._per_host[host]:
             del self._per_host[host]
 
-    def _connection(self, host: str, listener: str, service: Service) -> Connection:
+    def _connection(self, host: str, listener: str, service: Service, request_size_max: int) -> Connection:
         connection = Connection(
             service,
             self._turns.run,
             self._closed,
-            request_size_max=self._limits.request_size_max,
+            request_size_max=request_size_max,
             peer_host=host,
             listener=listener,
         )

@@ -87,6 +87,18 @@ async def test_envelopes_of_one_broker_share_a_commit(node: RunningNode) -> None
         assert len(node.traced.of("log_written")) - before < 10
 
 
+async def test_the_largest_request_that_a_broker_accepts_can_be_forwarded(tmp_path: Path) -> None:
+    size_max = 4_096
+    limits = {"socket.request.max.bytes": str(size_max)}
+    roles = {1: "controller", 2: "broker"}
+    async with running_cluster(tmp_path, roles, overrides=limits) as cluster, connected(cluster.port(2)) as client:
+        shortest = len(client.frame(creation(""), 7, is_answered=False)) - 4
+        largest = creation("x" * (size_max - shortest - 1))
+        assert len(client.frame(largest, 7, is_answered=False)) - 4 == size_max
+        assert only((await client.call(largest, 7)).topics).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert not cluster.nodes[2].traced.of("controller-connection-lost")
+
+
 async def test_only_the_active_controller_opens_envelopes(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         active = await cluster.active_after()

@@ -7,11 +7,12 @@ import attrs
 import pytest
 import trio
 
-from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.acceptor import ENVELOPE_BYTES_MAX, Acceptor, ConnectionLimits
 from broker.net.connection import Connection
 from broker.net.reply import Reply
 from kraft.env import kernel_socket
 
+SIZE_MAX = 1024
 # A size and what every hello of a replica begins with; and a size and the key and version of a request.
 HELLO = b"\0\0\0\x04\x93abc"
 REQUEST = b"\0\0\0\x04\0\x12\0\x03"
@@ -49,7 +50,7 @@ class Served:
 
 @pytest.fixture
 async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
-    limits = ConnectionLimits(1024, connections_max=3, connections_per_ip_max=3, idle_ms_max=600_000)
+    limits = ConnectionLimits(SIZE_MAX, connections_max=3, connections_per_ip_max=3, idle_ms_max=600_000)
     closed: list[str | None] = []
     acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda connection: closed.append(connection.close_reason))
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -98,6 +99,18 @@ async def test_replicas_count_as_connections(served: Served) -> None:
             await fifth.send_all(REQUEST)
             with trio.fail_after(5):
                 assert await fifth.receive_some() == b"answer"
+
+
+async def test_the_largest_request_may_come_in_an_envelope(served: Served) -> None:
+    largest = SIZE_MAX + ENVELOPE_BYTES_MAX
+    for size, answer in ((largest, b"answer"), (largest + 1, b"")):
+        async with await served.connect() as broker:
+            with suppress(trio.BrokenResourceError):
+                await broker.send_all(size.to_bytes(4) + REQUEST[4:] + bytes(size - 4))
+            with trio.fail_after(5), suppress(trio.BrokenResourceError):
+                assert await broker.receive_some() == answer
+    await served.until_connected(0)
+    assert [len(request) for request in served.requests] == [largest]
 
 
 async def test_all_but_replicas_can_be_told_to_connect_again(served: Served) -> None:
