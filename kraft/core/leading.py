@@ -185,6 +185,7 @@ def _heard(replica: Replica, leader: Leader, key: ReplicaKey) -> Progress:
         kept = {known: seen for known, seen in leader.observers.items() if seen.heard_ms > oldest_ms}
         leader.observers = kept
         progress = leader.observers[key] = Progress(key, replica.now_ms)
+        leader.forget_former_disks()
     progress.heard_ms = replica.now_ms
     return progress
 

@@ -119,6 +119,17 @@ class Leader:
                 progress.key = voter.key  # its directory id may just have become known
         kept = [progress.key for progress in self.voters.values()]
         self.observers = {key: progress for key, progress in known.items() if key not in kept and key != me}
+        self.forget_former_disks()
+
+    def forget_former_disks(self) -> None:
+        """Of a node that came back with another disk, what the former one had fetched is of no interest."""
+        heard_ms: dict[int, float] = {}
+        for progress in (*self.voters.values(), *self.observers.values()):
+            node_id = progress.key.node_id
+            heard_ms[node_id] = max(progress.heard_ms, heard_ms.get(node_id, -inf))
+        self.observers = {
+            key: progress for key, progress in self.observers.items() if progress.heard_ms >= heard_ms[key.node_id]
+        }
 
 
 @attrs.define

@@ -601,6 +601,28 @@ def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it()
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
 
+def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
+    def observers(one: One) -> list[ReplicaKey]:
+        leader = one.core.leader_state
+        assert leader is not None
+        return sorted(leader.observers)
+
+    def fetch(one: One, key: ReplicaKey, end: OffsetAndEpoch) -> None:
+        one.step(happened.Tick(), 1.0)
+        one.ask(said.FetchRequest(1, key, end, 0))
+
+    one = established()
+    third, replaced, again = KEYS[3], ReplicaKey(3, "new"), ReplicaKey(3, "newer")
+    fetch(one, third, OffsetAndEpoch(2, 1))
+    fetch(one, replaced, OffsetAndEpoch(0, 0))
+    assert observers(one) == [replaced], "the voter is no observer, whatever its disk"
+    one.ask(said.RemoveVoterRequest(third, 5_000))
+    assert observers(one) == [replaced]
+    fetch(one, KEYS[4], OffsetAndEpoch(0, 0))
+    fetch(one, again, OffsetAndEpoch(0, 0))
+    assert observers(one) == [again, KEYS[4]]
+
+
 def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
     one = One(named=Voter(ReplicaKey(2), "host2")).elected()
     one.sync()
