@@ -59,6 +59,8 @@ def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
         return
     see_epoch(replica, request.epoch)
     granted = would_vote(replica, request) if request.pre_vote else may_vote(replica, request)
+    if granted and request.pre_vote:
+        _give_way(replica)
     if granted and not request.pre_vote and replica.election.voted_for is None:
         replica.enter_epoch(request.epoch, request.candidate)
         if isinstance(replica.state, Unattached):
@@ -79,15 +81,29 @@ def may_vote(replica: Replica, request: VoteRequest) -> bool:
 
 
 def would_vote(replica: Replica, request: VoteRequest) -> bool:
-    """KIP-996: not while a leader is known to be alive, so that who lost touch cannot depose it."""
+    """KIP-996: not while a leader is known to be alive, so that who lost touch cannot depose it.
+
+    Nor while this replica may be elected itself; of two that ask each other, the one with the lower id goes first. Were
+    both encouraged, they would split the votes, and the slower messages are, the more often.
+    """
     state = replica.state
-    if isinstance(state, Leader):
+    if isinstance(state, Leader) or (isinstance(state, Candidate) and not state.lost):
         return False
+    if isinstance(state, Prospective) and replica.log.end == request.log_end:
+        return request.candidate.node_id < replica.me.node_id
     if isinstance(state, Follower) and not state.leader_lost:
         silent_ms = replica.now_ms - state.heard_ms
         if silent_ms < replica.config.fetch_timeout_ms:
             return False
     return replica.log.no_newer_than(request.log_end)
+
+
+def _give_way(replica: Replica) -> None:
+    """Who was just encouraged has the time to be elected before this replica stands, which would take votes from it."""
+    state = replica.state
+    if isinstance(state, Follower | Unattached):
+        pause_ms = replica.random_election_timeout_ms() / PRE_VOTES_IN_ELECTION_TIMEOUT
+        state.deadline_ms = max(state.deadline_ms, replica.now_ms + pause_ms)
 
 
 def on_vote_response(replica: Replica, source: int, request: VoteRequest, response: VoteResponse) -> None:

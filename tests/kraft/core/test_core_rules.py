@@ -23,6 +23,7 @@ from kraft.core.messages import Error, Known
 from kraft.core.replica import UnsafeTruncation
 from kraft.replicated_log import Batch
 
+THREE = VoterSet(tuple(Voter(ReplicaKey(node_id, f"d{node_id}"), f"host{node_id}") for node_id in (1, 2, 3)))
 KEYS = {node_id: ReplicaKey(node_id, f"d{node_id}") for node_id in range(1, 6)}
 
 
@@ -599,6 +600,39 @@ def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it()
     effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2"), 0)))
     assert one.core.role is Role.FOLLOWER
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
+
+
+def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> None:
+    lower, higher = One(), One()
+    higher.core = Core(
+        QuorumConfig(KEYS[3], "host3"), lambda: 0.5, ElectionState(), LogShape(), VoterHistory(THREE), 0.0
+    )
+    for one, rival in ((lower, 3), (higher, 2)):
+        one.time_out()
+        assert one.core.role is Role.PROSPECTIVE
+        request = said.VoteRequest(0, KEYS[rival], one.core._replica.me, OffsetAndEpoch(0, 0), pre_vote=True)
+        response = one.answer_to(request)
+        assert isinstance(response, said.VoteResponse)
+        assert response.granted is (one is higher)
+
+
+def test_a_candidate_encourages_a_rival_only_once_it_has_lost() -> None:
+    one = One()
+    (pre_vote, _) = one.time_out()
+    votes = sends(one.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True))))
+    assert one.core.role is Role.CANDIDATE
+    assert not one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
+    for node_id, vote in zip((2, 3), votes, strict=True):
+        one.step(happened.Responded(node_id, vote, said.VoteResponse(Known(1), granted=False)))
+    assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
+
+
+def test_whoever_encourages_another_gives_it_time() -> None:
+    one = One()
+    one.follow(2, 1)
+    one.step(happened.ConnectionReset(2))
+    assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
+    assert one.core.deadline_ms - one.now_ms == 150.0
 
 
 def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
