@@ -299,16 +299,17 @@ class Segment:
 
     def seal(self) -> None:
         """Complete the indexes and give back reserved space: no batch follows for now. Raises OSError."""
-        if self._is_warm and self.size_bytes:
-            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-            self.offset_index.save()
-            self.time_index.save()
+        self._complete_indexes()
         if self._reserved > self.size_bytes:
             self.file.truncate(self.size_bytes)
             self._reserved = self.size_bytes
 
     def release(self) -> None:
-        """Free the memory and the descriptor that a segment needs only while it is worked with."""
+        """Free the memory and the descriptor that a segment needs only while it is worked with. Raises OSError.
+
+        Once the indexes are not in memory any more nobody completes them, so it has to happen before.
+        """
+        self._complete_indexes()
         self.offset_index.release()
         self.time_index.release()
         self._file = None
@@ -331,6 +332,12 @@ class Segment:
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)
         return renamed
+
+    def _complete_indexes(self) -> None:
+        if self._is_warm and self.size_bytes:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.offset_index.save()
+            self.time_index.save()
 
     def _begin(self) -> None:
         self.offset_index.reset()

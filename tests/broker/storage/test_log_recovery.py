@@ -397,3 +397,18 @@ async def test_what_recovery_has_cut_is_settled_even_where_the_recovery_point_is
     assert log.recovery_point == log.log_end_offset == end_offset
     await log.settle()
     assert disk.synced == [str(five / LOG)]
+
+
+async def test_the_largest_timestamp_of_a_segment_that_rested_before_it_was_rolled_is_known_again(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, b"0")
+    log.commit()
+    await log.flush()
+    log.delete_old_segments(NOW_MS, 1)  # retention looks at the log, and releases what it holds in memory
+    log.roll()
+    await log.close_cleanly()
+    found = open_log(tmp_path / "t-0", clean=True).offset_for_timestamp(0, upper_bound=1)
+    assert found is not None
+    assert found.offset == 0
