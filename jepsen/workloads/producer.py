@@ -67,13 +67,17 @@ class SessionOver(Exception):
 
 
 class Producer:
-    """One partition's producer, which begins a new session (producer id) whenever the broker ends the last."""
+    """One partition's producer, which begins a new session (producer id) whenever the broker ends the last.
+
+    `acknowledged` is set once a batch has been.
+    """
 
     def __init__(self, client: Client, topic: str, partition: int, per_second: float) -> None:
         self._client = client
         self._topic = topic
         self._partition = partition
         self._per_second = per_second
+        self.acknowledged = trio.Event()
         self._sessions = 0
         self._padding = "x" * client.rng.choice((0, 0, 100, 5_000))
 
@@ -142,6 +146,7 @@ class Producer:
             answer = response.responses[0].partition_responses[0]
             if answer.error_code == 0 and batches and batch is batches[0]:
                 self._client.history.ok(batch.operation, answer.base_offset, life=connection.life)
+                self.acknowledged.set()
                 del batches[0]
             elif batches and batch is batches[0] and answer.error_code in _SESSION_ENDS:
                 raise SessionOver(ErrorCode(answer.error_code).name)

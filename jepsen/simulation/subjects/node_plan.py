@@ -17,17 +17,23 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 KAFKA_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 METADATA_DIRECTORY: Final = "/metadata"
-# Periodic work is done so often that it meets the troubles.
-_CONFIG: Final[Mapping[str, str]] = {
-    "log.dirs": "/var/kafka",
-    "metadata.log.dir": METADATA_DIRECTORY,
+_CONFIG: Final[Mapping[str, str]] = {"log.dirs": "/var/kafka", "metadata.log.dir": METADATA_DIRECTORY}
+# Periodic work is done so often that it meets the troubles, where these are about storage.
+_OF_NODES_ALONE: Final[Mapping[str, str]] = {
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "log.flush.start.offset.checkpoint.interval.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "2000",
 }
-_SNAPSHOT_BYTES: Final = ("1000", "20000", "20971520")
+_OF_CLUSTERS: Final[Mapping[str, str]] = {
+    "log.initial.task.delay.ms": "5000",
+    "log.retention.check.interval.ms": "20000",
+    "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.flush.start.offset.checkpoint.interval.ms": "20000",
+    "replica.high.watermark.checkpoint.interval.ms": "5000",
+}
+_SNAPSHOT_BYTES: Final = ("2000", "20000", "20971520")
 
 
 @attrs.frozen
@@ -90,6 +96,7 @@ class NodePlan:
         listeners += [f"CONTROLLER://{node.name}:{CONTROLLER_PORT}"] * node.is_controller
         settings = {
             **_CONFIG,
+            **(_OF_NODES_ALONE if len(self.nodes) == 1 else _OF_CLUSTERS),
             "node.id": str(node.node_id),
             "listeners": ",".join(listeners),
             "metadata.log.max.record.bytes.between.snapshots": self._snapshot_bytes,

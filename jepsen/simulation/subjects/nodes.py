@@ -17,10 +17,11 @@ from jepsen.simulation.disk.tree import Inode
 from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
+from jepsen.simulation.subjects.load import CLUSTER_LOAD, NODE_LOAD
 from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
-from jepsen.workloads.producer import produce_to_all
+from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
 from jepsen.workloads.topics import WantedTopic, churn_topics, create_topic, seen_topics
 from jepsen.workloads.voters import add_voter, remove_voter
@@ -47,12 +48,7 @@ class NodesSubject:
         names = {each.node_id: each.name for each in plan.controllers}
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         self._host_names: dict[str, str] = {}
-        self._topics = [
-            WantedTopic("plain", 2, is_flushed=False),
-            WantedTopic("flushed", 2, is_flushed=True),
-            WantedTopic("rolled", 2, is_flushed=False, configs=(("segment.ms", "700"), ("flush.ms", "3000"))),
-        ]
-        self._late = WantedTopic("late", 1, is_flushed=True)
+        self._load = NODE_LOAD if len(plan.nodes) == 1 else CLUSTER_LOAD
         self._admin = self._client("admin")
 
     def invariants(self) -> Sequence[Invariant]:
@@ -61,31 +57,32 @@ class NodesSubject:
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
         client = self._client("setup")
-        for topic in self._topics:
+        for topic in self._load.topics:
             while not await self._as(client, create_topic, client, topic):
                 await client.back_off()
 
     async def use(self) -> None:
-        rng = self.simulation.rng("workload")
+        rng, load = self.simulation.rng("workload"), self._load
         async with trio.open_nursery() as nursery:
-            partitions = [(topic.name, index) for topic in self._topics for index in range(topic.partitions)]
-            for number in range(rng.randint(1, 3)):
-                self._start(nursery, self._client(f"p{number}"), produce_to_all, partitions, rng.choice((0.5, 2, 8)))
-            for topic, index in partitions:
-                if rng.random() < 0.7:
+            for number in range(rng.randint(*load.producers)):
+                per_second = rng.choice(load.produced_per_second)
+                self._start(nursery, self._client(f"p{number}"), produce_to_all, list(load.partitions()), per_second)
+            for topic, index in load.partitions():
+                if rng.random() < load.readers:
                     self._start(nursery, self._client(f"r-{topic}-{index}", "readers"), consume, topic, index)
-            generations, per_second = Generations(), rng.choice((1, 3))
-            for number in range(rng.randint(0, 3)):
+            generations, per_second = Generations(), rng.choice(load.contended_per_second)
+            for number in range(rng.randint(*load.contenders)):
                 self._start(nursery, self._client(f"s{number}", port=CONTROLLER_PORT), contend, generations, per_second)
-            self._start(nursery, self._client("churn"), churn_topics, rng.choice((0.3, 1, 5)))
+            per_second = rng.choice(load.churned_per_second)
+            self._start(nursery, self._client("churn"), churn_topics, per_second, load.deleted)
             self._start(nursery, self._client("late"), self._begin_late, rng.uniform(0, 60))
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
         """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
         await trio.sleep(after_seconds)
-        while not await create_topic(client, self._late):
+        while not await create_topic(client, self._load.late):
             await client.back_off()
-        await produce_to_all(client, [(self._late.name, 0)], 8)
+        await produce_to_all(client, [(self._load.late.name, 0)], self._load.late_per_second)
 
     async def verify(self) -> None:
         """Everything works again; and read all there is."""
@@ -98,7 +95,7 @@ class NodesSubject:
             await client.back_off()
         await self._converge(f"healed-{serial}")
         seen = await self._as(client, seen_topics, client)
-        for topic in (*self._topics, self._late):
+        for topic in (*self._load.topics, self._load.late):
             if topic.name in seen:
                 for index in range(topic.partitions):
                     await self._as(client, self._write_and_read, client, topic.name, index)
@@ -124,20 +121,12 @@ class NodesSubject:
         return topics, len(response.brokers)
 
     async def _write_and_read(self, client: Client, topic: str, index: int) -> None:
-        acknowledged = len(self._acknowledged(topic, index))
+        producer = Producer(attrs.evolve(client, name=f"{client.name}.{topic}-{index}"), topic, index, 100)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(produce_to_all, client, [(topic, index)], 100)
-            while len(self._acknowledged(topic, index)) == acknowledged:
-                await trio.sleep(0.05)
+            nursery.start_soon(producer.run)
+            await producer.acknowledged.wait()
             nursery.cancel_scope.cancel()
         await read_all(client, topic, index)
-
-    def _acknowledged(self, topic: str, index: int) -> list[object]:
-        return [
-            each
-            for each in self.history.of("send")
-            if each.result is not None and (each.value.topic, each.value.partition) == (topic, index)
-        ]
 
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
