@@ -117,21 +117,24 @@ class Controller:
         def taken() -> None:
             self._sessions.heard(registration.broker_id, NOT_KNOWN, _now_ms())
 
-        return await self._write(decide, taken=taken)
+        async with self._pending:
+            return await self._commit(decide, taken)
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Raises BrokerIdNotRegistered."""
         await self._write(lambda image: self._brokers.unregister(image, broker_id))
 
     async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """What the broker may do from now on. Raises StaleBrokerEpoch."""
+        """What the broker may do from now on. Raises StaleBrokerEpoch.
+
+        Does not queue up behind other requests: it would be late, and there is one at a time of each broker. That
+        nothing changes is answered without a commit, so it may be the word of a controller that was replaced.
+        """
 
         def taken() -> None:
             self._sessions.heard(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
 
-        return await self._write(
-            lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), confirm=False, taken=taken
-        )
+        return await self._commit(lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken)
 
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection is gone over which that broker, in that life, sent heartbeats."""
@@ -195,36 +198,36 @@ class Controller:
         except NotLeader:
             self._epoch = None  # it is the next controller's to fence them
 
-    async def _write(
-        self,
-        decide: Callable[[MetadataImage], Decision[T]],
-        validate_only: bool = False,
-        *,
-        confirm: bool = True,
-        taken: Callable[[], None] | None = None,
-    ) -> T:
-        """Decide, append, and answer when that is committed; `taken` is called at once when it is appended.
+    async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
+        """Decide, append, and answer when that is committed. What only wants to know is answered by what is known."""
 
-        Without `confirm`, an answer without records may be that of a controller that was replaced.
-        """
+        def decide_anew(image: MetadataImage) -> Decision[T]:
+            decision = decide(image)
+            if validate_only:
+                return decision.without_records()
+            is_confirmed = image.offset >= self._log.committed_end_offset
+            return decision if decision.records or is_confirmed else Decision([NoOpRecord()], decision.response)
+
         async with self._pending:
-            epoch = self._epoch
-            if epoch is None:
-                raise NotController
-            try:
-                decision = decide(self.image)
-                records = () if validate_only else decision.records
-                is_confirmed = self.image.offset >= self._log.committed_end_offset
-                if not records and confirm and not validate_only and not is_confirmed:
-                    records = (NoOpRecord(),)
-                if records:
-                    self._append(epoch, records)
-                if taken is not None:
-                    taken()
-                await self._log.wait_committed(epoch, self.image.offset)
-            except NotLeader as error:
-                raise NotController from error
-            return decision.response
+            return await self._commit(decide_anew)
+
+    async def _commit(
+        self, decide: Callable[[MetadataImage], Decision[T]], taken: Callable[[], None] | None = None
+    ) -> T:
+        """Decide, append, call `taken`, and answer when all that the decision has seen is committed."""
+        epoch = self._epoch
+        if epoch is None:
+            raise NotController
+        try:
+            decision = decide(self.image)
+            if decision.records:
+                self._append(epoch, decision.records)
+            if taken is not None:
+                taken()
+            await self._log.wait_committed(epoch, self.image.offset)
+        except NotLeader as error:
+            raise NotController from error
+        return decision.response
 
     def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
         """No step between the decision and the end of this may yield, or another would decide on the state before.

@@ -46,6 +46,15 @@ def test_defaults_come_from_the_broker() -> None:
     assert (created.num_partitions, created.replication_factor) == (4, 2)
 
 
+@pytest.mark.parametrize("topic", [NewTopic("t", 1, 2), NewTopic("t", assignments=[(0, (1, 2))])])
+def test_replicas_that_nobody_would_keep_up_to_date_are_refused(topic: NewTopic) -> None:
+    cluster = Cluster(3, ControllerConfig(cluster_id=CLUSTER_ID))
+    assert refusal(cluster, topic) == (
+        "INVALID_REPLICATION_FACTOR",
+        "The replication factor 2 is larger than 1: brokers do not replicate partitions yet.",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -152,9 +152,14 @@ class MetadataNode:
 
 @asynccontextmanager
 async def metadata_node(
-    disk: Disk, snapshot_bytes: int = 20 << 20, snapshot_interval_ms: int = 0, seed: int = 5
+    disk: Disk,
+    snapshot_bytes: int = 20 << 20,
+    snapshot_interval_ms: int = 0,
+    seed: int = 5,
+    *,
+    watches_brokers: bool = False,
 ) -> AsyncIterator[MetadataNode]:
-    """One controller, the sole voter of its quorum."""
+    """One controller, the sole voter of its quorum; it fences silent brokers only where it `watches_brokers`."""
     env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
     me = ReplicaKey(1, "directory")
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
@@ -168,5 +173,7 @@ async def metadata_node(
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)
         await nursery.start(snapshots.run)
+        if watches_brokers:
+            await nursery.start(controller.run)
         yield MetadataNode(controller, loader, log, env.rng)
         nursery.cancel_scope.cancel()

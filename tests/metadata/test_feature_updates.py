@@ -1,0 +1,194 @@
+"""UpdateFeatures (KIP-584), and what comes with eligible leader replicas (KIP-966): agreed election configs."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from metadata.configuration import ResourceType
+from metadata.controller import (
+    SUPPORTED_FEATURES,
+    AlterConfigOp,
+    ConfigChange,
+    ControllerConfig,
+    FeatureUpdate,
+    NewTopic,
+    UpgradeType,
+)
+from metadata.controller.features import bootstrap, update_features
+from metadata.errors import InvalidUpdateVersion
+from metadata.image import ConfigResource, PartitionImage
+from metadata.records import NO_LEADER, ConfigRecord, FeatureLevelRecord, VersionRange
+from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
+
+ELR = "eligible.leader.replicas.version"
+MIN_ISR = "min.insync.replicas"
+LEVELS: Mapping[str, int] = {"metadata.version": 25, "kraft.version": 1}
+ALL_BROKERS, BROKER, TOPIC = (
+    ConfigResource(ResourceType.BROKER, ""),
+    ConfigResource(ResourceType.BROKER, "1"),
+    ConfigResource(ResourceType.TOPIC, "t"),
+)
+
+
+def without_elr(brokers: int = 1) -> Cluster:
+    return Cluster(brokers, ControllerConfig(cluster_id=CLUSTER_ID, max_replication_factor=9, features=LEVELS))
+
+
+def update(cluster: Cluster, *updates: FeatureUpdate) -> None:
+    cluster.decide(update_features(cluster.image, schema(), updates, node_id=7))
+
+
+def change(cluster: Cluster, resource: ConfigResource, name: str, value: str | None) -> tuple[str, str] | None:
+    op = AlterConfigOp.DELETE if value is None else AlterConfigOp.SET
+    changes = [(resource, [ConfigChange(name, op, value)])]
+    (outcome,) = cluster.decide(cluster.configs.incremental_alter(cluster.image, changes))
+    return refusal(outcome.error)
+
+
+def partition(cluster: Cluster) -> PartitionImage:
+    return cluster.image.topics.by_name["t"].partitions[0]
+
+
+def with_topic(brokers: int, min_insync_replicas: int) -> Cluster:
+    cluster = Cluster(brokers)
+    configs = {MIN_ISR: str(min_insync_replicas)}
+    replicas = tuple(range(1, brokers + 1))
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", assignments=[(0, replicas)], configs=configs)]))
+    return cluster
+
+
+def test_a_level_goes_up_and_down() -> None:
+    cluster = without_elr()
+    update(cluster, FeatureUpdate(ELR, 1))
+    assert cluster.image.features == {**LEVELS, ELR: 1}
+    update(cluster, FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE))
+    assert cluster.image.features == LEVELS
+
+
+def test_the_level_that_is_there_may_be_asked_for_in_any_way() -> None:
+    for upgrade_type in UpgradeType:
+        update(Cluster(1), FeatureUpdate("metadata.version", 25, upgrade_type))
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (
+            FeatureUpdate(ELR, 0),
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        ),
+        (FeatureUpdate(ELR, 1, 0), "The controller does not support the given upgrade type."),
+        (FeatureUpdate(ELR, -1), "A feature version cannot be less than 0."),
+        (FeatureUpdate(ELR, 2), "Local controller 7 only supports versions 0-1"),
+        (FeatureUpdate("metadata.version", 24), "Local controller 7 only supports versions 25"),
+        (FeatureUpdate("no.such.feature", 1), "Local controller 7 does not support this feature."),
+    ],
+)
+def test_updates_that_are_refused(asked: FeatureUpdate, reason: str) -> None:
+    cluster = Cluster(1)
+    with pytest.raises(InvalidUpdateVersion) as refused:
+        update(cluster, FeatureUpdate("metadata.version", 25), asked)
+    assert refused.value.message == f"Invalid update version {asked.level} for feature {asked.name}. {reason}"
+
+
+def test_an_upgrade_needs_no_downgrade() -> None:
+    cluster = without_elr()
+    with pytest.raises(InvalidUpdateVersion, match=r"Can't downgrade to a newer version\."):
+        update(cluster, FeatureUpdate(ELR, 1, UpgradeType.UNSAFE_DOWNGRADE))
+
+
+def test_every_registered_broker_has_to_understand_the_level_even_a_fenced_one() -> None:
+    cluster = without_elr(1)
+    old = {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != ELR}
+    cluster.register(2, features=old)
+    with pytest.raises(InvalidUpdateVersion, match=r"Broker 2 does not support this feature\."):
+        update(cluster, FeatureUpdate(ELR, 1))
+    cluster.decide(cluster.brokers.unregister(cluster.image, 2))
+    cluster.register(2, features={**old, ELR: VersionRange(0, 1)})
+    update(cluster, FeatureUpdate(ELR, 1))
+
+
+def test_a_new_cluster_agrees_on_min_insync_replicas() -> None:
+    """KIP-966: leaders and controller must not differ about it."""
+    assert Cluster(0).image.configs.all_brokers() == {MIN_ISR: "1"}
+    assert without_elr(0).image.configs.all_brokers() == {}
+
+
+def test_a_cluster_that_was_formatted_agrees_when_a_controller_takes_over() -> None:
+    cluster = without_elr(0)
+    cluster.take([FeatureLevelRecord(name=ELR, feature_level=1)])
+    config = ControllerConfig(cluster_id=CLUSTER_ID)
+    agreed = bootstrap(cluster.image, config, schema())
+    assert agreed == [ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value="1")]
+    cluster.take(agreed)
+    assert bootstrap(cluster.image, config, schema()) == []
+
+
+def test_turning_elr_on_takes_back_what_single_brokers_had_set() -> None:
+    cluster = without_elr()
+    assert change(cluster, BROKER, MIN_ISR, "3") is None
+    assert change(cluster, ALL_BROKERS, MIN_ISR, "2") is None
+    update(cluster, FeatureUpdate(ELR, 1))
+    assert cluster.image.configs.broker(1) == {}
+    assert cluster.image.configs.all_brokers() == {MIN_ISR: "2"}
+
+
+def test_with_elr_min_insync_replicas_is_for_all_brokers_and_stays_set() -> None:
+    cluster = Cluster(1)
+    assert change(cluster, BROKER, MIN_ISR, "2") == (
+        "INVALID_CONFIG",
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    )
+    assert change(cluster, ALL_BROKERS, MIN_ISR, None) == (
+        "INVALID_CONFIG",
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    )
+    (outcome,) = cluster.configs.alter(cluster.image, [(ALL_BROKERS, [])]).response
+    assert refusal(outcome.error) == (
+        "INVALID_CONFIG",
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    )
+    assert change(cluster, ALL_BROKERS, MIN_ISR, "2") is None
+
+
+@pytest.mark.parametrize("resource", [TOPIC, ALL_BROKERS])
+def test_fewer_replicas_to_wait_for_end_eligibility_in_the_same_batch(resource: ConfigResource) -> None:
+    """KIP-966: what is acknowledged from then on, those that left the ISR do not have."""
+    cluster = with_topic(3, min_insync_replicas=2)
+    if resource is ALL_BROKERS:
+        change(cluster, ALL_BROKERS, MIN_ISR, "2")
+        change(cluster, TOPIC, MIN_ISR, None)
+    for broker in (2, 3):
+        cluster.fence(broker)
+    assert (partition(cluster).isr, partition(cluster).eligible_leader_replicas) == ((1,), (3,))
+    change(cluster, resource, MIN_ISR, "3")
+    assert partition(cluster).eligible_leader_replicas == (3,)
+    change(cluster, resource, MIN_ISR, "1")
+    assert partition(cluster).eligible_leader_replicas == ()
+
+
+def test_min_insync_replicas_counts_for_as_many_as_there_are() -> None:
+    cluster = with_topic(2, min_insync_replicas=5)
+    cluster.fence(2)
+    assert partition(cluster).eligible_leader_replicas == (2,)
+    cluster.heartbeat(2)
+    assert partition(cluster).isr == (1,)
+
+
+@pytest.mark.parametrize("resource", [TOPIC, ALL_BROKERS])
+def test_unclean_elections_happen_at_once_where_they_become_allowed(resource: ConfigResource) -> None:
+    cluster = with_topic(2, min_insync_replicas=1)
+    cluster.fence(2)
+    cluster.fence(1)
+    cluster.heartbeat(2)
+    assert partition(cluster).leader == NO_LEADER
+    change(cluster, resource, "unclean.leader.election.enable", "true")
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))
+
+
+def test_other_configs_change_no_partition() -> None:
+    cluster = with_topic(2, min_insync_replicas=1)
+    before = cluster.image.topics
+    change(cluster, TOPIC, "segment.ms", "1000")
+    assert cluster.image.topics is before
