@@ -15,6 +15,9 @@ from trio._core._run import GLOBAL_RUN_CONTEXT, Task
 
 T = TypeVar("T")
 
+_private: Any = _run
+_TheIOManager: Any = _private.TheIOManager
+
 # A simulation takes a few dozen steps at one time, seldom thousands. After twice as many at most it is noticed.
 STEPS_AT_ONCE_MAX = 200_000
 
@@ -30,7 +33,8 @@ class Livelock(RuntimeError):
 class WithholdingQueue(deque[Task]):
     """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`.
 
-    `on_livelock` is told the name of a task once there have been STEPS_AT_ONCE_MAX steps at one time of `now`.
+    `note_steps` is told the names of the tasks of every batch, before Trio shuffles it as the seed has it.
+    `on_livelock` is told one once there have been STEPS_AT_ONCE_MAX steps at one time of `now`.
     """
 
     def __init__(
@@ -38,30 +42,41 @@ class WithholdingQueue(deque[Task]):
         tasks: deque[Task],
         is_withheld: Callable[[Task], bool],
         now: Callable[[], float],
+        note_steps: Callable[[list[str]], None],
         on_livelock: Callable[[str], None],
     ) -> None:
         super().__init__(tasks)
         self._is_withheld = is_withheld
         self._withheld: list[Task] = []
         self._now = now
+        self._note_steps = note_steps
         self._on_livelock = on_livelock
         self._steps = 0
         self._time_before = -1.0
         self.is_watching = False  # asking about every task costs time, and hardly ever is one withheld
 
     def append(self, task: Task) -> None:
-        self._steps += 1
-        if self._steps >= STEPS_AT_ONCE_MAX:
-            self._look_at_clock(task)
         if self.is_watching and self._is_withheld(task):
             self._withheld.append(task)
         else:
             super().append(task)
 
-    def _look_at_clock(self, task: Task) -> None:
+    def clear(self) -> None:
+        """What Trio does with a batch that it is about to run.
+
+        Tasks come in any order, since Trio wakes the members of sets; it sorts them before it shuffles.
+        """
+        names = [task.name for task in (sorted(self, key=_serial) if len(self) > 1 else self)]
+        super().clear()
+        self._note_steps(names)
+        self._steps += len(names)
+        if self._steps >= STEPS_AT_ONCE_MAX:
+            self._look_at_clock(names[0])
+
+    def _look_at_clock(self, task_name: str) -> None:
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
         if self._time_before == time_before:
-            self._on_livelock(task.name)
+            self._on_livelock(task_name)
 
     def release(self) -> None:
         """Look at what was kept back again; who is still withheld stays."""
@@ -70,59 +85,71 @@ class WithholdingQueue(deque[Task]):
             self.append(task)
 
 
-class TaskSteps(trio.abc.Instrument):
-    """Tells the name of each task that is about to run."""
+def _serial(task: Task) -> int:
+    return task._counter
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._note(task.name)
+class QuietIOManager(_TheIOManager):  # type: ignore[misc]
+    """Trio's own, which asks the kernel for news only where there are some: of what comes from outside, as Ctrl-C does.
+
+    Nothing else of the kernel's can concern a simulation, and a system call in each round costs time.
+    """
+
+    def get_events(self, timeout: float) -> Any:
+        return super().get_events(timeout) if _is_called_from_outside() else []
 
 
 def is_runnable() -> bool:
     """Whether a task can run, or a callback waits in the queue for calls from outside."""
-    runner = GLOBAL_RUN_CONTEXT.runner
-    entries = runner.entry_queue
-    return bool(runner.runq or entries.queue or entries.idempotent_queue)
+    return bool(GLOBAL_RUN_CONTEXT.runner.runq) or _is_called_from_outside()
+
+
+def _is_called_from_outside() -> bool:
+    entries = GLOBAL_RUN_CONTEXT.runner.entry_queue
+    return bool(entries.queue or entries.idempotent_queue)
 
 
 def withhold_tasks(
-    is_withheld: Callable[[Task], bool], now: Callable[[], float], on_livelock: Callable[[str], None]
+    is_withheld: Callable[[Task], bool],
+    now: Callable[[], float],
+    note_steps: Callable[[list[str]], None],
+    on_livelock: Callable[[str], None],
 ) -> WithholdingQueue:
     """Put a queue that can withhold tasks in the place of the running Trio's own."""
     runner = GLOBAL_RUN_CONTEXT.runner
-    queue = WithholdingQueue(runner.runq, is_withheld, now, on_livelock)
+    queue = WithholdingQueue(runner.runq, is_withheld, now, note_steps, on_livelock)
     runner.runq = queue
     return queue
 
 
-def run_deterministically(
-    main: Callable[[], Awaitable[T]],
-    *,
-    seed: str,
-    clock: trio.abc.Clock,
-    note_step: Callable[[str], None],
-) -> T:
+def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock: trio.abc.Clock) -> T:
     """`trio.run(main)` with tasks in an order that follows from `seed`, without threads and without a collector.
 
     The garbage collector would run finalisers whenever it likes. Raises what `main` raises, and ThreadStarted.
     """
-    with _deterministic_order(seed), _no_threads(), _no_collector():
-        return trio.run(main, clock=clock, instruments=[TaskSteps(note_step)], strict_exception_groups=True)
+    with _deterministic_order(seed), _no_threads(), _no_collector(), _no_polling():
+        return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
 @contextmanager
 def _deterministic_order(seed: str) -> Iterator[None]:
-    private: Any = _run
-    before = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r.getstate()
-    private._ALLOW_DETERMINISTIC_SCHEDULING = True
-    private._r.seed(seed)  # a str is seeded by its SHA-512, whatever PYTHONHASHSEED is
+    before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r.getstate()
+    _private._ALLOW_DETERMINISTIC_SCHEDULING = True
+    _private._r.seed(seed)  # a str is seeded by its SHA-512, whatever PYTHONHASHSEED is
     try:
         yield
     finally:
-        private._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
-        private._r.setstate(before[1])
+        _private._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        _private._r.setstate(before[1])
+
+
+@contextmanager
+def _no_polling() -> Iterator[None]:
+    _private.TheIOManager = QuietIOManager
+    try:
+        yield
+    finally:
+        _private.TheIOManager = _TheIOManager
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class Simulation:
                 spinning.append(task_name)
                 scope.cancel()
 
-            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, on_livelock)
+            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, self.trace.run, on_livelock)
             with trio.CancelScope() as scope:
                 self.clock.on_stuck = scope.cancel
                 return await main()
@@ -66,7 +66,7 @@ class Simulation:
                 raise Livelock(f"{spinning[0]} runs on and on, and no time passes")
             raise Stuck(STUCK)
 
-        return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock, note_step=self.trace.step)
+        return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
 
     async def on(self, host: Host, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run a function as if on a host: its sockets are the host's."""

@@ -83,13 +83,13 @@ async def seen_topics(client: Client) -> dict[str, SeenTopic]:
     return seen
 
 
-async def churn_topics(client: Client, per_second: float, deleted: float) -> None:
+async def churn_topics(client: Client, per_second: float, partitions_max: int, deleted: float) -> None:
     """Create topics that nobody uses, and delete of them the share `deleted`, until cancelled."""
     serial = 0
     while True:
         await client.pause(per_second)
         serial += 1
-        wanted = WantedTopic(f"{client.name}-{serial}", client.rng.randint(1, 4), is_flushed=False)
+        wanted = WantedTopic(f"{client.name}-{serial}", client.rng.randint(1, partitions_max), is_flushed=False)
         if await create_topic(client, wanted) and client.rng.random() < deleted:
             await trio.sleep(client.rng.random() * 0.05)
             await delete_topic(client, wanted.name)

@@ -15,7 +15,7 @@ class Load:
     Ranges are of how many clients there are at least and at most; each seed draws from them, and from the rates, which
     are of operations per second. Everybody who produces does so to every partition, and `readers` is the chance of each
     partition to be read meanwhile. Contenders create, grow and delete the same few topics; whoever churns has topics
-    of its own, of which `deleted` is the share that goes again.
+    of its own, of so many partitions at most, of which `deleted` is the share that goes again.
     """
 
     topics: Sequence[WantedTopic]
@@ -27,6 +27,7 @@ class Load:
     contenders: tuple[int, int]
     contended_per_second: Sequence[float]
     churned_per_second: Sequence[float]
+    churned_partitions: int
     deleted: float
 
     def partitions(self) -> Iterator[tuple[str, int]]:
@@ -51,6 +52,7 @@ NODE_LOAD: Final = Load(
     contenders=(0, 3),
     contended_per_second=(1, 3),
     churned_per_second=(0.3, 1, 5),
+    churned_partitions=4,
     deleted=0.4,
 )
 # Several nodes: this is about what they agree on. Records tell that topics can be used, and cost more than all else.
@@ -63,6 +65,7 @@ CLUSTER_LOAD: Final = Load(
     readers=0.4,
     contenders=(0, 3),
     contended_per_second=(1, 3),
-    churned_per_second=(0.3, 1, 4),
+    churned_per_second=(0.3, 1, 3),
+    churned_partitions=2,
     deleted=0.8,
 )

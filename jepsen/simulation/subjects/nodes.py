@@ -74,7 +74,7 @@ class NodesSubject:
             for number in range(rng.randint(*load.contenders)):
                 self._start(nursery, self._client(f"s{number}", port=CONTROLLER_PORT), contend, generations, per_second)
             per_second = rng.choice(load.churned_per_second)
-            self._start(nursery, self._client("churn"), churn_topics, per_second, load.deleted)
+            self._start(nursery, self._client("churn"), churn_topics, per_second, load.churned_partitions, load.deleted)
             self._start(nursery, self._client("late"), self._begin_late, rng.uniform(0, 60))
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
