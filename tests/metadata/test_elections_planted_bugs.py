@@ -1,0 +1,53 @@
+"""The model of brokers that crash is worth something: it finds elections that forget a rule of KIP-966.
+
+What the epochs of AlterPartition keep from happening takes more steps than chance finds quickly; test_alter_partition
+has those by name.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from metadata.controller.broker_partitions import BrokerPartitions
+from metadata.controller.elections import PartitionElection
+from tests.metadata.test_elections_keep_records import ReplicatedPartition
+
+HUNT = settings(
+    deadline=None,
+    max_examples=500,
+    stateful_step_count=40,
+    phases=[Phase.generate],  # found is enough
+    derandomize=True,
+    database=None,
+)
+
+
+def a_crash_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerPartitions, "broker_lost_records", BrokerPartitions.broker_leaves)
+
+
+def whoever_is_not_in_sync_is_eligible(patch: pytest.MonkeyPatch) -> None:
+    def eligible(self: PartitionElection) -> tuple[int, ...]:
+        return tuple(each for each in self.partition.replicas if each not in (*self.isr, self.unclean_shutdown))
+
+    patch.setattr(PartitionElection, "_eligible", eligible)
+
+
+def eligibility_does_not_end_at_min_insync_replicas(patch: pytest.MonkeyPatch) -> None:
+    def eligible(self: PartitionElection) -> tuple[int, ...]:
+        had_everything = (*self.partition.isr, *self.partition.eligible_leader_replicas)
+        return tuple(each for each in had_everything if each not in (*self.isr, self.unclean_shutdown))
+
+    patch.setattr(PartitionElection, "_eligible", eligible)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [a_crash_counts_as_clean, whoever_is_not_in_sync_is_eligible, eligibility_does_not_end_at_min_insync_replicas],
+)
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(ReplicatedPartition, settings=HUNT)
