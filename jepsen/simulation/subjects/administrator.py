@@ -59,7 +59,8 @@ class VoterAdministrator:
                     changes.append(("add-voter", key))
             for key in voters:
                 rest = [each for each in voters if each != key]
-                if rest and _is_minority(self._lost, rest):
+                # Whose directory id is not in the log yet cannot be named.
+                if rest and key.directory_id and _is_minority(self._lost, rest):
                     changes.append(("remove-voter", key))
             if changes:
                 await self._change(*rng.choice(changes))
