@@ -1,7 +1,8 @@
-"""Fetch (key 1): committed records from partitions, waiting for them where the client asks (a long poll).
+"""Fetch (key 1): records from partitions, waiting for them where the client asks (a long poll).
 
 Versions up to 12 name topics, from 13 on they are ids; from 7 on fetch sessions (KIP-227); from 12 on the last fetched
-epoch (KIP-595). Requests of followers are not served yet.
+epoch (KIP-595). Consumers get what is committed. Followers get all there is, and with what they ask for they say what
+they have.
 """
 
 from typing import Final
@@ -13,14 +14,18 @@ from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
+from broker.replication.leading import check_follower, diverging_epoch, follower_fetched
 from broker.replication.partition import READ_COMMITTED, Partition
+from broker.storage.log import Log
 from broker.wire.api.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    ReplicaState,
 )
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -48,7 +53,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
-    reading = Reading(context, session, request.isolation_level, max_bytes)
+    reading = Reading(context, session, request.isolation_level, max_bytes, _replica(request))
     min_bytes = min(request.min_bytes, max_bytes)
     fetched = reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(fetched, min_bytes):
@@ -61,14 +66,27 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
 class Reading:
     """One fetch request's plan, which may be carried out more than once while it waits."""
 
-    __slots__ = ("_absent_before", "_context", "_isolation_level", "_max_bytes", "session")
+    __slots__ = ("_absent_before", "_context", "_is_noted", "_isolation_level", "_max_bytes", "_replica", "session")
 
-    def __init__(self, context: RequestContext, session: Fetch, isolation_level: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        context: RequestContext,
+        session: Fetch,
+        isolation_level: int,
+        max_bytes: int,
+        replica: ReplicaState | None,
+    ) -> None:
         self._context = context
         self._isolation_level = isolation_level
         self._max_bytes = max_bytes
         self._absent_before = -1
+        self._replica = replica
+        self._is_noted = replica is None
         self.session = session
+
+    @property
+    def is_of_follower(self) -> bool:
+        return self._replica is not None
 
     def partitions(self) -> list[Partition]:
         """Those that exist here, for waiting on them."""
@@ -91,20 +109,23 @@ class Reading:
                 left -= len(partition.records)
                 is_first = False
             fetched.append(partition)
+        self._is_noted = True
         return fetched
 
     def is_enough(self, fetched: list[FetchedPartition], min_bytes: int) -> bool:
         """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
 
         Partitions that were unknown from the first do not cut the wait short for the others: a client that keeps asking
-        for a deleted topic would otherwise do so without a pause.
+        for a deleted topic would otherwise do so without a pause. A follower knows better when to ask again.
         """
         size = absent = 0
         for partition in fetched:
+            if partition.diverging is not None:
+                return True
             if partition.error is ErrorCode.NONE:
                 if partition.records is not None:
                     size += len(partition.records)
-            elif partition.error in _ABSENT:
+            elif partition.error in _ABSENT and self._replica is None:
                 absent += 1
             else:
                 return True
@@ -157,22 +178,47 @@ class Reading:
             log = partition.leader_log(target.current_leader_epoch)
             if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
-            records = partition.read(
-                log,
-                target.fetch_offset,
-                min(target.max_bytes, left),
-                isolation_level=self._isolation_level,
-                min_one_batch=is_first,
-            )
+            return self._read_log(partition, log, target, left, is_first=is_first)
         except KafkaError as error:
             return FetchedPartition(target, self._error_for_version(error.code))
+
+    def _read_log(
+        self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
+    ) -> FetchedPartition:
+        if self._replica is not None:
+            check_follower(partition, self._replica.replica_id, target.current_leader_epoch)
+        diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
+        records = None
+        if diverging is None:
+            follows = self._replica is not None
+            records = log.read(
+                target.fetch_offset,
+                min(target.max_bytes, left),
+                upper_bound=log.readable_end_offset if follows else partition.end_for(log, self._isolation_level),
+                min_one_batch=is_first,
+            )
+            if not self._is_noted:
+                self._note_progress(partition, target)
         return FetchedPartition(
             target,
             ErrorCode.NONE,
             partition.high_watermark,
             partition.last_stable_offset(log),
             log.log_start_offset,
-            FileRange(records.file, records.position, records.size) if records.size else None,
+            FileRange(records.file, records.position, records.size) if records is not None and records.size else None,
+            diverging,
+        )
+
+    def _note_progress(self, partition: Partition, target: FetchTarget) -> None:
+        """Once per request: while it waits, it says nothing new."""
+        assert self._replica is not None, "consumers hold nothing for others"
+        follower_fetched(
+            partition,
+            self._replica.replica_id,
+            self._replica.replica_epoch,
+            current_leader_epoch=target.current_leader_epoch,
+            fetch_offset=target.fetch_offset,
+            log_start_offset=target.log_start_offset,
         )
 
     def _partition_data(self, fetched: FetchedPartition) -> PartitionData:
@@ -185,6 +231,10 @@ class Reading:
             aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
             records=b"" if fetched.records is None else fetched.records,
         )
+        if fetched.diverging is not None:
+            data.diverging_epoch = EpochEndOffset(
+                epoch=fetched.diverging.epoch, end_offset=fetched.diverging.end_offset
+            )
         if fetched.error in LEADER_CHANGED and self._context.api_version >= _CURRENT_LEADER_FROM:
             leader = current_leader(self._context, fetched.target.topic, fetched.target.index)
             if leader is not None:
@@ -228,7 +278,7 @@ class ParkedFetch(Pending):
 
     def _watch(self) -> None:
         for partition in self._watched:
-            partition.waiting[self] = None
+            (partition.tailing if self._reading.is_of_follower else partition.waiting)[self] = None
 
     def _expire(self) -> None:
         self._answer(self._reading.read())
@@ -242,6 +292,14 @@ class ParkedFetch(Pending):
             self._deadline.cancel()
         for partition in self._watched:
             partition.waiting.pop(self, None)
+            partition.tailing.pop(self, None)
+
+
+def _replica(request: FetchRequest) -> ReplicaState | None:
+    """The follower that asks; None for a consumer."""
+    if request.replica_state is not None and request.replica_state.replica_id >= 0:
+        return request.replica_state
+    return ReplicaState(replica_id=request.replica_id) if request.replica_id >= 0 else None
 
 
 def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget]:
@@ -254,6 +312,7 @@ def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget
             partition.partition_max_bytes,
             partition.current_leader_epoch,
             partition.last_fetched_epoch,
+            partition.log_start_offset,
         )
         for topic in request.topics
         for partition in topic.partitions

@@ -69,6 +69,7 @@ class BrokerRole:
         nursery.start_soon(services.producer_ids.run)
         nursery.start_soon(services.deadlines.run)
         nursery.start_soon(self._partitions.flushes.run)
+        nursery.start_soon(self._partitions.isr_changes.run, self._channel, lambda: self._lifecycle.broker_epoch)
         nursery.start_soon(Housekeeping(shared.env, self._log_dirs, self._partitions.high_watermark).run)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)

@@ -1,5 +1,7 @@
 """The settings of single rooms, from a node's configuration."""
 
+from typing import Final
+
 import attrs
 
 from broker.config import KafkaConfig
@@ -7,6 +9,9 @@ from broker.lifecycle import LifecycleConfig
 from broker.net.acceptor import ConnectionLimits
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.controller import ControllerConfig
+
+# What a request can ask for: there are never so many brokers.
+REPLICATION_FACTOR_MAX: Final = 0x7FFF
 
 
 def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
@@ -16,6 +21,7 @@ def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        max_replication_factor=REPLICATION_FACTOR_MAX,
     )
 
 
