@@ -103,7 +103,7 @@ REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
 SIZES_MAX = (400, 30)
 SIZES: dict[str, tuple[int, int]] = {
     "broker.wire": (400, 56),
-    "broker.storage": (540, 43),
+    "broker.storage": (430, 43),
     "broker.replication": (400, 31),
     "broker.handlers": (400, 40),
 }
