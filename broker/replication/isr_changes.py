@@ -92,10 +92,8 @@ class IsrChanges:
             request = self._request(asked, broker_epoch)
             response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
         except ApiError as error:
-            self._refuse(asked, ErrorCode[error.name])
-        else:
-            self._answer(asked, response)
-        return bool(self._proposed)
+            return self._refuse(asked, ErrorCode[error.name])
+        return self._answer(asked, response)
 
     def _request(self, asked: Iterable[_Asked], own_epoch: int) -> AlterPartitionRequest:
         topics: dict[bytes, TopicData] = {}
@@ -120,29 +118,33 @@ class IsrChanges:
             )
         return AlterPartitionRequest(broker_id=self._local_id, broker_epoch=own_epoch, topics=list(topics.values()))
 
-    def _answer(self, asked: Iterable[_Asked], response: AlterPartitionResponse) -> None:
+    def _answer(self, asked: Iterable[_Asked], response: AlterPartitionResponse) -> bool:
         if response.error_code:
-            self._refuse(asked, _code(response.error_code))
-            return
+            return self._refuse(asked, _code(response.error_code))
         answers = {
             (topic.topic_id, altered.partition_index): altered
             for topic in response.topics
             for altered in topic.partitions
         }
+        is_to_repeat = False
         for one in asked:
             altered = answers.get((one.partition.topic_id, one.partition.index))
             if altered is None:
-                self._refuse([one], ErrorCode.UNKNOWN_SERVER_ERROR)
+                is_to_repeat |= self._refuse([one], ErrorCode.UNKNOWN_SERVER_ERROR)
             elif altered.error_code:
-                self._refuse([one], _code(altered.error_code))
+                is_to_repeat |= self._refuse([one], _code(altered.error_code))
             else:
                 _accept(one, altered)
+        return is_to_repeat
 
-    def _refuse(self, asked: Iterable[_Asked], code: ErrorCode) -> None:
+    def _refuse(self, asked: Iterable[_Asked], code: ErrorCode) -> bool:
+        is_to_repeat = False
         for one in asked:
             one.partition.trace("isr-refused", error=code.name)
             if proposal_refused(one.partition, one.proposal, code):
+                is_to_repeat = True
                 self.propose(one.partition)
+        return is_to_repeat
 
 
 def _accept(one: _Asked, altered: AlteredPartition) -> None:
