@@ -249,6 +249,7 @@ class Log(LogStore):
 
         Raises FsyncFailed, OSError.
         """
+        await self.settle()
         self.commit()
         self.segments.active.seal()
         self.producers.take_snapshot(self.log_end_offset)
