@@ -8,7 +8,7 @@ has changed by then.
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.parked_produce import ParkedProduce
@@ -18,7 +18,7 @@ from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.net.reply import Part, Pending
-from broker.replication.acknowledgements import Acknowledgements
+from broker.replication.partition import Partition
 from broker.storage.append_info import AppendInfo
 from broker.wire.api.produce import (
     PartitionProduceResponse,
@@ -52,6 +52,8 @@ _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
     0x5A175247 << 24,
 )
 
+Reply: TypeAlias = bytes | Pending | Literal[False] | None
+
 
 class ProduceShortcut:
     """The shortcut of one version of Produce."""
@@ -65,9 +67,7 @@ class ProduceShortcut:
         self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, version), range(256)))
         self._entries: dict[bytes, _Entry] = {}
 
-    def serve(
-        self, connection: Connection, start: int, end: int, correlation_id: int
-    ) -> bytes | Pending | Literal[False] | None:
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, None where none is wanted, or False: it has to go the general way."""
         buffer = connection.buffer
         position = start + connection.prefix_length
@@ -105,12 +105,9 @@ class ProduceShortcut:
             self._stage(partition)
         if entry.acks == 0:
             return None
-        if not partition.answers_at_once:
-            end_offset = info.last_offset + 1
-            acknowledgements = partition.awaits(entry.acks, end_offset)
-            if acknowledgements is not None:
-                return entry.park(self._deadlines, connection, correlation_id, info, (acknowledgements, end_offset))
-        return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        if partition.answers_at_once:
+            return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition)
 
     def learn(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> None:
         """Remember the prefix of a request that went the general way, if it is of the kind served here."""
@@ -152,15 +149,14 @@ class _Entry:
         self.index = index
         self.reply = _reply_template(context, topic, index)
 
-    def park(
-        self,
-        deadlines: Deadlines,
-        connection: Connection,
-        correlation_id: int,
-        info: AppendInfo,
-        wait: tuple[Acknowledgements, int],
-    ) -> Pending:
+    def reply_when_safe(
+        self, deadlines: Deadlines, connection: Connection, correlation_id: int, info: AppendInfo, partition: Partition
+    ) -> bytes | Pending:
         """The reply, once what was appended may be acknowledged."""
+        end_offset = info.last_offset + 1
+        acknowledgements = partition.awaits(self.acks, end_offset)
+        if acknowledgements is None:
+            return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
         def answer(errors: dict[int, ErrorCode]) -> bytes | list[Part]:
             if errors:
@@ -168,7 +164,7 @@ class _Entry:
             return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
         parked = ParkedProduce(connection, answer)
-        parked.wait(deadlines, self._timeout_ms, [wait])
+        parked.wait(deadlines, self._timeout_ms, [(acknowledgements, end_offset)])
         return parked
 
 

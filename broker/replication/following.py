@@ -23,7 +23,9 @@ def follow_append(
     log = partition.follower_log(leader_epoch)
     if records:
         log.append_as_follower(records, leader_epoch, now_ms)
-    partition.learn_high_watermark(min(leader_high_watermark, log.readable_end_offset))
+    committed = min(leader_high_watermark, log.readable_end_offset)
+    if committed > partition.high_watermark:
+        partition.follow_high_watermark(committed)
     log.advance_log_start_offset(min(leader_log_start_offset, partition.high_watermark))
 
 
@@ -38,7 +40,8 @@ def truncate(partition: Partition, leader_epoch: int, diverging_epoch: int, end_
     offset = end_offset if own_epoch < 0 else min(end_offset, own_end_offset)
     _trace_truncation(partition, offset)
     log.truncate_to(offset)
-    partition.lower_high_watermark(log.log_end_offset)
+    if log.log_end_offset < partition.high_watermark:
+        partition.follow_high_watermark(log.log_end_offset)
     return log.log_end_offset
 
 
@@ -48,8 +51,7 @@ def restart_at(partition: Partition, leader_epoch: int, offset: int) -> None:
     if offset < log.log_end_offset:
         _trace_truncation(partition, offset)
     log.truncate_fully_and_start_at(offset)
-    partition.lower_high_watermark(offset)
-    partition.learn_high_watermark(offset)
+    partition.follow_high_watermark(offset)
 
 
 def _trace_truncation(partition: Partition, offset: int) -> None:

@@ -105,6 +105,11 @@ class Partition:
         return self.leader_id == self.local_id and self.log is not None
 
     @property
+    def knows_committed(self) -> bool:
+        """Whether the high watermark has reached the start of this leader's epoch, and so what was said before it."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    @property
     def source(self) -> int | None:
         """The broker to fetch from; None where this replica leads, nobody does, or there is no log to fetch for."""
         if self.log is None or self.leader_id in (self.local_id, _NO_LEADER):
@@ -186,20 +191,10 @@ class Partition:
         self.flushes_appends = flushes_appends
         self._reconsider()
 
-    def went_offline(self) -> None:
-        """The log can be used no more."""
+    def close(self, code: ErrorCode) -> None:
+        """The log can be used no more, or this broker has no replica any more; whoever waits is told why."""
         self.log = None
         self.in_sync = None
-        self._stop_serving(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def dropped(self) -> None:
-        """This broker has no replica of the partition any more."""
-        self.log = None
-        self.in_sync = None
-        self.leader_id = _NO_LEADER
-        self._stop_serving(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def _stop_serving(self, code: ErrorCode) -> None:
         self._weigh()
         self.refuse_waiting(code)
         self.wake()
@@ -378,16 +373,11 @@ class Partition:
         """
         return log.read(offset, max_bytes, upper_bound=self.end_for(log, isolation_level), min_one_batch=min_one_batch)
 
-    def learn_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is here and committed, as the leader says."""
-        if offset > self.high_watermark:
-            self.high_watermark = offset
-            if self.waiting:
-                self.wake()
-
-    def lower_high_watermark(self, end_offset: int) -> None:
-        """The log has been cut, and ends here now."""
-        self.high_watermark = min(self.high_watermark, end_offset)
+    def follow_high_watermark(self, offset: int) -> None:
+        """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
+        moved, self.high_watermark = offset > self.high_watermark, offset
+        if moved and self.waiting:
+            self.wake()
 
     def trace(self, kind: str, **fields: object) -> None:
         """Something has happened to this replica."""

@@ -60,16 +60,19 @@ class Partitions:
         self.flushes = Flushes(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
-        self._surroundings = Surroundings(
-            local_id=local_id,
+        self._surroundings = self._surroundings_of_all(lag_max_ms)
+        log_dirs.on_offline = self._on_offline
+
+    def _surroundings_of_all(self, lag_max_ms: float) -> Surroundings:
+        return Surroundings(
+            local_id=self._local_id,
             lag_max_ms=lag_max_ms,
             now_ms=lambda: trio.current_time() * 1000,
             broker=self._broker,
             propose=self.isr_changes.propose,
             flush=self.flushes.add,
-            trace=trace,
+            trace=self._trace,
         )
-        log_dirs.on_offline = self._on_offline
 
     def topic(self, key: str | bytes) -> LocalTopic | None:
         """By name or by topic id."""
@@ -256,7 +259,7 @@ class Partitions:
         partition = topic.partitions.pop(index)
         if partition.source is not None:
             self._followed_anew.append(partition)
-        partition.dropped()
+        partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             self._log_dirs.delete(topic.name, index)
         except KafkaError as error:
@@ -280,5 +283,5 @@ class Partitions:
             if partition is not None:
                 if partition.source is not None:
                     self._followed_anew.append(partition)
-                partition.went_offline()
+                partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
         self._tell_followed()

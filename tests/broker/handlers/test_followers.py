@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, fetch, fetch_request, produce, produce_request, read_values, records_of
 from tests.support.running_node import RunningNode, running_node
@@ -261,6 +262,20 @@ async def test_with_flush_messages_followers_need_not_wait_for_the_leaders_disk(
         await follower.fetch(1)
         assert produced(await client.receive()) == (ErrorCode.NONE, 0)
         assert await _soon(client, lambda high_watermark: high_watermark == 1)
+
+
+async def test_where_the_log_ends_is_another_question_of_a_follower_than_of_a_consumer(
+    client: WireClient, follower: ScriptedFollower
+) -> None:
+    await produce(client, batch(b"value"), acks=1)
+
+    async def latest(replica_id: int) -> int:
+        asked = ListOffsetsTopic(name="topic", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        response = await client.call(ListOffsetsRequest(replica_id=replica_id, topics=[asked]), 7)
+        offset: int = only(only(response.topics).partitions).offset
+        return offset
+
+    assert (await latest(FOLLOWER), await latest(-1)) == (1, 0)
 
 
 async def _soon(client: WireClient, holds: Callable[[int], bool]) -> bool:

@@ -109,7 +109,7 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, autojump_clock: MockClock) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     world = World(tmp_path)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(world.changes.run, world.controller, lambda: LOCAL_EPOCH)
@@ -156,7 +156,7 @@ async def test_what_is_proposed_at_once_goes_together_and_with_all_epochs(world:
         AlterPartitionResponse(),
     ],
 )
-async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: Any) -> None:
+async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: Any, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     before = trio.current_time()
@@ -169,7 +169,7 @@ async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: 
     assert world.isr(0) == (LOCAL, FOLLOWER)
 
 
-async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World) -> None:
+async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
@@ -188,7 +188,7 @@ async def test_what_is_proposed_no_more_by_the_time_is_not_sent(world: World) ->
     assert world.controller.requests == []
 
 
-async def test_who_lags_is_found_without_any_request_of_a_client(world: World) -> None:
+async def test_who_lags_is_found_without_any_request_of_a_client(world: World, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     world.controller.answer()

@@ -160,6 +160,20 @@ def test_a_new_epoch_begins_where_the_log_ends_though_nothing_is_written(world: 
     assert world.partition.epoch_start_offset == 3
 
 
+def test_a_new_leader_learns_from_its_followers_what_is_committed(world: World) -> None:
+    """KIP-207: until then it may not say where the log ends for consumers."""
+    world.become()
+    assert world.partition.knows_committed
+    world.append(3)
+    world.become(epoch=1, version=1)
+    assert not world.partition.knows_committed
+    world.fetch(A, 3)
+    world.fetch(B, 2)
+    assert not world.partition.knows_committed
+    world.fetch(B, 3)
+    assert world.partition.knows_committed
+
+
 def test_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
     """Another may have led between, and had the follower drop what it once had."""
     world.become()
@@ -193,19 +207,12 @@ def test_what_is_older_than_what_is_known_does_not_count(world: World) -> None:
     assert world.partition.leads
 
 
-@pytest.mark.parametrize(
-    ("end", "code"),
-    [
-        (Partition.went_offline, ErrorCode.KAFKA_STORAGE_ERROR),
-        (Partition.dropped, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-    ],
-)
-def test_who_waits_hears_that_the_log_is_gone(world: World, end: Callable[[Partition], None], code: ErrorCode) -> None:
+def test_who_waits_hears_that_the_log_is_gone(world: World) -> None:
     world.become()
     producer, fetch = world.append(), Waiting()
     world.partition.waiting[fetch] = None
-    end(world.partition)
-    assert (producer.told, fetch.pokes) == ([code], 1)
+    world.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (producer.told, fetch.pokes) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
     assert not world.partition.answers_at_once
 
 
