@@ -12,10 +12,11 @@ from broker.wire.api.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers, iter_records, patch
-from tests.support.requests import batch, produce, read_values
+from tests.support.requests import batch, fetch, produce, read_values
 from tests.support.running_cluster import WITHIN_S, RunningCluster, running_cluster
 from tests.support.wire_client import connected, only
 
@@ -205,3 +206,29 @@ async def test_too_few_in_sync_take_nothing(tmp_path: Path) -> None:
         await cluster.nodes[2].crash()
         await until_described(cluster, 1, isr=[1, 3])
         assert await send(cluster, 1, b"y") == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_follower_that_lacks_more_than_there_still_is_begins_anew(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, [[1, 3]])
+        assert await send(cluster, 1, b"before") == 0
+        await cluster.nodes[3].crash()
+        await until_described(cluster, 1, isr=[1])
+        assert await send(cluster, 1, *[b"while it was away"] * 5) == 0
+        async with connected(cluster.port(1)) as client:
+            deletion = DeleteRecordsTopic(
+                name="topic", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)]
+            )
+            response = await client.call(DeleteRecordsRequest(topics=[deletion], timeout_ms=1_000), 2)
+            assert only(only(response.topics).partitions).low_watermark == 4
+        await cluster.start(3)
+        await until_described(cluster, 1, isr=[1, 3])
+        assert await send(cluster, 1, b"after") == 0
+        # The batch that the log now begins within is there as a whole.
+        assert content(tmp_path, 1).endswith(content(tmp_path, 3))
+        assert stored(tmp_path, 3) == [*[b"while it was away"] * 5, b"after"]
+        await cluster.nodes[1].crash()
+        await until_described(cluster, 3, leader=3)
+        async with connected(cluster.port(3)) as client:
+            assert await read_values(client, 4) == [*[b"while it was away"] * 2, b"after"]
+            assert (await fetch(client, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
