@@ -82,6 +82,7 @@ _OWN: Final = frozenset(
         "replica.fetch.response.max.bytes",
         "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
         "replica.socket.timeout.ms",
         "request.timeout.ms",
         "socket.listen.backlog.size",

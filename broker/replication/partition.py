@@ -75,9 +75,7 @@ class Partition:
         high_watermark: int = 0,
     ) -> None:
         self.surroundings = surroundings
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
+        self.topic, self.topic_id, self.index = topic, topic_id, index
         self.local_id = surroundings.local_id
         self.log = log
         self.leader_id = _NO_LEADER
