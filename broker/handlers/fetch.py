@@ -58,7 +58,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     fetched = reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(fetched, min_bytes):
         return reading.respond(fetched)
-    parked = ParkedFetch(context, reading, min_bytes)
+    parked = ParkedFetch(context, reading, min_bytes, fetched)
     parked.wait(request.max_wait_ms / 1000)
     return parked
 
@@ -88,14 +88,14 @@ class Reading:
     def is_of_follower(self) -> bool:
         return self._replica is not None
 
-    def partitions(self) -> list[Partition]:
-        """Those that exist here, for waiting on them."""
+    def partitions(self) -> dict[Partition, int]:
+        """Those that exist here, for waiting on them, each with its place among what is read."""
         topics = self._context.services.partitions
-        found = []
-        for target in self.session.targets:
+        found = {}
+        for place, target in enumerate(self.session.targets):
             topic = topics.topic(target.topic)
             if topic is not None and (partition := topic.partitions.get(target.index)) is not None:
-                found.append(partition)
+                found[partition] = place
         return found
 
     def read(self) -> list[FetchedPartition]:
@@ -111,6 +111,12 @@ class Reading:
             fetched.append(partition)
         self._is_noted = True
         return fetched
+
+    def read_again(self, fetched: list[FetchedPartition], place: int) -> None:
+        """One partition has moved; the others are what they were, and looking at them all would cost what there is."""
+        others = [each.records for at, each in enumerate(fetched) if at != place and each.records is not None]
+        left = self._max_bytes - sum(map(len, others))
+        fetched[place] = self._read_one(fetched[place].target, max(left, 0), is_first=not others)
 
     def is_enough(self, fetched: list[FetchedPartition], min_bytes: int) -> bool:
         """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
@@ -250,35 +256,39 @@ class Reading:
 class ParkedFetch(Pending):
     """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first."""
 
-    __slots__ = ("_context", "_deadline", "_min_bytes", "_reading", "_watched")
+    __slots__ = ("_context", "_deadline", "_fetched", "_min_bytes", "_reading", "_watched")
 
-    def __init__(self, context: RequestContext, reading: Reading, min_bytes: int) -> None:
+    def __init__(
+        self, context: RequestContext, reading: Reading, min_bytes: int, fetched: list[FetchedPartition]
+    ) -> None:
         super().__init__(context.own_connection)
         self._context = context
         self._reading = reading
         self._min_bytes = min_bytes
-        self._watched: list[Partition] = []
+        self._fetched = fetched
+        self._watched: dict[Partition, int] = {}
         self._deadline: Deadline | None = None
 
     def wait(self, seconds: float) -> None:
         self.on_abandon = self._stop_waiting
         self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self._expire)
         self._watched = self._reading.partitions()
-        self._watch()
+        for partition in self._watched:
+            self._watch(partition)
 
-    def poke(self) -> None:
+    def poke(self, partition: Partition) -> None:
         """One of the partitions has moved and has forgotten us."""
         if self.done:
             return
-        fetched = self._reading.read()
-        if self._reading.is_enough(fetched, self._min_bytes):
-            self._answer(fetched)
+        self._reading.read_again(self._fetched, self._watched[partition])
+        if self._reading.is_enough(self._fetched, self._min_bytes):
+            # Where records were found early, and were too few, they may have been deleted since.
+            self._answer(self._fetched if self._min_bytes <= 1 else self._reading.read())
         else:
-            self._watch()
+            self._watch(partition)
 
-    def _watch(self) -> None:
-        for partition in self._watched:
-            (partition.tailing if self._reading.is_of_follower else partition.waiting)[self] = None
+    def _watch(self, partition: Partition) -> None:
+        (partition.tailing if self._reading.is_of_follower else partition.waiting)[self] = None
 
     def _expire(self) -> None:
         self._answer(self._reading.read())

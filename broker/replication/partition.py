@@ -28,7 +28,7 @@ _UNKNOWN: Final = -1
 class Waiter(Protocol):
     """A parked request that may be complete once the partition has moved."""
 
-    def poke(self) -> None: ...
+    def poke(self, partition: "Partition") -> None: ...
 
 
 class Partition:
@@ -334,14 +334,14 @@ class Partition:
         """Have everything that waits for the high watermark look again."""
         waiting, self.waiting = self.waiting, {}
         for waiter in waiting:
-            waiter.poke()
+            waiter.poke(self)
 
     def wake_tailing(self) -> None:
         """Have everything that waits for the log's end look again."""
         if self.tailing:
             tailing, self.tailing = self.tailing, {}
             for waiter in tailing:
-                waiter.poke()
+                waiter.poke(self)
 
     def last_stable_offset(self, log: Log) -> int:
         """The end of what a transactional reader may see: the first undecided transaction, or the high watermark."""

@@ -31,7 +31,7 @@ class Waiting:
     def settled(self, code: ErrorCode) -> None:
         self.told.append(code)
 
-    def poke(self) -> None:
+    def poke(self, partition: Partition) -> None:
         self.pokes += 1
 
 
