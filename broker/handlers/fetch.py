@@ -14,7 +14,8 @@ from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
-from broker.replication.leading import check_follower, diverging_epoch, follower_fetched
+from broker.replication.in_sync import Follower
+from broker.replication.leading import diverging_epoch, follower_fetched, follower_of
 from broker.replication.partition import READ_COMMITTED, Partition
 from broker.storage.log import Log
 from broker.wire.api.fetch import (
@@ -191,38 +192,39 @@ class Reading:
     def _read_log(
         self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
     ) -> FetchedPartition:
-        if self._replica is not None:
-            check_follower(partition, self._replica.replica_id, target.current_leader_epoch)
+        replica = self._replica
+        follower = None
+        if replica is not None:
+            follower = follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
         diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
         records = None
         if diverging is None:
-            follows = self._replica is not None
-            records = log.read(
-                target.fetch_offset,
-                min(target.max_bytes, left),
-                upper_bound=log.readable_end_offset if follows else partition.end_for(log, self._isolation_level),
-                min_one_batch=is_first,
-            )
-            if not self._is_noted:
-                self._note_progress(partition, target)
+            upper_bound = log.readable_end_offset
+            if follower is None:
+                upper_bound = partition.end_for(log, self._isolation_level)
+            max_bytes = min(target.max_bytes, left)
+            found = log.read(target.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=is_first)
+            records = FileRange(found.file, found.position, found.size) if found.size else None
+            if follower is not None and not self._is_noted:
+                self._note_progress(partition, log, follower, target)
         return FetchedPartition(
             target,
             ErrorCode.NONE,
             partition.high_watermark,
             partition.last_stable_offset(log),
             log.log_start_offset,
-            FileRange(records.file, records.position, records.size) if records is not None and records.size else None,
+            records,
             diverging,
         )
 
-    def _note_progress(self, partition: Partition, target: FetchTarget) -> None:
+    def _note_progress(self, partition: Partition, log: Log, follower: Follower, target: FetchTarget) -> None:
         """Once per request: while it waits, it says nothing new."""
         assert self._replica is not None, "consumers hold nothing for others"
         follower_fetched(
             partition,
-            self._replica.replica_id,
-            self._replica.replica_epoch,
-            current_leader_epoch=target.current_leader_epoch,
+            log,
+            follower,
+            broker_epoch=self._replica.replica_epoch,
             fetch_offset=target.fetch_offset,
             log_start_offset=target.log_start_offset,
         )

@@ -52,53 +52,41 @@ def diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> Div
     return None
 
 
+def follower_of(partition: Partition, replica_id: int, broker_epoch: int, current_leader_epoch: int) -> Follower:
+    """The follower that asks. Raises KafkaError where it is none, or asks for a former life of its broker (KIP-903)."""
+    follower = None if partition.in_sync is None else partition.in_sync.followers.get(replica_id)
+    if follower is None:
+        # With an epoch, the follower knows of a reassignment that this broker has yet to hear of.
+        is_old = current_leader_epoch == NO_EPOCH
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code, f"broker {replica_id} has no replica of {partition}")
+    if partition.surroundings.is_of_former_life(replica_id, broker_epoch):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has a newer epoch than {broker_epoch}")
+    return follower
+
+
 def follower_fetched(
-    partition: Partition,
-    replica_id: int,
-    broker_epoch: int,
-    *,
-    current_leader_epoch: int,
-    fetch_offset: int,
-    log_start_offset: int,
+    partition: Partition, log: Log, follower: Follower, *, broker_epoch: int, fetch_offset: int, log_start_offset: int
 ) -> None:
     """A follower asks for what comes after all it has: note that, once per request.
 
     Only to be called for a fetch of the current leader epoch from within the log, without a divergence: otherwise what
     the follower has is not what this leader has. May move the high watermark, and may propose the follower for the ISR.
-    Raises KafkaError where it is no replica, or fetches for a former life of its broker.
     """
-    log = partition.leader_log(current_leader_epoch)
-    in_sync, follower = _follower(partition, replica_id, current_leader_epoch)
-    surroundings = partition.surroundings
-    if surroundings.is_of_former_life(replica_id, broker_epoch):
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has a newer epoch than {broker_epoch}")
+    in_sync = partition.in_sync
+    assert in_sync is not None, "it has followers"
     has_moved = fetch_offset != follower.log_end_offset
     follower.fetched(
         end_offset=fetch_offset,
         start_offset=log_start_offset,
         broker_epoch=broker_epoch,
         leader_end_offset=log.readable_end_offset,
-        now_ms=surroundings.now_ms(),
+        now_ms=partition.surroundings.now_ms(),
     )
-    _propose(partition, in_sync, in_sync.to_expand(follower, partition.high_watermark))
+    if follower.broker_id not in in_sync.isr:
+        _propose(partition, in_sync, in_sync.to_expand(follower, partition.high_watermark))
     if has_moved and partition.advance_high_watermark():
         partition.moved()
-
-
-def check_follower(partition: Partition, replica_id: int, current_leader_epoch: int) -> None:
-    """Raises KafkaError where this leader knows of no such replica."""
-    _follower(partition, replica_id, current_leader_epoch)
-
-
-def _follower(partition: Partition, replica_id: int, current_leader_epoch: int) -> tuple[InSyncReplicas, Follower]:
-    in_sync = partition.in_sync
-    follower = None if in_sync is None else in_sync.followers.get(replica_id)
-    if in_sync is None or follower is None:
-        # With an epoch, the follower knows of a reassignment that this broker has yet to hear of.
-        is_old = current_leader_epoch == NO_EPOCH
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise KafkaError(code, f"broker {replica_id} has no replica of {partition}")
-    return in_sync, follower
 
 
 def propose_shrinking(partition: Partition) -> None:

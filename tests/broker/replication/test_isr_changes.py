@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.isr_changes import RETRY_BACKOFF_MS, IsrChanges
-from broker.replication.leading import follower_fetched
+from broker.replication.leading import follower_fetched, follower_of
 from broker.replication.partition import Partition
 from broker.replication.surroundings import Surroundings
 from broker.wire.api.alter_partition import (
@@ -96,13 +96,13 @@ class World:
 
     def catch_up(self, at: int) -> None:
         """The follower has all there is, and is proposed."""
-        log = self.partitions[at].log
-        assert log is not None
+        partition = self.partitions[at]
+        log = partition.leader_log()
         follower_fetched(
-            self.partitions[at],
-            FOLLOWER,
-            FOLLOWER_EPOCH,
-            current_leader_epoch=0,
+            partition,
+            log,
+            follower_of(partition, FOLLOWER, FOLLOWER_EPOCH, 0),
+            broker_epoch=FOLLOWER_EPOCH,
             fetch_offset=log.log_end_offset,
             log_start_offset=0,
         )

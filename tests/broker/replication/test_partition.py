@@ -9,7 +9,13 @@ import pytest
 
 from broker.effective_config import TopicConfig
 from broker.replication.in_sync import Proposal
-from broker.replication.leading import follower_fetched, proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.leading import (
+    follower_fetched,
+    follower_of,
+    proposal_accepted,
+    proposal_refused,
+    propose_shrinking,
+)
 from broker.replication.partition import Partition
 from broker.replication.surroundings import Surroundings
 from broker.storage.log_config import LogConfig
@@ -88,11 +94,12 @@ class World:
         return producer
 
     def fetch(self, broker_id: int, offset: int, broker_epoch: int = 7) -> None:
+        partition = self.partition
         follower_fetched(
-            self.partition,
-            broker_id,
-            broker_epoch,
-            current_leader_epoch=self.partition.leader_epoch,
+            partition,
+            partition.leader_log(),
+            follower_of(partition, broker_id, broker_epoch, partition.leader_epoch),
+            broker_epoch=broker_epoch,
             fetch_offset=offset,
             log_start_offset=0,
         )
