@@ -134,6 +134,12 @@ class KafkaConfig:
     num_recovery_threads_per_data_dir = _Integer("num.recovery.threads.per.data.dir")
     replica_high_watermark_checkpoint_interval_ms = _Integer("replica.high.watermark.checkpoint.interval.ms")
     replica_lag_time_max_ms = _Integer("replica.lag.time.max.ms")
+    replica_socket_timeout_ms = _Integer("replica.socket.timeout.ms")
+    replica_fetch_backoff_ms = _Integer("replica.fetch.backoff.ms")
+    replica_fetch_max_bytes = _Integer("replica.fetch.max.bytes")
+    replica_fetch_min_bytes = _Integer("replica.fetch.min.bytes")
+    replica_fetch_response_max_bytes = _Integer("replica.fetch.response.max.bytes")
+    replica_fetch_wait_max_ms = _Integer("replica.fetch.wait.max.ms")
 
     @property
     def is_broker(self) -> bool:

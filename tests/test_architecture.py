@@ -48,7 +48,14 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
-    "broker.replication": ("broker.effective_config", "broker.storage", "broker.wire", "kraft", "metadata"),
+    "broker.replication": (
+        "broker.client",
+        "broker.effective_config",
+        "broker.storage",
+        "broker.wire",
+        "kraft",
+        "metadata",
+    ),
     "broker.coordinator": ("broker.effective_config", "broker.replication", "broker.storage", "broker.wire", "kraft"),
     "broker.handlers": ("broker", "kraft", "metadata"),
     "broker.node": ("broker", "kraft", "metadata"),
@@ -106,7 +113,7 @@ REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
 SIZES_MAX = (400, 30)
 SIZES: dict[str, tuple[int, int]] = {
     "broker.wire": (400, 56),
-    "broker.storage": (540, 43),
+    "broker.storage": (430, 43),
     "broker.replication": (400, 31),
     "broker.handlers": (400, 40),
 }

@@ -1,7 +1,8 @@
-"""Fetch (key 1): committed records from partitions, waiting for them where the client asks (a long poll).
+"""Fetch (key 1): records from partitions, waiting for them where the client asks (a long poll).
 
 Versions up to 12 name topics, from 13 on they are ids; from 7 on fetch sessions (KIP-227); from 12 on the last fetched
-epoch (KIP-595). Requests of followers are not served yet.
+epoch (KIP-595). Consumers get what is committed. Followers get all there is, and with what they ask for they say what
+they have.
 """
 
 from typing import Final
@@ -13,14 +14,19 @@ from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
+from broker.replication.in_sync import Follower
+from broker.replication.leading import diverging_epoch, follower_fetched, follower_of
 from broker.replication.partition import READ_COMMITTED, Partition
+from broker.storage.log import Log
 from broker.wire.api.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    ReplicaState,
 )
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -48,12 +54,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
-    reading = Reading(context, session, request.isolation_level, max_bytes)
+    reading = Reading(context, session, request.isolation_level, max_bytes, _replica(request))
     min_bytes = min(request.min_bytes, max_bytes)
     fetched = reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(fetched, min_bytes):
         return reading.respond(fetched)
-    parked = ParkedFetch(context, reading, min_bytes)
+    parked = ParkedFetch(context, reading, min_bytes, fetched)
     parked.wait(request.max_wait_ms / 1000)
     return parked
 
@@ -61,23 +67,36 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
 class Reading:
     """One fetch request's plan, which may be carried out more than once while it waits."""
 
-    __slots__ = ("_absent_before", "_context", "_isolation_level", "_max_bytes", "session")
+    __slots__ = ("_absent_before", "_context", "_is_noted", "_isolation_level", "_max_bytes", "_replica", "session")
 
-    def __init__(self, context: RequestContext, session: Fetch, isolation_level: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        context: RequestContext,
+        session: Fetch,
+        isolation_level: int,
+        max_bytes: int,
+        replica: ReplicaState | None,
+    ) -> None:
         self._context = context
         self._isolation_level = isolation_level
         self._max_bytes = max_bytes
         self._absent_before = -1
+        self._replica = replica
+        self._is_noted = replica is None
         self.session = session
 
-    def partitions(self) -> list[Partition]:
-        """Those that exist here, for waiting on them."""
+    @property
+    def is_of_follower(self) -> bool:
+        return self._replica is not None
+
+    def partitions(self) -> dict[Partition, int]:
+        """Those that exist here, for waiting on them, each with its place among what is read."""
         topics = self._context.services.partitions
-        found = []
-        for target in self.session.targets:
+        found = {}
+        for place, target in enumerate(self.session.targets):
             topic = topics.topic(target.topic)
             if topic is not None and (partition := topic.partitions.get(target.index)) is not None:
-                found.append(partition)
+                found[partition] = place
         return found
 
     def read(self) -> list[FetchedPartition]:
@@ -91,20 +110,29 @@ class Reading:
                 left -= len(partition.records)
                 is_first = False
             fetched.append(partition)
+        self._is_noted = True
         return fetched
+
+    def read_again(self, fetched: list[FetchedPartition], place: int) -> None:
+        """One partition has moved; the others are what they were, and looking at them all would cost what there is."""
+        others = [each.records for at, each in enumerate(fetched) if at != place and each.records is not None]
+        left = self._max_bytes - sum(map(len, others))
+        fetched[place] = self._read_one(fetched[place].target, max(left, 0), is_first=not others)
 
     def is_enough(self, fetched: list[FetchedPartition], min_bytes: int) -> bool:
         """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
 
         Partitions that were unknown from the first do not cut the wait short for the others: a client that keeps asking
-        for a deleted topic would otherwise do so without a pause.
+        for a deleted topic would otherwise do so without a pause. A follower knows better when to ask again.
         """
         size = absent = 0
         for partition in fetched:
+            if partition.diverging is not None:
+                return True
             if partition.error is ErrorCode.NONE:
                 if partition.records is not None:
                     size += len(partition.records)
-            elif partition.error in _ABSENT:
+            elif partition.error in _ABSENT and self._replica is None:
                 absent += 1
             else:
                 return True
@@ -157,22 +185,48 @@ class Reading:
             log = partition.leader_log(target.current_leader_epoch)
             if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
-            records = partition.read(
-                log,
-                target.fetch_offset,
-                min(target.max_bytes, left),
-                isolation_level=self._isolation_level,
-                min_one_batch=is_first,
-            )
+            return self._read_log(partition, log, target, left, is_first=is_first)
         except KafkaError as error:
             return FetchedPartition(target, self._error_for_version(error.code))
+
+    def _read_log(
+        self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
+    ) -> FetchedPartition:
+        replica = self._replica
+        follower = None
+        if replica is not None:
+            follower = follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
+        diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
+        records = None
+        if diverging is None:
+            upper_bound = log.readable_end_offset
+            if follower is None:
+                upper_bound = partition.end_for(log, self._isolation_level)
+            max_bytes = min(target.max_bytes, left)
+            found = log.read(target.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=is_first)
+            records = FileRange(found.file, found.position, found.size) if found.size else None
+            if follower is not None and not self._is_noted:
+                self._note_progress(partition, log, follower, target)
         return FetchedPartition(
             target,
             ErrorCode.NONE,
             partition.high_watermark,
             partition.last_stable_offset(log),
             log.log_start_offset,
-            FileRange(records.file, records.position, records.size) if records.size else None,
+            records,
+            diverging,
+        )
+
+    def _note_progress(self, partition: Partition, log: Log, follower: Follower, target: FetchTarget) -> None:
+        """Once per request: while it waits, it says nothing new."""
+        assert self._replica is not None, "consumers hold nothing for others"
+        follower_fetched(
+            partition,
+            log,
+            follower,
+            broker_epoch=self._replica.replica_epoch,
+            fetch_offset=target.fetch_offset,
+            log_start_offset=target.log_start_offset,
         )
 
     def _partition_data(self, fetched: FetchedPartition) -> PartitionData:
@@ -185,6 +239,10 @@ class Reading:
             aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
             records=b"" if fetched.records is None else fetched.records,
         )
+        if fetched.diverging is not None:
+            data.diverging_epoch = EpochEndOffset(
+                epoch=fetched.diverging.epoch, end_offset=fetched.diverging.end_offset
+            )
         if fetched.error in LEADER_CHANGED and self._context.api_version >= _CURRENT_LEADER_FROM:
             leader = current_leader(self._context, fetched.target.topic, fetched.target.index)
             if leader is not None:
@@ -200,35 +258,39 @@ class Reading:
 class ParkedFetch(Pending):
     """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first."""
 
-    __slots__ = ("_context", "_deadline", "_min_bytes", "_reading", "_watched")
+    __slots__ = ("_context", "_deadline", "_fetched", "_min_bytes", "_reading", "_watched")
 
-    def __init__(self, context: RequestContext, reading: Reading, min_bytes: int) -> None:
+    def __init__(
+        self, context: RequestContext, reading: Reading, min_bytes: int, fetched: list[FetchedPartition]
+    ) -> None:
         super().__init__(context.own_connection)
         self._context = context
         self._reading = reading
         self._min_bytes = min_bytes
-        self._watched: list[Partition] = []
+        self._fetched = fetched
+        self._watched: dict[Partition, int] = {}
         self._deadline: Deadline | None = None
 
     def wait(self, seconds: float) -> None:
         self.on_abandon = self._stop_waiting
         self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self._expire)
         self._watched = self._reading.partitions()
-        self._watch()
+        for partition in self._watched:
+            self._watch(partition)
 
-    def poke(self) -> None:
+    def poke(self, partition: Partition) -> None:
         """One of the partitions has moved and has forgotten us."""
         if self.done:
             return
-        fetched = self._reading.read()
-        if self._reading.is_enough(fetched, self._min_bytes):
-            self._answer(fetched)
+        self._reading.read_again(self._fetched, self._watched[partition])
+        if self._reading.is_enough(self._fetched, self._min_bytes):
+            # Where records were found early, and were too few, they may have been deleted since.
+            self._answer(self._fetched if self._min_bytes <= 1 else self._reading.read())
         else:
-            self._watch()
+            self._watch(partition)
 
-    def _watch(self) -> None:
-        for partition in self._watched:
-            partition.waiting[self] = None
+    def _watch(self, partition: Partition) -> None:
+        (partition.tailing if self._reading.is_of_follower else partition.waiting)[self] = None
 
     def _expire(self) -> None:
         self._answer(self._reading.read())
@@ -242,6 +304,14 @@ class ParkedFetch(Pending):
             self._deadline.cancel()
         for partition in self._watched:
             partition.waiting.pop(self, None)
+            partition.tailing.pop(self, None)
+
+
+def _replica(request: FetchRequest) -> ReplicaState | None:
+    """The follower that asks; None for a consumer."""
+    if request.replica_state is not None and request.replica_state.replica_id >= 0:
+        return request.replica_state
+    return ReplicaState(replica_id=request.replica_id) if request.replica_id >= 0 else None
 
 
 def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget]:
@@ -254,6 +324,7 @@ def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget
             partition.partition_max_bytes,
             partition.current_leader_epoch,
             partition.last_fetched_epoch,
+            partition.log_start_offset,
         )
         for topic in request.topics
         for partition in topic.partitions

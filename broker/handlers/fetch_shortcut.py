@@ -14,7 +14,7 @@ from broker.handlers.services import Services
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
-from broker.replication.partition import READ_COMMITTED
+from broker.replication.partition import NO_EPOCH, READ_COMMITTED
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.header import parse_request_header
@@ -96,6 +96,9 @@ class FetchShortcut:
             or request.forgotten_topics_data
             or request.session_id != NO_SESSION
             or request.session_epoch != FINAL_EPOCH
+            or request.topics[0].partitions[0].last_fetched_epoch != NO_EPOCH
+            or request.replica_state is not None
+            or request.replica_id >= 0
         ):
             return
         frame = bytes(context.own_connection.buffer.view[start:end])

@@ -111,8 +111,8 @@ class Shortcut(Protocol):
 
     def serve(
         self, connection: Connection, start: int, end: int, correlation_id: int
-    ) -> bytes | list[Part] | Literal[False] | None:
-        """The whole reply, None for none, or False: the request has to go the general way, nothing was done."""
+    ) -> bytes | list[Part] | Pending | Literal[False] | None:
+        """The whole reply, perhaps later, None for none, or False: it has to go the general way, nothing was done."""
         ...
 
     def learn(self, context: RequestContext, request: Message, start: int, end: int) -> None:

@@ -2,12 +2,14 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record of the largest timestamp (KIP-734, from version 7), and the
 tiered storage ones: -4 earliest local (from 8) and -5 latest tiered (from 9). Without tiered storage all is local.
+A follower hears of all there is, others of what is committed.
 """
 
 from collections import Counter
 from typing import Final
 
 from broker.handlers.handler import Handler, RequestContext
+from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -26,6 +28,7 @@ LATEST_TIERED: Final = -5
 _NEEDED_VERSION: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _NEVER: Final = 1 << 15
 _UNKNOWN: Final = -1
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -63,9 +66,12 @@ def _list_one(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
     partition = context.services.partitions.get(topic_name, asked.partition_index)
     log = partition.leader_log(asked.current_leader_epoch)
-    end = partition.end_for(log, request.isolation_level)
+    is_follower = request.replica_id >= 0
+    end = log.readable_end_offset if is_follower else partition.end_for(log, request.isolation_level)
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN
     if asked.timestamp == LATEST:
+        if not is_follower:
+            _check_available(context, partition)
         offset, epoch = end, partition.leader_epoch
     elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
@@ -74,13 +80,26 @@ def _list_one(
         found = (
             log.max_timestamp_offset()
             if asked.timestamp == MAX_TIMESTAMP
-            else log.offset_for_timestamp(asked.timestamp, upper_bound=end)
+            else log.offset_for_timestamp(asked.timestamp, upper_bound=log.readable_end_offset)
         )
         if found is not None and found.offset < end:
             timestamp, offset, epoch = found.timestamp, found.offset, found.leader_epoch
+        elif found is not None and not is_follower:
+            _check_available(context, partition)
     return ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _check_available(context: RequestContext, partition: Partition) -> None:
+    """A new leader that does not know yet what is committed would say less than was said before it (KIP-207).
+
+    Raises KafkaError OFFSET_NOT_AVAILABLE then, or what clients took for it before there was that.
+    """
+    if not partition.knows_committed:
+        is_known = context.api_version >= _OFFSET_NOT_AVAILABLE_FROM
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        raise KafkaError(code, f"the high watermark of {partition} is below the start of its leader epoch")
 
 
 HANDLER = Handler(api_key=2, min_version=1, max_version=10, immediate=list_offsets)

@@ -4,15 +4,21 @@ Versions 0 to 2 carry message formats no longer written; they are listed, becaus
 from the lowest version (KAFKA-18659), and refused. Version 13 names topics by id.
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
+import attrs
+
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.handler import RequestContext
+from broker.handlers.parked_produce import ParkedProduce
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
-from broker.net.reply import Pending
+from broker.net.reply import Part, Pending
+from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.partition import Partition
+from broker.storage.append_info import AppendInfo
 from broker.storage.validation import RecordsRejected
 from broker.wire.api.produce import (
     BatchIndexAndErrorMessage,
@@ -54,7 +60,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     if request.acks not in (-1, 0, 1):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
     now_ms = services.now_ms()
-    flushed: list[Partition] = []
+    awaited: list[_Awaited] = []
     failed = False
     responses = []
     for topic_data in request.topic_data:
@@ -66,9 +72,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
             try:
                 if partition is None:
                     raise services.partitions.absent(key, data.index)
-                answer = _append(context, partition, data, request.acks, now_ms)
-                if partition.flushes_appends:
-                    flushed.append(partition)
+                answer = _append(context, partition, data, request.acks, now_ms, awaited)
             except KafkaError as error:
                 failed = True
                 answer = _failure(context, partition, key, data.index, error)
@@ -84,13 +88,30 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
             raise ProtocolError("a produce request with acks=0 failed")
         return None
     response = ProduceResponse(responses=responses)
+    if awaited:
+        return _parked(context, request.timeout_ms, awaited, response)
     if failed:
         response.node_endpoints = _endpoints(context, responses)
-    return _after_flush(context, flushed, response) if flushed else response
+    return response
+
+
+@attrs.frozen
+class _Awaited:
+    """What was appended to a partition and may not be acknowledged yet, where to wait for it, and the answer then."""
+
+    partition: Partition
+    acknowledgements: Acknowledgements
+    end_offset: int
+    answer: PartitionProduceResponse
 
 
 def _append(
-    context: RequestContext, partition: Partition, data: PartitionProduceData, acks: int, now_ms: int
+    context: RequestContext,
+    partition: Partition,
+    data: PartitionProduceData,
+    acks: int,
+    now_ms: int,
+    awaited: list[_Awaited],
 ) -> PartitionProduceResponse:
     records = data.records
     if records is None:
@@ -101,25 +122,47 @@ def _append(
     info = partition.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
+    answer = appended(data.index, info)
+    end_offset = info.last_offset + 1
+    if acks and (acknowledgements := partition.awaits(acks, end_offset)) is not None:
+        awaited.append(_Awaited(partition, acknowledgements, end_offset, answer))
+    return answer
+
+
+def _parked(
+    context: RequestContext, timeout_ms: int, awaited: list[_Awaited], response: ProduceResponse
+) -> ParkedProduce:
+    def answer(errors: dict[int, ErrorCode]) -> bytes | list[Part]:
+        late = [(awaited[at], code) for at, code in errors.items()]
+        refuse(context, response, [(one.partition.topic_id, one.answer, code) for one, code in late])
+        return context.encode(response)
+
+    parked = ParkedProduce(context.own_connection, answer)
+    waits = [(one.acknowledgements, one.end_offset) for one in awaited]
+    parked.wait(context.services.deadlines, timeout_ms, waits)
+    return parked
+
+
+def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    """The answer for a partition whose records may be acknowledged."""
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
 
 
-def _after_flush(context: RequestContext, partitions: list[Partition], response: ProduceResponse) -> Pending:
-    pending = Pending(context.own_connection)
-
-    def done(succeeded: bool) -> None:
-        if succeeded:
-            pending.complete(context.encode(response))
-        else:
-            context.own_connection.close("a flush failed; nothing of this request was acknowledged")
-
-    context.services.partitions.flushes.wait(partitions, done)
-    return pending
+def refuse(
+    context: RequestContext,
+    response: ProduceResponse,
+    late: Iterable[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
+) -> None:
+    """Turn answers for what was appended, each with its topic's name or id, to what they came to in the end."""
+    for topic, answer, code in late:
+        answer.error_code = code
+        _name_leader(context, answer, topic)
+    response.node_endpoints = _endpoints(context, response.responses)
 
 
 def check_single_batch(records: memoryview, api_version: int) -> None:
@@ -157,10 +200,7 @@ def _failure(
             BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
             for record in error.record_errors
         ]
-    if error.code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
-        leader = current_leader(context, topic, index)
-        if leader is not None:
-            response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+    _name_leader(context, response, topic)
     if partition is None:
         return response
     if partition.log is not None and partition.log.failure is not None:
@@ -168,6 +208,14 @@ def _failure(
     if partition.log is not None and error.code not in _WITHOUT_LOG_START:
         response.log_start_offset = partition.log.log_start_offset
     return response
+
+
+def _name_leader(context: RequestContext, response: PartitionProduceResponse, topic: str | bytes) -> None:
+    """Where another broker leads, say which (KIP-951)."""
+    if response.error_code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
+        leader = current_leader(context, topic, response.index)
+        if leader is not None:
+            response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
 
 def _endpoints(context: RequestContext, responses: list[TopicProduceResponse]) -> list[NodeEndpoint]:

@@ -2,19 +2,24 @@
 
 Up to the length of the batch, such requests are the same bytes apart from the correlation id. These bytes are looked up
 instead of decoded, and the reply is packed by a template instead of encoded: half of what a small request costs. Both
-are learned from the general way, which stays the oracle: whatever is unusual (any error, a flush to wait for) is left
-to it, and nothing has changed by then.
+are learned from the general way, which stays the oracle: whatever is unusual, as any error, is left to it, and nothing
+has changed by then.
 """
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.produce import ZSTD_FROM, produce
+from broker.handlers.parked_produce import ParkedProduce
+from broker.handlers.produce import ZSTD_FROM, appended, produce, refuse
 from broker.handlers.services import Services
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
+from broker.net.deadlines import Deadlines
+from broker.net.reply import Part, Pending
+from broker.replication.partition import Partition
+from broker.storage.append_info import AppendInfo
 from broker.wire.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -22,7 +27,7 @@ from broker.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from broker.wire.errors import KafkaError, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import HEADER_SIZE, Compression
 from broker.wire.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from broker.wire.varint import encode_varint, read_varint
@@ -47,6 +52,8 @@ _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
     0x5A175247 << 24,
 )
 
+Reply: TypeAlias = bytes | Pending | Literal[False] | None
+
 
 class ProduceShortcut:
     """The shortcut of one version of Produce."""
@@ -54,12 +61,13 @@ class ProduceShortcut:
     def __init__(self, services: Services, version: int, flexible: bool) -> None:
         self._flexible = flexible
         self._now_ms = services.now_ms
+        self._deadlines = services.deadlines
         self._topics = services.partitions.topics
         self._stage = services.partitions.stage
         self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, version), range(256)))
         self._entries: dict[bytes, _Entry] = {}
 
-    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> bytes | Literal[False] | None:
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, None where none is wanted, or False: it has to go the general way."""
         buffer = connection.buffer
         position = start + connection.prefix_length
@@ -87,7 +95,7 @@ class ProduceShortcut:
             return False
         topic = self._topics.get(entry.topic)
         partition = None if topic is None else topic.partitions.get(entry.index)
-        if partition is None or partition.flushes_appends:
+        if partition is None:
             return False
         try:
             info = partition.append(buffer.view[position:batch_end], entry.acks, self._now_ms())
@@ -97,7 +105,9 @@ class ProduceShortcut:
             self._stage(partition)
         if entry.acks == 0:
             return None
-        return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        if partition.answers_at_once:
+            return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition)
 
     def learn(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> None:
         """Remember the prefix of a request that went the general way, if it is of the kind served here."""
@@ -123,19 +133,56 @@ class ProduceShortcut:
         if prefix not in self._entries:
             if len(self._entries) >= PREFIXES_MAX:
                 self._entries.clear()
-            self._entries[prefix] = _Entry(context, request.acks, topic, data.index)
+            self._entries[prefix] = _Entry(context, request, topic, data.index)
 
 
 class _Entry:
     """What a prefix says, and how to answer it."""
 
-    __slots__ = ("acks", "index", "reply", "topic")
+    __slots__ = ("_refusal", "_timeout_ms", "acks", "index", "reply", "topic")
 
-    def __init__(self, context: RequestContext, acks: int, topic: TopicProduceData, index: int) -> None:
-        self.acks = acks
+    def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
+        self._refusal = _refusals(context, topic, index)
+        self._timeout_ms = request.timeout_ms
+        self.acks = request.acks
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
         self.index = index
         self.reply = _reply_template(context, topic, index)
+
+    def reply_when_safe(
+        self, deadlines: Deadlines, connection: Connection, correlation_id: int, info: AppendInfo, partition: Partition
+    ) -> bytes | Pending:
+        """The reply, once what was appended may be acknowledged."""
+        end_offset = info.last_offset + 1
+        acknowledgements = partition.awaits(self.acks, end_offset)
+        if acknowledgements is None:
+            return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+        def answer(errors: dict[int, ErrorCode]) -> bytes | list[Part]:
+            if errors:
+                return self._refusal(connection, correlation_id, info, errors[0])
+            return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+        parked = ParkedProduce(connection, answer)
+        parked.wait(deadlines, self._timeout_ms, [(acknowledgements, end_offset)])
+        return parked
+
+
+def _refusals(
+    context: RequestContext, topic: TopicProduceData, index: int
+) -> Callable[[Connection, int, AppendInfo, ErrorCode], bytes | list[Part]]:
+    """What is answered where an append is not known to be safe; rare enough to go by the codec."""
+    dispatcher, route, name, topic_id = context.dispatcher, context.route, topic.name, topic.topic_id
+
+    def refusal(connection: Connection, correlation_id: int, info: AppendInfo, code: ErrorCode) -> bytes | list[Part]:
+        like = RequestContext(dispatcher, connection, route, correlation_id, None)
+        answer = appended(index, info)
+        topic_response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+        response = ProduceResponse(responses=[topic_response])
+        refuse(like, response, [(topic_id if like.api_version >= _TOPIC_IDS_FROM else name, answer, code)])
+        return like.encode(response)
+
+    return refusal
 
 
 def _reply_template(

@@ -10,10 +10,12 @@ from broker.image_waits import ImageWaits
 from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
 from broker.node.listeners import reachable
-from broker.node.settings import lifecycle_config
+from broker.node.settings import fetch_settings, lifecycle_config
 from broker.node.shared import Shared
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
+from broker.replication.fetcher import FetcherSurroundings
+from broker.replication.fetchers import Fetchers
 from broker.replication.partitions import Partitions
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
@@ -41,6 +43,7 @@ class BrokerRole:
         self._nursery = nursery
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
+        self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
         self._load_began = False
         self._is_loaded = False
         self._lifecycle = BrokerLifecycle(
@@ -64,12 +67,16 @@ class BrokerRole:
         effective, loader = shared.effective, shared.loader
         await self._log_dirs.load(lambda topic: effective.topic(loader.image.configs.topic(topic)).log)
         self._is_loaded = True
+        fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
+        self._partitions.when_followed(fetchers.followed)
         self._partitions.start(loader.image)
+        nursery.start_soon(fetchers.run)
         services = self._services()
         nursery.start_soon(services.producer_ids.run)
         nursery.start_soon(services.deadlines.run)
         nursery.start_soon(self._partitions.flushes.run)
-        nursery.start_soon(Housekeeping(shared.env, self._log_dirs, self._partitions.high_watermark).run)
+        nursery.start_soon(self._partitions.isr_changes.run, self._channel, lambda: self._lifecycle.broker_epoch)
+        nursery.start_soon(self._housekeeping.run)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)
         dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
@@ -85,6 +92,7 @@ class BrokerRole:
     async def close_logs(self) -> None:
         """Leave the log directories as cleanly as they can be, once all tasks have ended."""
         if self._is_loaded:
+            await self._housekeeping.checkpoint_high_watermarks()
             await self._log_dirs.close_cleanly(broker_epoch=self._lifecycle.broker_epoch)
         elif self._load_began:
             self._log_dirs.release()  # some logs were recovered and others not: the next start has to do it all
@@ -99,6 +107,19 @@ class BrokerRole:
     async def _forward(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         timeout_ms = self._shared.effective.config.request_timeout_ms
         return await self._channel.forward(payload, principal=principal, client_host=client_host, timeout_ms=timeout_ms)
+
+    def _fetcher_surroundings(self) -> FetcherSurroundings:
+        shared = self._shared
+        return FetcherSurroundings(
+            env=shared.env,
+            settings=fetch_settings(shared.config),
+            client_id=f"broker-{shared.config.node_id}-fetcher",
+            listener_name=shared.config.endpoints.inter_broker_listener_name,
+            request_timeout_ms=shared.config.replica_socket_timeout_ms,
+            source=lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            log_failed=self._partitions.log_failed,
+        )
 
     def _services(self) -> Services:
         shared = self._shared

@@ -1,12 +1,18 @@
 """The settings of single rooms, from a node's configuration."""
 
+from typing import Final
+
 import attrs
 
 from broker.config import KafkaConfig
 from broker.lifecycle import LifecycleConfig
 from broker.net.acceptor import ConnectionLimits
+from broker.replication.fetch_plan import FetchSettings
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.controller import ControllerConfig
+
+# What a request can ask for: there are never so many brokers.
+REPLICATION_FACTOR_MAX: Final = 0x7FFF
 
 
 def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
@@ -16,6 +22,7 @@ def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        max_replication_factor=REPLICATION_FACTOR_MAX,
     )
 
 
@@ -23,6 +30,17 @@ def lifecycle_config(config: KafkaConfig) -> LifecycleConfig:
     return LifecycleConfig(
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+    )
+
+
+def fetch_settings(config: KafkaConfig) -> FetchSettings:
+    return FetchSettings(
+        replica_id=config.node_id,
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
     )
 
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Sequence, Sized
 from typing import Final, TypeAlias
 
+from broker.replication.leading import DivergingEpoch
 from broker.wire.errors import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -29,6 +30,7 @@ class FetchTarget:
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -43,6 +45,7 @@ class FetchTarget:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start_offset: int = -1,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -50,14 +53,18 @@ class FetchTarget:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
 
 class FetchedPartition:
-    """What one partition answers. `records` is opaque here; only whether it is empty matters."""
+    """What one partition answers. `records` is opaque here; only whether it is empty matters.
 
-    __slots__ = ("error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "target")
+    `diverging` is where the log parts from the client's, and comes instead of records.
+    """
+
+    __slots__ = ("diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "target")
 
     def __init__(
         self,
@@ -67,6 +74,7 @@ class FetchedPartition:
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
         records: Sized | None = None,
+        diverging: DivergingEpoch | None = None,
     ) -> None:
         self.target = target
         self.error = error
@@ -74,6 +82,7 @@ class FetchedPartition:
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.records = records
+        self.diverging = diverging
 
 
 class FullFetch:
@@ -139,6 +148,7 @@ class FetchSession:
                 known.max_bytes = target.max_bytes
                 known.current_leader_epoch = target.current_leader_epoch
                 known.last_fetched_epoch = target.last_fetched_epoch
+                known.log_start_offset = target.log_start_offset
         for key in forgotten:
             self.targets.pop(key, None)
 
@@ -219,7 +229,7 @@ class FetchSessions:
 def _changed(fetched: FetchedPartition) -> bool:
     """Whether this says anything the client has not been told, and note that it is told now."""
     target = fetched.target
-    changed = bool(fetched.records)
+    changed = bool(fetched.records) or fetched.diverging is not None
     if fetched.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = fetched.high_watermark
         changed = True

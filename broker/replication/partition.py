@@ -1,11 +1,19 @@
-"""One partition replica on this broker: its leadership, high watermark, and the fetches that wait for more."""
+"""One partition replica on this broker: it leads or follows, has a high watermark, and knows who waits for it to move.
+
+Three offsets of a leader's log matter: its end; up to where it is as safe here as the topic's config asks for, which is
+the end but for `flush.messages`; and the high watermark, up to where it is committed: safe on all that are in sync.
+"""
 
 from typing import Final, Protocol
 
 from broker.effective_config import TopicConfig
+from broker.replication.acknowledgements import Acknowledgements
+from broker.replication.in_sync import InSyncReplicas
+from broker.replication.surroundings import Surroundings
 from broker.storage.log import AppendInfo, Log, LogSlice
 from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.image import PartitionImage
 
 # The isolation levels of a Fetch or ListOffsets request.
 READ_UNCOMMITTED: Final = 0
@@ -13,70 +21,201 @@ READ_COMMITTED: Final = 1
 
 # A request that carries no leader epoch is not checked against ours (KIP-320).
 NO_EPOCH: Final = -1
+_NO_LEADER: Final = -1
+_UNKNOWN: Final = -1
 
 
 class Waiter(Protocol):
     """A parked request that may be complete once the partition has moved."""
 
-    def poke(self) -> None: ...
+    def poke(self, partition: "Partition") -> None: ...
 
 
 class Partition:
-    """See the module's docstring. `log` is None while its log directory is offline.
+    """See the module's docstring. `log` is None while its log directory is offline, or once the partition is dropped.
 
-    `flushes_appends` says that `flush.messages` may have an append wait for the disk before it is answered.
+    `answers_at_once` says that what the turn's commit writes is committed by that, so that a producer need not wait:
+    this broker has the only replica, and no flush is asked for. `flushes_appends` says that one may be.
+
+    `in_sync` is there while this replica leads others. `waiting` wait for the high watermark to move, `tailing` for the
+    log's end, as followers do.
     """
 
     __slots__ = (
+        "answers_at_once",
+        "committing",
+        "epoch_start_offset",
+        "flushed_end",
         "flushes_appends",
+        "flushing",
         "high_watermark",
+        "in_sync",
         "index",
-        "isr",
+        "is_under_min_isr",
         "leader_epoch",
         "leader_id",
         "local_id",
         "log",
         "min_insync_replicas",
         "partition_epoch",
+        "surroundings",
+        "tailing",
         "topic",
         "topic_id",
         "waiting",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, local_id: int, log: Log | None) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.local_id = local_id
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: Log | None,
+        surroundings: Surroundings,
+        high_watermark: int = 0,
+    ) -> None:
+        self.surroundings = surroundings
+        self.topic, self.topic_id, self.index = topic, topic_id, index
+        self.local_id = surroundings.local_id
         self.log = log
-        self.leader_id = -1
+        self.leader_id = _NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
-        self.isr: tuple[int, ...] = ()
+        self.epoch_start_offset = _UNKNOWN
+        self.in_sync: InSyncReplicas | None = None
         self.min_insync_replicas = 1
+        self.is_under_min_isr = False
         self.flushes_appends = False
-        self.high_watermark = log.log_start_offset if log is not None else 0
+        self.flushed_end = 0
+        self.answers_at_once = False
+        self.high_watermark = 0
+        if log is not None:
+            self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.waiting: dict[Waiter, None] = {}
+        self.tailing: dict[Waiter, None] = {}
+        self.committing = Acknowledgements()
+        self.flushing = Acknowledgements()
 
-    def become(self, *, leader_id: int, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]) -> None:
-        """Take the role the metadata gives this replica."""
-        if partition_epoch <= self.partition_epoch:
+    # Roles
+
+    @property
+    def leads(self) -> bool:
+        return self.leader_id == self.local_id and self.log is not None
+
+    @property
+    def knows_committed(self) -> bool:
+        """Whether the high watermark has reached the start of this leader's epoch, and so what was said before it."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    @property
+    def source(self) -> int | None:
+        """The broker to fetch from; None where this replica leads, nobody does, or there is no log to fetch for."""
+        if self.log is None or self.leader_id in (self.local_id, _NO_LEADER):
+            return None
+        return self.leader_id
+
+    def become(self, image: PartitionImage) -> None:
+        """Take the role the metadata gives this replica; nothing where more than that is known by now.
+
+        The controller's answer to a proposal may have come before what the log says of the same partition epoch.
+        """
+        if image.partition_epoch < self.partition_epoch:
             return
-        self.leader_id = leader_id
+        is_new_epoch = image.leader_epoch > self.leader_epoch
+        is_new_state = image.partition_epoch > self.partition_epoch
+        self.leader_id = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        if image.leader == self.local_id and self.log is not None:
+            if is_new_epoch:
+                self._begin_epoch(self.log, image)
+            self._lead(image, is_new_state=is_new_state)
+        elif is_new_epoch:
+            self._stand_down(image)
+        self._reconsider()
+        if is_new_epoch:
+            self.wake()
+            self.wake_tailing()
+
+    def _begin_epoch(self, log: Log, image: PartitionImage) -> None:
+        """The epoch begins where the log ends, and has to be known even if nothing is written in it (KIP-101)."""
+        self.in_sync = None
+        self.epoch_start_offset = log.log_end_offset
+        log.epochs.assign(self.leader_epoch, self.epoch_start_offset)
+        self.flushed_end = self.high_watermark
+        if len(image.replicas) > 1:
+            self.trace("partition-led", start_offset=self.epoch_start_offset, high_watermark=self.high_watermark)
+
+    def _lead(self, image: PartitionImage, *, is_new_state: bool) -> None:
+        if image.replicas == (self.local_id,):
+            self.in_sync = None
+            return
+        if self.in_sync is None:
+            self.in_sync = InSyncReplicas(
+                self.local_id,
+                epoch_start_offset=self.epoch_start_offset,
+                lag_max_ms=self.surroundings.lag_max_ms,
+                may_join=self.surroundings.may_join,
+            )
+            is_new_state = True
+        self.in_sync.assign(image.replicas)
+        if is_new_state:  # otherwise it says what is known, and a proposal may have been made since
+            self.alter_isr(self.in_sync, image.isr, image.partition_epoch)
+
+    def alter_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller has made this the ISR of the epoch that this replica leads in."""
+        if isr != in_sync.isr:
+            self.trace("isr-changed", isr=isr, partition_epoch=partition_epoch)
         self.partition_epoch = partition_epoch
-        self.isr = isr
-        if leader_epoch > self.leader_epoch:
-            self.leader_epoch = leader_epoch
-            if leader_id == self.local_id and self.log is not None:
-                self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
-        self.advance_high_watermark()
+        in_sync.commit(isr, self.surroundings.now_ms())
+        self._reconsider()
+
+    def _stand_down(self, image: PartitionImage) -> None:
+        self.in_sync = None
+        self.epoch_start_offset = _UNKNOWN
+        if len(image.replicas) > 1:
+            self.trace("partition-followed", leader=self.leader_id)
+        self.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def configure(self, config: TopicConfig) -> None:
         """Obey the topic's config from now on."""
         self.min_insync_replicas = config.min_insync_replicas
-        self.flushes_appends = config.log.flush_messages != MAX_LONG
-        if self.log is not None and self.log.config is not config.log:
-            self.log.config = config.log
+        flushes_appends = config.log.flush_messages != MAX_LONG
+        if self.log is not None:
+            if flushes_appends and not self.flushes_appends:
+                self.flushed_end = self.high_watermark
+            if self.log.config is not config.log:
+                self.log.config = config.log
+        self.flushes_appends = flushes_appends
+        self._reconsider()
+
+    def close(self, code: ErrorCode) -> None:
+        """The log can be used no more, or this broker has no replica any more; whoever waits is told why."""
+        self.log = None
+        self.in_sync = None
+        self._weigh()
+        self.refuse_waiting(code)
+        self.wake()
+        self.wake_tailing()
+
+    def _weigh(self) -> None:
+        """Work out what appends go by, so that they need not."""
+        in_sync = self.in_sync
+        self.answers_at_once = self.leads and in_sync is None and not self.flushes_appends
+        # Kafka asks for no more than there are replicas.
+        self.is_under_min_isr = in_sync is not None and len(in_sync.isr) < self._min_isr(in_sync)
+
+    def _min_isr(self, in_sync: InSyncReplicas) -> int:
+        return min(self.min_insync_replicas, len(in_sync.followers) + 1)
+
+    def _reconsider(self) -> None:
+        self._weigh()
+        if self.leads:
+            self.appended()
+            if not self.flushes_appends and self.log is not None:
+                self.flushing.reach(self.log.readable_end_offset)
+
+    # Serving
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
         """The log, if this replica leads and the client's view of the epoch agrees (KIP-320).
@@ -93,6 +232,19 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by broker {self.leader_id}")
         return self.log
 
+    def follower_log(self, leader_epoch: int) -> Log:
+        """The log, if this replica follows under this epoch still.
+
+        Raises KafkaError: what the leader of another epoch has said is not to be acted upon.
+        """
+        if self.log is None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
+        if leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is at leader epoch {self.leader_epoch}")
+        if self.source is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} follows nobody")
+        return self.log
+
     def append(self, batches: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """The leader's append; the batches are staged and written when the turn commits.
 
@@ -102,32 +254,94 @@ class Partition:
         log = self.log
         if log is None or self.leader_id != self.local_id:
             log = self.leader_log()  # which says what is wrong
-        if acks == -1 and len(self.isr) < self.min_insync_replicas:
+        if acks == -1 and self.is_under_min_isr:
+            assert self.in_sync is not None, "a replica that is alone is enough"
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(self.isr)} in-sync replicas, min.insync.replicas is {self.min_insync_replicas}",
+                f"{self} has {len(self.in_sync.isr)} in-sync replicas, min.insync.replicas is "
+                f"{self._min_isr(self.in_sync)}",
             )
         return log.append(batches, self.leader_epoch, now_ms)
 
-    def advance_high_watermark(self) -> bool:
-        """Move the high watermark to what every in-sync replica holds; True when it moved.
+    def awaits(self, acks: int, end_offset: int) -> Acknowledgements | None:
+        """Where to wait until what ends at `end_offset` may be acknowledged; None where that is so by the turn's end.
 
-        A leader that is alone in the ISR commits by itself.
+        With acks=all until it is committed, otherwise until it is as safe here as the config asks for.
+        """
+        if self.answers_at_once:
+            return None
+        if acks == -1:
+            return None if end_offset <= self.high_watermark else self.committing
+        return self.flushing if self.flushes_appends and end_offset > self.flushed_end else None
+
+    def appended(self) -> None:
+        """The log has grown: followers may fetch, and what needs nobody else is committed."""
+        self.wake_tailing()
+        log = self.log
+        if self.flushes_appends and log is not None and self.flushed_end < log.readable_end_offset:
+            self.surroundings.flush(self)
+        if self.advance_high_watermark():
+            self.moved()
+
+    def flushed(self, end_offset: int) -> None:
+        """What lies before `end_offset` is as durable as the config asks for."""
+        self.flushed_end = max(self.flushed_end, end_offset)
+        self.flushing.reach(self.flushed_end)
+        if self.advance_high_watermark():
+            self.moved()
+
+    def advance_high_watermark(self) -> bool:
+        """Move the high watermark to what every in-sync replica holds; True when it moved, and `moved` is to be called.
+
+        It stays where it is while fewer than `min.insync.replicas` are in sync: what they hold might be lost with them
+        (KIP-966).
         """
         log = self.log
-        if log is None or self.leader_id != self.local_id or self.isr != (self.local_id,):
+        if log is None or self.leader_id != self.local_id:
             return False
         end = log.readable_end_offset
+        if not self.answers_at_once:
+            end = self._committable(end)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
 
+    def _committable(self, end_offset: int) -> int:
+        if self.is_under_min_isr:
+            return self.high_watermark
+        end = min(end_offset, self.flushed_end) if self.flushes_appends else end_offset
+        if self.in_sync is not None:
+            end = min(end, self.in_sync.high_watermark(end_offset, self.surroundings.now_ms()))
+        return end
+
+    def moved(self) -> None:
+        """The high watermark has moved: tell producers and consumers."""
+        if self.committing:
+            in_sync = self.in_sync
+            enough = in_sync is None or len(in_sync.maximal) >= self._min_isr(in_sync)
+            code = ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            self.committing.reach(self.high_watermark, code)
+        if self.waiting:
+            self.wake()
+
+    def refuse_waiting(self, code: ErrorCode) -> None:
+        """Whoever waits for what was appended hears that it is not known what becomes of it."""
+        self.committing.fail(code)
+        self.flushing.fail(code)
+
     def wake(self) -> None:
-        """Have everything that waits look again."""
+        """Have everything that waits for the high watermark look again."""
         waiting, self.waiting = self.waiting, {}
         for waiter in waiting:
-            waiter.poke()
+            waiter.poke(self)
+
+    def wake_tailing(self) -> None:
+        """Have everything that waits for the log's end look again."""
+        if self.tailing:
+            tailing, self.tailing = self.tailing, {}
+            for waiter in tailing:
+                waiter.poke(self)
 
     def last_stable_offset(self, log: Log) -> int:
         """The end of what a transactional reader may see: the first undecided transaction, or the high watermark."""
@@ -156,6 +370,23 @@ class Partition:
         Raises KafkaError OFFSET_OUT_OF_RANGE outside the log start offset and the log end offset.
         """
         return log.read(offset, max_bytes, upper_bound=self.end_for(log, isolation_level), min_one_batch=min_one_batch)
+
+    def follow_high_watermark(self, offset: int) -> None:
+        """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
+        moved, self.high_watermark = offset > self.high_watermark, offset
+        if moved and self.waiting:
+            self.wake()
+
+    def trace(self, kind: str, **fields: object) -> None:
+        """Something has happened to this replica."""
+        self.surroundings.trace(
+            kind,
+            node=self.local_id,
+            topic_id=self.topic_id.hex(),
+            partition=self.index,
+            leader_epoch=self.leader_epoch,
+            **fields,
+        )
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"

@@ -1,15 +1,24 @@
 """Every partition this broker has a replica of: made, led and dropped as the metadata says."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import trio
 
 from broker.effective_config import EffectiveConfig
 from broker.replication.flushes import Flushes
+from broker.replication.isr_changes import IsrChanges
 from broker.replication.partition import Partition
+from broker.replication.surroundings import Surroundings
+from broker.storage.log_config import LogConfig
 from broker.storage.log_dirs import LogDirs
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
 from metadata.configuration import ResourceType
-from metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+
+# Hears of the partitions of which the source to fetch from, or the leader epoch, is another one now. Must not block.
+FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
 
 
 class LocalTopic:
@@ -45,8 +54,25 @@ class Partitions:
         self._staged: list[Partition] = []
         self._lost = False
         self._image: MetadataImage | None = None
+        self._high_watermarks: Mapping[tuple[str, int], int] = {}
+        self._followed_listeners: list[FollowedListener] = []
+        self._followed_anew: list[Partition] = []
         self.flushes = Flushes(now_ms, self.log_failed)
+        lag_max_ms = configs.config.replica_lag_time_max_ms
+        self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
+        self._surroundings = self._surroundings_of_all(lag_max_ms)
         log_dirs.on_offline = self._on_offline
+
+    def _surroundings_of_all(self, lag_max_ms: float) -> Surroundings:
+        return Surroundings(
+            local_id=self._local_id,
+            lag_max_ms=lag_max_ms,
+            now_ms=lambda: trio.current_time() * 1000,
+            broker=self._broker,
+            propose=self.isr_changes.propose,
+            flush=self.flushes.add,
+            trace=self._trace,
+        )
 
     def topic(self, key: str | bytes) -> LocalTopic | None:
         """By name or by topic id."""
@@ -97,9 +123,12 @@ class Partitions:
                     self._lost = True
                     self.log_failed(partition, error)
                 else:
-                    partition.advance_high_watermark()
+                    if partition.answers_at_once:
+                        partition.advance_high_watermark()
         for partition in staged:
-            if partition.waiting:
+            if not partition.answers_at_once:
+                partition.appended()
+            elif partition.waiting:
                 partition.wake()
 
     def end_turn(self) -> bool:
@@ -121,12 +150,19 @@ class Partitions:
         partition = None if local is None else local.partitions.get(index)
         return 0 if partition is None else partition.high_watermark
 
+    def when_followed(self, listener: FollowedListener) -> None:
+        """Have `listener` called after each change of whom partitions are fetched from; see `Partition.source`."""
+        self._followed_listeners.append(listener)
+
     def start(self, image: MetadataImage) -> None:
         """Take over all the image says, once the logs that exist are loaded; drop logs of topics that are gone."""
         self._drop_strays(image)
         self._image = image
+        self._high_watermarks = self._log_dirs.read_high_watermarks()
         for topic in image.topics.by_name.values():
             self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), is_new=lambda index: False)
+        self._high_watermarks = {}
+        self._tell_followed()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow a change of the metadata; does nothing before `start`."""
@@ -143,6 +179,23 @@ class Partitions:
                 return base is None or index not in base.partitions
 
             self._apply_topic(changed.name, changed.topic_id, changed.partitions, is_new)
+        self._tell_followed()
+
+    def _broker(self, broker_id: int) -> BrokerImage | None:
+        return None if self._image is None else self._image.cluster.brokers.get(broker_id)
+
+    def _led_with_others(self) -> Iterator[Partition]:
+        for key, topic in list(self.topics.items()):
+            if isinstance(key, str):
+                for partition in list(topic.partitions.values()):
+                    if partition.in_sync is not None:
+                        yield partition
+
+    def _tell_followed(self) -> None:
+        if self._followed_anew:
+            changed, self._followed_anew = self._followed_anew, []
+            for listener in self._followed_listeners:
+                listener(changed)
 
     def _apply_topic(
         self,
@@ -156,24 +209,29 @@ class Partitions:
         config = self._configs.topic(self._image.configs.topic(name))
         for index, image in partitions.items():
             if self._local_id not in image.replicas:
+                if local is not None and index in local.partitions:
+                    self._drop_partition(local, index)
                 continue
             if local is None:
                 local = self.topics[name] = self.topics[topic_id] = LocalTopic(name, topic_id)
             partition = local.partitions.get(index)
             if partition is None:
-                try:
-                    log = self._log_dirs.create(name, topic_id, index, config.log, is_new=is_new(index))
-                except KafkaError as error:
-                    self._trace("partition-offline", topic=name, partition=index, error=str(error))
-                    log = None
-                partition = local.partitions[index] = Partition(name, topic_id, index, self._local_id, log)
+                partition = local.partitions[index] = self._make(local, index, config.log, is_new=is_new(index))
+            before = (partition.source, partition.leader_epoch)
             partition.configure(config)
-            partition.become(
-                leader_id=image.leader,
-                leader_epoch=image.leader_epoch,
-                partition_epoch=image.partition_epoch,
-                isr=image.isr,
-            )
+            partition.become(image)
+            after = (partition.source, partition.leader_epoch)
+            if before != after and (before[0] is not None or after[0] is not None):
+                self._followed_anew.append(partition)
+
+    def _make(self, topic: LocalTopic, index: int, config: LogConfig, *, is_new: bool) -> Partition:
+        try:
+            log = self._log_dirs.create(topic.name, topic.topic_id, index, config, is_new=is_new)
+        except KafkaError as error:
+            self._trace("partition-offline", topic=topic.name, partition=index, error=str(error))
+            log = None
+        high_watermark = self._high_watermarks.get((topic.name, index), 0)
+        return Partition(topic.name, topic.topic_id, index, log, self._surroundings, high_watermark)
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         changed = delta.configs.changed
@@ -194,13 +252,18 @@ class Partitions:
             return
         if self.topics.get(topic.name) is local:
             del self.topics[topic.name]
-        for partition in local.partitions.values():
-            partition.log = None
-            try:
-                self._log_dirs.delete(topic.name, partition.index)
-            except KafkaError as error:
-                self._trace("partition-left-behind", topic=topic.name, partition=partition.index, error=str(error))
-            partition.wake()
+        for index in list(local.partitions):
+            self._drop_partition(local, index)
+
+    def _drop_partition(self, topic: LocalTopic, index: int) -> None:
+        partition = topic.partitions.pop(index)
+        if partition.source is not None:
+            self._followed_anew.append(partition)
+        partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            self._log_dirs.delete(topic.name, index)
+        except KafkaError as error:
+            self._trace("partition-left-behind", topic=topic.name, partition=index, error=str(error))
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
@@ -218,5 +281,7 @@ class Partitions:
             local = self.topics.get(name)
             partition = None if local is None else local.partitions.get(index)
             if partition is not None:
-                partition.log = None
-                partition.wake()
+                if partition.source is not None:
+                    self._followed_anew.append(partition)
+                partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._tell_followed()

@@ -4,17 +4,19 @@ Replicas find out with it where their logs part (KIP-101, KIP-279): an epoch has
 one offset are the same records everywhere. The file `leader-epoch-checkpoint` is in Kafka's text format: a line with
 the version 0, one with the number of entries, and a line "epoch startOffset" for each.
 
-What is durable when: `assign` and the truncations change memory only and set `dirty`. `write` brings the file into the
-page cache, which a crash of the process does not harm; it follows every commit that left the cache dirty. `flush` makes
-it durable and has to come before the recovery point moves: behind the recovery point every batch is read again after a
-crash, and its epoch assigned again, so an entry that a power cut took is found in the log, and one that should have
-gone is overruled. A file that cannot be read means that the log is to be recovered from its start.
+What is durable when: `assign` and the truncations change memory only and set `dirty`. `flush` writes the file durably
+and has to come before the recovery point moves: behind the recovery point every batch is read again after a crash, and
+its epoch assigned again, so an entry that the file lacks is found in the log, and one that should have gone is
+overruled. Nothing less than a durable file may take the place of the old one: after a power cut it could be empty. A
+file that cannot be read means that the log is to be recovered from its start.
 """
 
 from bisect import bisect_left, bisect_right
 
+import trio
+
 from broker.storage.checkpoints import CorruptCheckpoint, decode_checkpoint, encode_checkpoint
-from broker.storage.whole_file import read_whole, replace_whole, sync_file
+from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import Disk
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -26,7 +28,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochCache:
     """The epochs of one log, ascending, with strictly ascending start offsets."""
 
-    __slots__ = ("_disk", "_epochs", "_starts", "_unsynced", "directory", "dirty")
+    __slots__ = ("_disk", "_epochs", "_starts", "_writing", "directory", "dirty")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -34,7 +36,7 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.dirty = False  # memory is ahead of the file
-        self._unsynced = False  # the file is ahead of the disk
+        self._writing: trio.Lock | None = None  # none until it is needed: most logs are never written to again
 
     @classmethod
     def load(cls, disk: Disk, directory: str) -> "LeaderEpochCache":
@@ -129,18 +131,18 @@ class LeaderEpochCache:
             self._starts.clear()
             self.dirty = True
 
-    def write(self) -> None:
-        """Bring the file in line with memory, in the page cache. Raises OSError."""
-        if self.dirty:
-            lines = [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
-            replace_whole(self._disk, self.path, encode_checkpoint(lines))
-            self.dirty = False
-            self._unsynced = True
-
     async def flush(self) -> None:
-        """Write, and make the file durable. Raises OSError, FsyncFailed."""
-        self.write()
-        if self._unsynced:
-            self._unsynced = False
-            await sync_file(self._disk, self.path)
-            await self._disk.sync_dir(self.directory)
+        """Bring the file in line with memory, durably. Raises OSError, FsyncFailed."""
+        if not self.dirty and self._writing is None:
+            return
+        if self._writing is None:
+            self._writing = trio.Lock()
+        async with self._writing:
+            while self.dirty:
+                self.dirty = False
+                lines = [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
+                try:
+                    await replace_durably(self._disk, self.path, encode_checkpoint(lines))
+                except BaseException:
+                    self.dirty = True
+                    raise

@@ -1,99 +1,44 @@
 """One partition's log: a directory of segments, the last of which grows.
 
-All of it is synchronous and reaches the page cache, apart from `flush` and `close_cleanly`, which reach the disk.
-Appending has two steps. `append` validates a batch, gives it its offsets and stages the producer's own buffer; `commit`
-writes everything staged with one system call. So whatever one wake-up of the node receives for a partition costs one
-write. Readers see what is committed.
+All of it is synchronous and reaches the page cache, apart from `flush`, `settle` and `close_cleanly`, which reach the
+disk. A leader appends in two steps. `append` validates a batch, gives it its offsets and stages the producer's own
+buffer; `commit` writes everything staged with one system call. So whatever one wake-up of the node receives for a
+partition costs one write. Readers see what is committed. A follower appends what its leader has sent as it is, and
+cuts off what its leader does not have.
 
 When the disk fails the log is done for: `failure` says why, appends are refused with KAFKA_STORAGE_ERROR, and its
 directory is to be taken offline. What is in memory then may be ahead of the file, which the next start sorts out.
 """
 
-from typing import Final
-
 from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import CorruptCheckpoint
+from broker.storage.fetched_batches import fetched_batches
 from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.log_config import MAX_LONG, LogConfig
-from broker.storage.producer_replay import replay
+from broker.storage.log_config import LogConfig
+from broker.storage.log_store import LogStore
+from broker.storage.producer_replay import observe
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import Duplicate, ProducerStates
 from broker.storage.recovery import Recovery
-from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
 from broker.storage.segments import LogSlice, Segments
-from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import TimestampAndOffset
 from broker.storage.validation import check_batch, conform
 from broker.wire.errors import ErrorCode, KafkaError, WireError
-from broker.wire.records import NO_TIMESTAMP, CorruptBatch, TimestampType, patch
+from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, TimestampType, patch
 from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
 from kraft.env import Disk, Tracer
 
 __all__ = ["AppendInfo", "Log", "LogSlice", "TimestampAndOffset"]
 
-NO_EPOCH: Final = -1
 
-
-class Log:
+class Log(LogStore):
     """See the module's docstring.
 
-    `log_start_offset` is the first offset anyone may read, `log_end_offset` the next one to be given out,
-    `readable_end_offset` the end of what is committed to the file, `recovery_point` the end of what is durable.
+    `recovery_point` is the end of what is durable.
     """
 
-    __slots__ = (
-        "_config",
-        "_directory",
-        "_discarded",
-        "_disk",
-        "_is_unsettled",
-        "_last_epoch",
-        "_now_ms",
-        "_staged",
-        "_trace",
-        "_truncations",
-        "_unflushed_since_ms",
-        "epochs",
-        "failure",
-        "log_end_offset",
-        "log_start_offset",
-        "partition",
-        "producers",
-        "readable_end_offset",
-        "recovery_point",
-        "segments",
-    )
-
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        segments: Segments,
-        epochs: LeaderEpochCache,
-        producers: ProducerStates,
-        trace: Tracer,
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._config = config
-        self._trace = trace
-        self._staged: list[memoryview] = []
-        self._discarded: list[str] = []
-        self._is_unsettled = False
-        self._last_epoch = NO_EPOCH
-        self._now_ms = 0
-        self._truncations = 0
-        self._unflushed_since_ms = -1
-        self.segments = segments  # from the oldest to the active one
-        self.partition = directory.rpartition("/")[2]
-        self.epochs = epochs
-        self.producers = producers
-        self.failure: OSError | None = None
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.readable_end_offset = 0
-        self.recovery_point = 0
+    __slots__ = ()
 
     @classmethod
     def open(
@@ -131,7 +76,7 @@ class Log:
         partition = directory.rpartition("/")[2]
         producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
         log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
-        log._discarded, log._is_unsettled = discarded, recovery.has_cut
+        log._discarded, log.is_unsettled, log._is_closed = discarded, recovery.has_cut, recovery.has_cut
         log._now_ms = now_ms
         log.log_start_offset = max(log_start_offset, segments[0].base_offset)
         log.log_end_offset = log.readable_end_offset = end_offset
@@ -140,36 +85,11 @@ class Log:
             log._unflushed_since_ms = now_ms
         epochs.truncate_from_end(end_offset)
         epochs.truncate_from_start(log.log_start_offset)
-        epochs.write()
         snapshots.retain_for_segments(log.segments.base_offsets)
         log._rebuild_producers(now_ms)
         for segment in segments:
             segment.release()
         return log
-
-    # Properties
-
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
-        self.segments.configure(config)
-
-    @property
-    def directory(self) -> str:
-        return self._directory
-
-    @property
-    def size_bytes(self) -> int:
-        return self.segments.size_bytes
-
-    @property
-    def staged(self) -> bool:
-        """Whether `commit` has something to do, or to say: that what was staged is lost."""
-        return bool(self._staged) or self.failure is not None
 
     # Appending
 
@@ -180,8 +100,8 @@ class Log:
         Raises KafkaError, and leaves the log as it was: the codes of `validation` and of `ProducerStates.check`, and
         KAFKA_STORAGE_ERROR.
         """
-        if self.failure is not None:
-            raise self._storage_error()
+        if self._is_closed:
+            raise self._refusal()
         config = self._config
         header = check_batch(batches, config, self.partition)
         if (
@@ -220,34 +140,61 @@ class Log:
         log_append_time_ms = NO_TIMESTAMP if config.keeps_create_time else max_timestamp
         return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
-    def commit(self) -> None:
-        """Write what is staged, in one gathered write; then it may be read. Raises OSError, and the log has failed."""
-        staged = self._staged
-        if not staged:
-            if self.failure is not None:
-                raise self.failure
-            return
-        try:
-            self.segments.active.write(staged)
-            if self.epochs.dirty:
-                self.epochs.write()
-        except OSError as error:
-            self._fail(error)
-            raise
-        staged.clear()
-        self.readable_end_offset = self.log_end_offset
-        self.segments.remember(self.log_end_offset)
+    def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> None:
+        """Append and commit what the leader of `leader_epoch` has sent: the very bytes, in one gathered write.
 
-    def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty. Raises OSError, and the log has failed."""
+        The batches keep their offsets and epochs. What of `records` is no whole batch, or of a later epoch, is left
+        for the next fetch, which begins where the log ends. Raises KafkaError and leaves the log as it was:
+        CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER while the log is unsettled, KAFKA_STORAGE_ERROR. Raises OSError, and
+        the log has failed.
+        """
+        if self._is_closed:
+            raise self._refusal()
+        batches = fetched_batches(
+            records,
+            end_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            allows_gaps=self._config.compact_enabled,
+            partition=self.partition,
+        )
+        if batches and batches[0][1].base_offset < self.log_end_offset:
+            self._begin_before_end(batches[0][1])
+        for batch, header in batches:
+            self._stage_fetched(batch, header, now_ms)
+        if batches and self._unflushed_since_ms < 0:
+            self._unflushed_since_ms = now_ms
         self.commit()
-        if self.segments.active.size_bytes == 0:
-            return
+
+    def _begin_before_end(self, first: BatchHeader) -> None:
+        """Let an empty log begin where the batch does that holds its end: records before it were deleted there.
+
+        No need to settle this. What was cut holds no records that count, and ends before the next segment begins.
+        """
+        if self.log_start_offset < self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"Fetched for {self.partition}: a batch with base offset {first.base_offset} cannot follow at "
+                f"{self.log_end_offset}",
+            )
+        self.truncate_fully_and_start_at(first.base_offset)
+        self.is_unsettled = self._is_closed = False
+
+    def _stage_fetched(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, header.size
+        segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+        segment.append(last_offset, max_timestamp, size)
+        if header.producer_id >= 0:
+            self._observe_producer(header, batch)
+        if header.partition_leader_epoch != self._last_epoch:
+            self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        self._staged.append(batch)
+        self.log_end_offset = last_offset + 1
+
+    def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            self._roll()
-        except OSError as error:
-            self._fail(error)
-            raise
+            observe(self.producers, header, batch)
+        except WireError as error:
+            self._trace("storage.replay_incomplete", path=self._directory, error=str(error))
 
     def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment a batch goes into that the active one may have no place for."""
@@ -260,19 +207,10 @@ class Log:
                 self.roll()
         except OSError as error:
             self._fail(error)
-            raise self._storage_error() from error
+            raise self._refusal() from error
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition} is corrupt: {error}") from error
         return self.segments.active
-
-    def _roll(self) -> None:
-        base_offset = self.log_end_offset
-        self.segments.active.seal()
-        self.segments.active.release()
-        segment = Segment.create(self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms)
-        self.segments.add(segment)
-        self.producers.take_snapshot(base_offset)
-        self._trace("storage.segment_rolled", path=segment.path)
 
     def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
         if leader_epoch >= 0:
@@ -289,235 +227,19 @@ class Log:
             duplicate=True,
         )
 
-    def _fail(self, error: OSError) -> None:
-        self._staged.clear()
+    def _refusal(self) -> KafkaError:
         if self.failure is None:
-            self.failure = error
-            self._trace("storage.log_failed", path=self._directory, error=str(error))
-
-    def _storage_error(self) -> KafkaError:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} was cut and is not settled yet")
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while appending records to {self.partition}: {self.failure}"
         )
-
-    # Reading
-
-    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> LogSlice:
-        """The committed batches from the one with `offset` on, below `upper_bound`, from one segment.
-
-        At most `max_bytes`, but at least a first batch with `min_one_batch`; size 0 where there is nothing to read.
-        Raises KafkaError OFFSET_OUT_OF_RANGE outside of the log, KAFKA_STORAGE_ERROR where the file cannot be read.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.partition}, "
-                f"but we only have log segments in the range {self.log_start_offset} to {self.log_end_offset}.",
-            )
-        end_offset = min(upper_bound, self.readable_end_offset)
-        if offset >= end_offset:
-            return LogSlice(self.segments.active, self.segments.active.written, 0)
-        bound = end_offset if end_offset < self.readable_end_offset else None
-        try:
-            return self.segments.slice(offset, bound, max_bytes, min_one_batch=min_one_batch)
-        except (OSError, CorruptBatch) as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: Exception) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {self.partition}: {error}")
-
-    def offset_for_timestamp(self, timestamp: int, *, upper_bound: int) -> TimestampAndOffset | None:
-        """The first record below `upper_bound` with a timestamp of at least `timestamp` (ms); None without one.
-
-        Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
-        """
-        try:
-            found = find_timestamp(self.segments, timestamp, log_start_offset=self.log_start_offset)
-        except (OSError, CorruptBatch) as error:
-            raise self._unreadable(error) from error
-        return found if found is not None and found.offset < upper_bound else None
-
-    def max_timestamp_offset(self) -> TimestampAndOffset | None:
-        """The first record with the largest timestamp of all; None in a log without timestamps (KIP-734).
-
-        Raises KafkaError KAFKA_STORAGE_ERROR where the files cannot be read.
-        """
-        try:
-            return find_max_timestamp(self.segments)
-        except (OSError, CorruptBatch) as error:
-            raise self._unreadable(error) from error
-
-    # Durability
-
-    def needs_flush(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms ask for a flush, or a rolled segment waits for it."""
-        unflushed = self.readable_end_offset - self.recovery_point
-        if unflushed <= 0:
-            return False
-        config = self._config
-        return (
-            unflushed >= config.flush_messages
-            or (config.flush_ms != MAX_LONG and 0 <= self._unflushed_since_ms <= now_ms - config.flush_ms)
-            or self.recovery_point < self.segments.active.base_offset
-        )
-
-    async def flush(self) -> None:
-        """Make durable what is committed, and move the recovery point. Raises FsyncFailed, OSError."""
-        end_offset = self.readable_end_offset
-        if end_offset <= self.recovery_point:
-            return
-        self._unflushed_since_ms = -1 if end_offset == self.log_end_offset else self._now_ms
-        truncations = self._truncations
-        await self._sync(self.segments.since(self.recovery_point))
-        if truncations == self._truncations:  # otherwise there may be other records by now at these offsets
-            self.recovery_point = max(self.recovery_point, end_offset)
-
-    async def settle(self) -> None:
-        """Make durable what recovery has cut off; to be awaited before anything is appended.
-
-        A later flush would not do it: it begins with the segment of the recovery point, and the log may have been cut
-        right there and rolled since. What was cut would be back after a power cut, below records that came later.
-        Raises FsyncFailed, OSError.
-        """
-        if self._is_unsettled:
-            await self._sync([self.segments.active])
-            await self._disk.sync_dir(self._directory)
-            self._is_unsettled = False
-
-    async def _sync(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            try:
-                await segment.sync()
-            except FileNotFoundError:
-                if self.failure is None and segment in self.segments:
-                    raise
-        if self.failure is not None:
-            return  # closed in the meantime
-        await self.epochs.flush()
-        await self.producers.snapshots.sync()
-        new = [segment for segment in segments if segment.is_new]
-        if new:
-            await self._disk.sync_dir(self._directory)
-            for segment in new:
-                segment.is_new = False
-
-    # Shrinking
-
-    def advance_log_start_offset(self, offset: int) -> bool:
-        """Hide what lies before `offset`, which must not exceed the high watermark; whether that changed anything.
-
-        Retention removes the segments later. Raises KafkaError OFFSET_OUT_OF_RANGE, OSError.
-        """
-        if offset > self.readable_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.partition} "
-                f"since it is larger than the log's end {self.readable_end_offset}",
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
-        self.epochs.write()
-        self.producers.advance_log_start_offset(offset)
-        return True
-
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Delete the segments that retention or the log start offset have overtaken.
-
-        Returns the files, already renamed to `.deleted`, that are to be removed from the disk after
-        file.delete.delay.ms; whatever else the log has discarded since the last call is among them. Raises OSError.
-        """
-        if len(self.segments) > 1 or self.segments.active.size_bytes:
-            self._delete_due_segments(now_ms, high_watermark)
-            if not self._staged:
-                self.segments.release()  # or every segment that was ever read would keep a descriptor
-        return self.take_discarded()
-
-    def take_discarded(self) -> list[str]:
-        """Files that are no part of the log any more, and are to be removed from the disk."""
-        discarded, self._discarded = self._discarded, []
-        return discarded
-
-    def _delete_due_segments(self, now_ms: int, high_watermark: int) -> None:
-        count = deletable_segments(
-            self.segments,
-            self._config,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
-        )
-        if count == 0:
-            return
-        if count == len(self.segments):
-            self._now_ms = now_ms
-            self.roll()
-        self.advance_log_start_offset(self.segments[count].base_offset)
-        self._delete_segments(0, count)
-        self.producers.snapshots.delete_before(self.segments.first_offset)
-
-    def _delete_segments(self, first: int, end: int) -> None:
-        for segment in self.segments.remove(first, end):
-            self._discarded += segment.delete()
-            self._trace("storage.segment_deleted", path=segment.path)
-
-    def truncate_to(self, offset: int) -> bool:
-        """Drop the batch that holds `offset` and everything behind it; whether anything was dropped.
-
-        The log then ends where that batch began. Raises OSError, CorruptBatch.
-        """
-        self.commit()
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
-            self.epochs.write()
-            self._last_epoch = NO_EPOCH
-            return False
-        if offset < self.segments.first_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
-        self._delete_segments(self.segments.floor_index(offset) + 1, len(self.segments))
-        self.segments.active.truncate_to(offset)
-        end_offset = min(offset, self.segments.active.load_end())
-        self._set_end(end_offset)
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.epochs.truncate_from_end(end_offset)
-        self.epochs.write()
-        self._rebuild_producers(self._now_ms)
-        return True
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything, and begin again with `offset` as the next one. Raises OSError."""
-        self._staged.clear()
-        self._delete_segments(0, len(self.segments))
-        self.segments.add(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
-        self._set_end(offset)
-        self.log_start_offset = offset
-        self.epochs.clear()
-        self.epochs.write()
-        self.producers.truncate_fully()
-        self._rebuild_producers(self._now_ms)
-
-    def _set_end(self, end_offset: int) -> None:
-        self.log_end_offset = self.readable_end_offset = end_offset
-        self.recovery_point = min(self.recovery_point, end_offset)
-        self._truncations += 1
-        self.segments.forget_positions()
-        self._last_epoch = NO_EPOCH
-
-    def _rebuild_producers(self, now_ms: int) -> None:
-        offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)
-        if offset < self.log_end_offset:
-            try:
-                replay(self.producers, self.segments.since(offset), offset)
-            except WireError as error:
-                self._trace("storage.replay_incomplete", path=self._directory, error=str(error))
 
     # Closing
 
     def close(self) -> None:
         """Let go of the files without writing anything: for a log whose disk has failed."""
         self._staged.clear()
+        self._is_closed = True
         if self.failure is None:
             self.failure = OSError(f"{self._directory} is closed")
         self.segments.release()
@@ -527,6 +249,7 @@ class Log:
 
         Raises FsyncFailed, OSError.
         """
+        await self.settle()
         self.commit()
         self.segments.active.seal()
         self.producers.take_snapshot(self.log_end_offset)

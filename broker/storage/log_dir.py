@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from itertools import count
 from typing import TypeAlias
 
@@ -31,10 +31,10 @@ NO_BROKER_EPOCH = -1
 # Logs handled between two chances for other tasks to run: about a millisecond's worth when little is to be done.
 LOGS_PER_TURN = 100
 
-# Logs flushed at the same time when closing: the file system commits the fsyncs that wait together, so this many take
-# half the time of two. More would leave nothing of Trio's 40 threads to others. Not num.recovery.threads.per.data.dir,
-# which is about threads that compute.
-CLOSING_TASKS = 32
+# Logs flushed at the same time, as when closing: the file system commits the fsyncs that wait together, so this many
+# take half the time of two. More would leave nothing of Trio's 40 threads to others. Not
+# num.recovery.threads.per.data.dir, which is about threads that compute.
+SYNCING_TASKS = 32
 
 PartitionKey: TypeAlias = tuple[str, int]
 
@@ -163,12 +163,12 @@ class LogDir:
             recovery_point = recovery_points.get(key, 0)
             try:
                 log = self.open_log(path, config, recovery_point=recovery_point, log_start_offset=start, clean=clean)
-                await log.settle()
             except NotADirectoryError as error:
                 self._env.trace("storage.directory_skipped", path=path, reason=str(error))
                 continue
             self.logs[key] = log
             self.topic_ids[key] = self._read_topic_id(path)
+        await self.settle([log for log in self.logs.values() if log.is_unsettled])
         self._env.trace("storage.log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
 
@@ -186,24 +186,24 @@ class LogDir:
             trace=self._env.trace,
         )
 
+    async def settle(self, logs: Collection[Log]) -> None:
+        """Make final what was cut off these logs, so that they may be appended to.
+
+        The checkpoints come first: what a log is given from now on must not count as flushed, if it is cut that low.
+
+        Raises OSError and FsyncFailed, in an exception group where it is a log that fails.
+        """
+        if logs:
+            await self.write_recovery_points()
+            await self.write_log_start_offsets()
+            await _for_each(logs, Log.settle)
+
     async def close_cleanly(self, broker_epoch: int) -> None:
         """Flush and close every log, then checkpoint and leave the marker.
 
         Raises OSError and FsyncFailed, in an exception group where it is a log that fails.
         """
-        remaining = deque(self.logs.values())
-
-        async def close_logs() -> None:
-            for closed in count(1):
-                if not remaining:
-                    return
-                await remaining.popleft().close_cleanly()
-                if closed % LOGS_PER_TURN == 0:
-                    await trio.lowlevel.checkpoint()
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(CLOSING_TASKS):
-                nursery.start_soon(close_logs)
+        await _for_each(self.logs.values(), Log.close_cleanly)
         await self.write_recovery_points()
         await self.write_log_start_offsets()
         await self.leave_clean_marker(broker_epoch)
@@ -235,6 +235,23 @@ class LogDir:
             offsets.update((key, offset_of(log)) for key, log in turn)
             await trio.lowlevel.checkpoint()
         return offsets
+
+
+async def _for_each(logs: Collection[Log], task: Callable[[Log], Awaitable[None]]) -> None:
+    """Await something for each log, for several at the same time."""
+    remaining = deque(logs)
+
+    async def work() -> None:
+        for done in count(1):
+            if not remaining:
+                return
+            await task(remaining.popleft())
+            if done % LOGS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(SYNCING_TASKS, len(logs))):
+            nursery.start_soon(work)
 
 
 def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:

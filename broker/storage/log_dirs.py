@@ -218,6 +218,16 @@ class LogDirs:
             self._env.trace("storage.log_renamed", topic=key[0], partition=key[1], path=new)
         return new if directory.is_online else None
 
+    async def settle(self, keys: Sequence[PartitionKey]) -> None:
+        """Have the logs of these partitions, which were cut, take appends again. Passes over those that are not here.
+
+        A directory that fails goes offline. Raises FsyncFailed.
+        """
+        for directory in self.partition_directories():
+            logs = [log for key in keys if (log := directory.logs.get(key)) is not None and log.is_unsettled]
+            with self.offline_on_error(directory):
+                await directory.settle(logs)
+
     def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
         """Have a renamed file or directory removed in the background, `delay_ms` from now."""
         self.doomed.append(Doomed(trio.current_time() + delay_ms / 1000, path, directory))

@@ -313,15 +313,6 @@ async def test_a_topics_change_counts_for_the_next_batch(client: WireClient) -> 
     assert (await fetch(client)).high_watermark == 3
 
 
-async def test_min_insync_replicas_counts_at_once(client: WireClient) -> None:
-    await create_topic(client)
-
-    await alter(client, TOPIC, "topic", ("min.insync.replicas", SET, "2"))
-    assert (await produce(client, batch(b"value"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    await alter(client, TOPIC, "topic", ("min.insync.replicas", DELETE, None))
-    assert (await produce(client, batch(b"value"))).error_code == 0
-
-
 @pytest.mark.parametrize("name", ["", "1"])
 async def test_a_brokers_change_counts_for_topics_that_set_nothing(client: WireClient, name: str) -> None:
     """KIP-226."""

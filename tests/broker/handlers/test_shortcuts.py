@@ -107,8 +107,8 @@ async def test_a_repeated_produce_request_hears_of_new_configs(client: WireClien
 
     await set_config(client, "message.timestamp.type", "LogAppendTime")
     assert (await produce(client, batch(b"value"))).log_append_time_ms > 0
-    await set_config(client, "min.insync.replicas", "2")
-    assert (await produce(client, batch(b"value"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    await set_config(client, "max.message.bytes", "10")
+    assert (await produce(client, batch(b"value"))).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def test_a_repeated_retry_is_answered_with_its_first_offset(client: WireClient) -> None:

@@ -1,6 +1,8 @@
 """Leader epochs (KIP-101, KIP-279): who wrote what, and where each epoch ends."""
 
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,17 +98,17 @@ class TestTruncation:
 
 
 class TestFile:
-    def test_the_text_is_kafkas(self, tmp_path):
-        cache_of(tmp_path, (0, 0), (3, 120)).write()
+    async def test_the_text_is_kafkas(self, tmp_path):
+        await cache_of(tmp_path, (0, 0), (3, 120)).flush()
         assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n3 120\n"
 
-    def test_writing_clears_dirty_and_a_clean_cache_writes_nothing(self, tmp_path):
+    async def test_flushing_clears_dirty_and_a_clean_cache_writes_nothing(self, tmp_path):
         cache = cache_of(tmp_path, (0, 0))
         assert cache.dirty
-        cache.write()
+        await cache.flush()
         assert not cache.dirty
         (tmp_path / "leader-epoch-checkpoint").unlink()
-        cache.write()
+        await cache.flush()
         assert not (tmp_path / "leader-epoch-checkpoint").exists()
 
     async def test_what_is_flushed_is_loaded(self, tmp_path):
@@ -115,6 +117,19 @@ class TestFile:
         loaded = LeaderEpochCache.load(RealDisk(), str(tmp_path))
         assert loaded.entries == [(0, 0), (3, 120)]
         assert not loaded.dirty
+
+    async def test_a_flush_that_joins_another_one_ends_behind_it(self, tmp_path):
+        cache = cache_of(tmp_path, (0, 0))
+
+        async def flush() -> None:
+            await cache.flush()
+            assert LeaderEpochCache.load(RealDisk(), str(tmp_path)).entries == cache.entries
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(flush)
+            await trio.testing.wait_all_tasks_blocked()
+            cache.assign(1, 10)
 
     def test_no_file_and_an_empty_file_hold_no_epochs(self, tmp_path):
         assert LeaderEpochCache.load(RealDisk(), str(tmp_path)).entries == []

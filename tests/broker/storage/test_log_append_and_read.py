@@ -4,6 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
+import trio
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
@@ -50,6 +51,7 @@ def test_every_leader_epoch_is_remembered_with_its_first_offset(tmp_path: Path) 
     for epoch in (3, 3, 4, 9):
         append(log, b"x", leader_epoch=epoch)
     assert log.epochs.entries == [(3, 0), (4, 2), (9, 3)]
+    trio.run(log.flush)
     assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text() == "0\n3\n3 0\n4 2\n9 3\n"
 
 
@@ -214,6 +216,7 @@ def test_the_positions_of_recent_commits_are_remembered_only_while_they_hold(log
     for number in range(100):
         append(log, b"%d" % number)
     log.truncate_to(97)
+    trio.run(log.settle)
     append(log, b"other" * 20)
     assert [record.value for record in read_records(log, 96)] == [b"96", b"other" * 20]
     assert [record.value for record in read_records(log, 97)] == [b"other" * 20]

@@ -60,6 +60,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, len(self.values)))
         self.log.truncate_to(offset)
+        trio.run(self.log.settle)
         if offset < len(self.values):
             offset = max(begin for begin in self.begins if begin <= offset)
         self.values, self.epochs = self.values[:offset], self.epochs[:offset]
@@ -100,6 +101,7 @@ class LogMachine(RuleBasedStateMachine):
             self.root / "t-0", CONFIG, clean=clean, recovery_point=self.flushed, log_start_offset=self.start
         )
         self.flushed = self.log.recovery_point
+        trio.run(self.log.settle)
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:

@@ -84,6 +84,7 @@ def test_bytes_that_are_no_batch_end_the_log(five: Path, tail: bytes) -> None:
     log = damaged(five, whole + tail)
     assert log.log_end_offset == 10
     assert (five / LOG).read_bytes() == whole
+    trio.run(log.settle)
     append(log, b"next")
     assert open_log(five).log_end_offset == 11
 
@@ -220,7 +221,7 @@ def test_leader_epochs_are_rebuilt_from_the_batches(tmp_path: Path) -> None:
     for epoch in (1, 1, 5, 8):
         append(log, b"x", leader_epoch=epoch)
     for content in (None, b"not a checkpoint", b"0\n1\n1 0\n"):
-        (directory / "leader-epoch-checkpoint").unlink()
+        (directory / "leader-epoch-checkpoint").unlink(missing_ok=True)
         if content is not None:
             (directory / "leader-epoch-checkpoint").write_bytes(content)
         assert open_log(directory).epochs.entries == [(1, 0), (5, 2), (8, 3)]
@@ -256,6 +257,7 @@ def test_a_producers_lost_batch_may_be_sent_again(five: Path) -> None:
     append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
     append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1)
     log = damaged(five, (five / LOG).read_bytes()[:-1])
+    trio.run(log.settle)
     assert append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1) == 11
 
 
@@ -303,6 +305,7 @@ def test_a_cleaning_still_under_way_is_dropped_with_its_swap_files(tmp_path: Pat
 def test_a_log_that_ends_before_its_start_begins_again_there(five: Path) -> None:
     log = open_log(five, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    trio.run(log.settle)
     assert append(log, b"x") == 100
     assert log.epochs.entries == [(0, 100)]
 

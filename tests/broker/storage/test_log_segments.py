@@ -267,6 +267,7 @@ def test_truncation_drops_the_offset_and_all_behind_it(tmp_path: Path, offset: i
     assert log.epochs.latest_epoch == (end - 1) // 4
     last = log.max_timestamp_offset()
     assert (last.offset if last else -1) == end - 1
+    trio.run(log.settle)
     assert append(log, b"again") == end
     reopened = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1))
     assert values(reopened) == [b"%d" % number for number in range(end)] + [b"again"]
@@ -285,6 +286,7 @@ def test_truncation_takes_back_what_producers_wrote(tmp_path: Path) -> None:
     for sequence in range(4):
         append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=sequence)
     log.truncate_to(2)
+    trio.run(log.settle)
     assert append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=2) == 2
 
 
@@ -295,6 +297,7 @@ def test_a_log_may_begin_again_elsewhere(tmp_path: Path) -> None:
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.epochs.entries == []
+    trio.run(log.settle)
     assert append(log, b"y") == 100
     assert values(open_log(tmp_path / "t-0")) == [b"y"]
 
@@ -384,7 +387,7 @@ async def test_a_flush_syncs_what_is_not_durable_and_nothing_else(tmp_path: Path
     assert "00000000000000000000.timeindex" in disk.synced
     assert "00000000000000000001.log" in disk.synced
     assert "00000000000000000001.snapshot" in disk.synced
-    assert "leader-epoch-checkpoint" in disk.synced
+    assert "leader-epoch-checkpoint.tmp" in disk.synced
     assert "directory" in disk.synced
     disk.synced.clear()
     append(log, b"x")

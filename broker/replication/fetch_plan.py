@@ -1,0 +1,291 @@
+"""What a follower asks one leader for, and what the answers mean. Pure: times come as arguments.
+
+One request is in flight at a time. Within a fetch session (KIP-227) it names only what has changed: partitions whose
+position is another one, those that are new, and those that are to be left out for now or for good. So a round costs
+what changes, and not what there is.
+
+An answer for a partition counts only while the partition is where it was when it was asked for. Where the logs part,
+the leader says so in its answer (KIP-595), and the follower cuts its log and goes on from there.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Final, TypeAlias
+
+import attrs
+
+from broker.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from broker.wire.errors import ErrorCode
+
+# A partition, by its topic's id and its own.
+PartitionKey: TypeAlias = tuple[bytes, int]
+
+FETCH_VERSION: Final = 17
+# The pause after a first error; each further one doubles it, up to replica.fetch.backoff.ms, with which Kafka begins.
+# But the usual reason is a new leader that has yet to hear that it leads, which takes it milliseconds.
+BACKOFF_MIN_MS: Final = 10
+_BACKOFF_DOUBLINGS_MAX: Final = 20
+
+_NO_SESSION: Final = 0
+_INITIAL_EPOCH: Final = 0
+_EPOCH_MAX: Final = 2**31 - 1
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+@attrs.frozen
+class FetchSettings:
+    """Kafka's names of the configs beside each."""
+
+    replica_id: int  # node.id
+    max_wait_ms: int = 500  # replica.fetch.wait.max.ms
+    min_bytes: int = 1  # replica.fetch.min.bytes
+    max_bytes: int = 10 << 20  # replica.fetch.response.max.bytes
+    partition_max_bytes: int = 1 << 20  # replica.fetch.max.bytes
+    backoff_ms: float = 1000  # replica.fetch.backoff.ms
+
+
+@attrs.frozen
+class Position:
+    """Where a follower's log ends, and under which leader epoch it follows; `last_epoch` is that of its last record."""
+
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start_offset: int
+
+
+@attrs.frozen
+class Records:
+    """To be appended, if there are any; and what the leader has committed and deleted, to be followed."""
+
+    key: PartitionKey
+    leader_epoch: int
+    data: PartitionData
+
+
+@attrs.frozen
+class Diverging:
+    """The follower's log has to be cut: the leader's last epoch that is not after the follower's ends here."""
+
+    key: PartitionKey
+    leader_epoch: int
+    epoch: int
+    end_offset: int
+
+
+@attrs.frozen
+class OutOfRange:
+    """The leader has nothing at the follower's position: it is to be asked where its log begins and ends."""
+
+    key: PartitionKey
+    leader_epoch: int
+
+
+@attrs.frozen
+class Refused:
+    """The leader has refused; the plan tries again by itself, where that can help."""
+
+    key: PartitionKey
+    leader_epoch: int
+    code: ErrorCode
+
+
+Outcome: TypeAlias = Records | Diverging | OutOfRange | Refused
+
+
+class FetchPlan:
+    """See the module's docstring.
+
+    Whoever carries it out tells by `moved` how each partition that an answer spoke of is from then on; one that
+    is told nothing about stays where it is.
+    """
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self._settings = settings
+        self._positions: dict[PartitionKey, Position] = {}
+        self._paused: dict[PartitionKey, float] = {}  # until when, in ms
+        self._failures: dict[PartitionKey, int] = {}  # in a row
+        self._session_id = _NO_SESSION
+        self._session_epoch = _INITIAL_EPOCH
+        self._told: dict[PartitionKey, Position] = {}  # what the session holds, or the last request without one
+        self._untold: dict[PartitionKey, None] = {}  # what may differ from that
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    # Which partitions
+
+    def follow(self, key: PartitionKey, position: Position) -> None:
+        """Fetch a partition from here on, at once, whatever was before."""
+        self._positions[key] = position
+        self._paused.pop(key, None)
+        self._failures.pop(key, None)
+        self._untold[key] = None
+
+    def forget(self, key: PartitionKey) -> None:
+        """Do not fetch it any more."""
+        if self._positions.pop(key, None) is not None:
+            self._paused.pop(key, None)
+            self._failures.pop(key, None)
+            self._untold[key] = None
+
+    def moved(self, key: PartitionKey, position: Position) -> None:
+        """An answer was acted upon, and the follower's log ends here now. Who got something goes to the back."""
+        if key in self._positions:
+            self._failures.pop(key, None)
+            if position != self._positions[key]:
+                del self._positions[key]
+                self._positions[key] = position
+                self._untold[key] = None
+
+    def failed(self, key: PartitionKey, now_ms: float) -> None:
+        """Leave a partition out for a while: for longer, the more often that has happened in a row."""
+        if key in self._positions:
+            failures = self._failures.get(key, 0)
+            self._failures[key] = failures + 1
+            pause_ms = BACKOFF_MIN_MS * 2 ** min(failures, _BACKOFF_DOUBLINGS_MAX)
+            self._pause(key, now_ms + min(pause_ms, self._settings.backoff_ms))
+
+    def _pause(self, key: PartitionKey, until_ms: float) -> None:
+        self._paused[key] = until_ms
+        self._untold[key] = None
+
+    # Requests
+
+    def ready_at_ms(self) -> float:
+        """When there is something to ask for: -inf for now, inf for not before something changes."""
+        if len(self._paused) < len(self._positions):
+            return -inf
+        return min(self._paused.values(), default=inf)
+
+    def request(self, broker_epoch: int, now_ms: float) -> FetchRequest | None:
+        """The next request; None where there is nothing to ask for now. `broker_epoch` is the follower's own."""
+        for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
+            del self._paused[key]
+            self._untold[key] = None
+        if len(self._paused) == len(self._positions):
+            return None
+        named, forgotten = self._full() if self._session_epoch == _INITIAL_EPOCH else self._incremental()
+        self._untold.clear()
+        settings = self._settings
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=broker_epoch),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=self._topics(named),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+
+    def _full(self) -> tuple[list[PartitionKey], list[PartitionKey]]:
+        self._told = {key: position for key, position in self._positions.items() if key not in self._paused}
+        return list(self._told), []
+
+    def _incremental(self) -> tuple[list[PartitionKey], list[PartitionKey]]:
+        named, forgotten = [], []
+        for key in self._untold:
+            position = None if key in self._paused else self._positions.get(key)
+            if position is None:
+                if self._told.pop(key, None) is not None:
+                    forgotten.append(key)
+            elif position != self._told.get(key):
+                self._told[key] = position
+                named.append(key)
+        return named, forgotten
+
+    def _topics(self, keys: Iterable[PartitionKey]) -> list[FetchTopic]:
+        topics: dict[bytes, FetchTopic] = {}
+        for key in keys:
+            topic_id, index = key
+            position = self._told[key]
+            topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=self._settings.partition_max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    # Answers
+
+    def lost(self) -> None:
+        """The last request will not be answered: nobody knows what the leader has made of it."""
+        self._session_epoch = _INITIAL_EPOCH
+
+    def answered(self, response: FetchResponse, now_ms: float) -> list[Outcome]:
+        """What the answer to the last request means, for each partition that is still where it was asked for."""
+        code = _code(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._session_epoch = _INITIAL_EPOCH
+            if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = _NO_SESSION
+            elif code not in _SESSION_ERRORS:
+                for key in self._told:
+                    self.failed(key, now_ms)
+            return []
+        self._continue_session(response.session_id)
+        return list(self._outcomes(response, now_ms))
+
+    def _continue_session(self, session_id: int) -> None:
+        if session_id == _NO_SESSION:  # the leader has none to give, or has ended it
+            self._session_id, self._session_epoch = _NO_SESSION, _INITIAL_EPOCH
+        elif session_id != self._session_id or self._session_epoch == _EPOCH_MAX:
+            self._session_id, self._session_epoch = session_id, _INITIAL_EPOCH + 1
+        else:
+            self._session_epoch += 1
+
+    def _outcomes(self, response: FetchResponse, now_ms: float) -> Iterator[Outcome]:
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                position = self._positions.get(key)
+                if position is not None and position == self._told.get(key) and key not in self._paused:
+                    yield self._outcome(key, position, data, now_ms)
+
+    def _outcome(self, key: PartitionKey, position: Position, data: PartitionData, now_ms: float) -> Outcome:
+        code = _code(data.error_code)
+        if code is ErrorCode.NONE:
+            if data.diverging_epoch is None or data.diverging_epoch.end_offset < 0:
+                return Records(key, position.leader_epoch, data)
+            diverging = data.diverging_epoch
+            return Diverging(key, position.leader_epoch, diverging.epoch, diverging.end_offset)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return OutOfRange(key, position.leader_epoch)
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            self._pause(key, inf)  # the metadata will tell of the epoch that the leader knows already
+        else:
+            self.failed(key, now_ms)
+        return Refused(key, position.leader_epoch, code)
+
+
+def _forgotten(keys: Iterable[PartitionKey]) -> list[ForgottenTopic]:
+    topics: dict[bytes, ForgottenTopic] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+    return list(topics.values())
+
+
+def _code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:  # of a leader that is newer than this
+        return ErrorCode.UNKNOWN_SERVER_ERROR

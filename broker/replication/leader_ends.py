@@ -1,0 +1,69 @@
+"""Asking a leader where its logs begin and end: for followers that have nothing in common with them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from broker.client import Connection
+from broker.replication.fetch_plan import PartitionKey
+from broker.replication.partition import Partition
+from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+_VERSION: Final = 7
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+@attrs.frozen
+class LeaderEnds:
+    """Of the log of the leader of `leader_epoch`: the first offset in it, and the one behind the last."""
+
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+
+
+async def ask_leader_ends(
+    connection: Connection,
+    replica_id: int,
+    partitions: Mapping[PartitionKey, Partition],
+    leader_epochs: Mapping[PartitionKey, int],
+) -> dict[PartitionKey, LeaderEnds]:
+    """The ends for a follower, that is, of all there is; without partitions for which the leader has none to tell.
+
+    Raises ConnectionLost.
+    """
+    starts, ends = [
+        await _ask(connection, replica_id, partitions, leader_epochs, timestamp) for timestamp in (_EARLIEST, _LATEST)
+    ]
+    return {
+        key: LeaderEnds(leader_epochs[key], starts[key], ends[key])
+        for key in partitions
+        if key in starts and key in ends
+    }
+
+
+async def _ask(
+    connection: Connection,
+    replica_id: int,
+    partitions: Mapping[PartitionKey, Partition],
+    leader_epochs: Mapping[PartitionKey, int],
+    timestamp: int,
+) -> dict[PartitionKey, int]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    keys: dict[tuple[str, int], PartitionKey] = {}
+    for key, partition in partitions.items():
+        keys[partition.topic, partition.index] = key
+        asked = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=leader_epochs[key], timestamp=timestamp
+        )
+        topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(asked)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
+    response = await connection.call(request, _VERSION)
+    return {
+        keys[topic.name, answer.partition_index]: answer.offset
+        for topic in response.topics
+        for answer in topic.partitions
+        if not answer.error_code and (topic.name, answer.partition_index) in keys
+    }

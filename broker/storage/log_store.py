@@ -1,0 +1,310 @@
+"""How one partition's log lives on the disk: staged writes, new segments, flushes, and how it becomes shorter."""
+
+from typing import Final
+
+from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.producer_replay import replay
+from broker.storage.producer_state import ProducerStates
+from broker.storage.readable_log import ReadableLog
+from broker.storage.retention import deletable_segments
+from broker.storage.segment import Segment
+from broker.storage.segments import Segments
+from broker.wire.errors import ErrorCode, KafkaError, WireError
+from kraft.env import Disk, Tracer
+
+NO_EPOCH: Final = -1
+
+
+class LogStore(ReadableLog):
+    """`recovery_point` is the end of what is durable.
+
+    When the disk fails the log is done for, and `failure` says why. What is in memory then may be ahead of the file,
+    which the next start sorts out. A log that was cut takes no appends until it is settled.
+    """
+
+    __slots__ = (
+        "_config",
+        "_directory",
+        "_discarded",
+        "_disk",
+        "_is_closed",
+        "_last_epoch",
+        "_now_ms",
+        "_staged",
+        "_trace",
+        "_truncations",
+        "_unflushed_since_ms",
+        "epochs",
+        "failure",
+        "is_unsettled",
+        "producers",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        producers: ProducerStates,
+        trace: Tracer,
+    ) -> None:
+        super().__init__(directory.rpartition("/")[2], segments)
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._trace = trace
+        self._staged: list[memoryview] = []
+        self._discarded: list[str] = []
+        self._is_closed = False  # to appends: it has failed, or is unsettled
+        self._last_epoch = NO_EPOCH
+        self._now_ms = 0
+        self._truncations = 0
+        self._unflushed_since_ms = -1
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: OSError | None = None
+        self.is_unsettled = False  # something was cut off, which `settle` is to make final
+        self.recovery_point = 0
+
+    # Properties
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.segments.configure(config)
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def staged(self) -> bool:
+        """Whether `commit` has something to do, or to say: that what was staged is lost."""
+        return bool(self._staged) or self.failure is not None
+
+    # Writing
+
+    def commit(self) -> None:
+        """Write what is staged, in one gathered write; then it may be read. Raises OSError, and the log has failed."""
+        staged = self._staged
+        if not staged:
+            if self.failure is not None:
+                raise self.failure
+            return
+        try:
+            self.segments.active.write(staged)
+        except OSError as error:
+            self._fail(error)
+            raise
+        staged.clear()
+        self.readable_end_offset = self.log_end_offset
+        self.segments.remember(self.log_end_offset)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty. Raises OSError, and the log has failed."""
+        self.commit()
+        if self.segments.active.size_bytes == 0:
+            return
+        try:
+            self._roll()
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def _roll(self) -> None:
+        base_offset = self.log_end_offset
+        self.segments.active.seal()
+        self.segments.active.release()
+        segment = Segment.create(self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms)
+        self.segments.add(segment)
+        self.producers.take_snapshot(base_offset)
+        self._trace("storage.segment_rolled", path=segment.path)
+
+    def _fail(self, error: OSError) -> None:
+        self._staged.clear()
+        self._is_closed = True
+        if self.failure is None:
+            self.failure = error
+            self._trace("storage.log_failed", path=self._directory, error=str(error))
+
+    # Durability
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for a flush, or a rolled segment waits for it."""
+        unflushed = self.readable_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        config = self._config
+        return (
+            unflushed >= config.flush_messages
+            or (config.flush_ms != MAX_LONG and 0 <= self._unflushed_since_ms <= now_ms - config.flush_ms)
+            or self.recovery_point < self.segments.active.base_offset
+        )
+
+    async def flush(self) -> None:
+        """Make durable what is committed, and move the recovery point. Raises FsyncFailed, OSError."""
+        end_offset = self.readable_end_offset
+        if end_offset <= self.recovery_point:
+            return
+        self._unflushed_since_ms = -1 if end_offset == self.log_end_offset else self._now_ms
+        truncations = self._truncations
+        await self._sync(self.segments.since(self.recovery_point))
+        if truncations == self._truncations:  # otherwise there may be other records by now at these offsets
+            self.recovery_point = max(self.recovery_point, end_offset)
+
+    async def settle(self) -> None:
+        """Make durable what was cut off, by recovery or since; only then may anything be appended again.
+
+        A later flush would not do it: it begins with the segment of the recovery point, and the log may have been cut
+        right there and rolled since. What was cut would be back after a power cut, below records that came later, or
+        behind them: of other leaders, and yet with offsets that follow. For the same reason the checkpointed recovery
+        point has to follow before the log is appended to, if the log now ends before it.
+
+        Raises FsyncFailed, OSError.
+        """
+        while self.is_unsettled:
+            truncations = self._truncations
+            await self._sync([self.segments.active])
+            await self._disk.sync_dir(self._directory)
+            if truncations == self._truncations:
+                self.is_unsettled = False
+                self._is_closed = self.failure is not None
+
+    async def _sync(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            try:
+                await segment.sync()
+            except FileNotFoundError:
+                if self.failure is None and segment in self.segments:
+                    raise
+        try:
+            if self.failure is None:
+                await self._sync_the_rest([segment for segment in segments if segment.is_new])
+        except FileNotFoundError:
+            if self.failure is None:
+                raise
+
+    async def _sync_the_rest(self, new: list[Segment]) -> None:
+        await self.epochs.flush()
+        await self.producers.snapshots.sync()
+        if new:
+            await self._disk.sync_dir(self._directory)
+            for segment in new:
+                segment.is_new = False
+
+    # Shrinking
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Hide what lies before `offset`, which must not exceed the high watermark; whether that changed anything.
+
+        Retention removes the segments later. Raises KafkaError OFFSET_OUT_OF_RANGE, OSError.
+        """
+        if offset > self.readable_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.partition} "
+                f"since it is larger than the log's end {self.readable_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.advance_log_start_offset(offset)
+        return True
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:
+        """Delete the segments that retention or the log start offset have overtaken.
+
+        Returns the files, already renamed to `.deleted`, that are to be removed from the disk after
+        file.delete.delay.ms; whatever else the log has discarded since the last call is among them. Raises OSError.
+        """
+        if len(self.segments) > 1 or self.segments.active.size_bytes:
+            self._delete_due_segments(now_ms, high_watermark)
+            if not self._staged:
+                self.segments.release()  # or every segment that was ever read would keep a descriptor
+        return self.take_discarded()
+
+    def take_discarded(self) -> list[str]:
+        """Files that are no part of the log any more, and are to be removed from the disk."""
+        discarded, self._discarded = self._discarded, []
+        return discarded
+
+    def _delete_due_segments(self, now_ms: int, high_watermark: int) -> None:
+        count = deletable_segments(
+            self.segments,
+            self._config,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if count == 0:
+            return
+        if count == len(self.segments):
+            self._now_ms = now_ms
+            self.roll()
+        self.advance_log_start_offset(self.segments[count].base_offset)
+        self._delete_segments(0, count)
+        self.producers.snapshots.delete_before(self.segments.first_offset)
+
+    def _delete_segments(self, first: int, end: int) -> None:
+        for segment in self.segments.remove(first, end):
+            self._discarded += segment.delete()
+            self._trace("storage.segment_deleted", path=segment.path)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batch that holds `offset` and everything behind it; whether anything was dropped.
+
+        The log then ends where that batch began, and is to be settled. Raises OSError, CorruptBatch.
+        """
+        self.commit()
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self._last_epoch = NO_EPOCH
+            return False
+        if offset < self.segments.first_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._delete_segments(self.segments.floor_index(offset) + 1, len(self.segments))
+        self.segments.active.truncate_to(offset)
+        end_offset = min(offset, self.segments.active.load_end())
+        self._set_end(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self._rebuild_producers(self._now_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything, and begin again with `offset` as the next one; to be settled then. Raises OSError."""
+        self._staged.clear()
+        self._delete_segments(0, len(self.segments))
+        self.segments.add(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
+        self._set_end(offset)
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self.producers.truncate_fully()
+        self._rebuild_producers(self._now_ms)
+
+    def _set_end(self, end_offset: int) -> None:
+        self.log_end_offset = self.readable_end_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self._truncations += 1
+        self.is_unsettled = self._is_closed = True
+        self.segments.forget_positions()
+        self._last_epoch = NO_EPOCH
+
+    def _rebuild_producers(self, now_ms: int) -> None:
+        offset = self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset, now_ms=now_ms)
+        if offset < self.log_end_offset:
+            try:
+                replay(self.producers, self.segments.since(offset), offset)
+            except WireError as error:
+                self._trace("storage.replay_incomplete", path=self._directory, error=str(error))

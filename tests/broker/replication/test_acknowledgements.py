@@ -1,0 +1,63 @@
+"""Who waits for an offset is told when it is reached, once."""
+
+from broker.replication.acknowledgements import Acknowledgements
+from broker.wire.errors import ErrorCode
+
+
+class Waiting:
+    """Notes what it is told, and may do something then."""
+
+    def __init__(self) -> None:
+        self.told: list[ErrorCode] = []
+
+    def settled(self, code: ErrorCode) -> None:
+        self.told.append(code)
+
+
+def waiting_for(acknowledgements: Acknowledgements, *offsets: int) -> list[Waiting]:
+    waiting = [Waiting() for _ in offsets]
+    for one, offset in zip(waiting, offsets, strict=True):
+        acknowledgements.add(one, offset)
+    return waiting
+
+
+def test_those_are_told_whose_offset_is_reached() -> None:
+    acknowledgements = Acknowledgements()
+    first, second, third = waiting_for(acknowledgements, 1, 2, 3)
+    acknowledgements.reach(2)
+    assert (first.told, second.told, third.told) == ([ErrorCode.NONE], [ErrorCode.NONE], [])
+    acknowledgements.reach(3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert third.told == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert not acknowledgements
+
+
+def test_a_batch_that_was_sent_again_is_told_with_those_before_it() -> None:
+    acknowledgements = Acknowledgements()
+    first, again = waiting_for(acknowledgements, 5, 2)
+    acknowledgements.reach(4)
+    assert (first.told, again.told) == ([], [])
+    acknowledgements.reach(5)
+    assert (first.told, again.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
+
+
+def test_who_waits_no_more_is_not_told() -> None:
+    acknowledgements = Acknowledgements()
+    first, second = waiting_for(acknowledgements, 1, 1)
+    acknowledgements.discard(first)
+    acknowledgements.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert (first.told, second.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+
+
+def test_who_is_told_may_make_more_wait() -> None:
+    """A reply lets the next request of its connection run, which appends."""
+    acknowledgements = Acknowledgements()
+
+    class Appending(Waiting):
+        def settled(self, code: ErrorCode) -> None:
+            super().settled(code)
+            acknowledgements.add(later, 9)
+
+    later, first = Waiting(), Appending()
+    acknowledgements.add(first, 1)
+    acknowledgements.reach(1)
+    assert (first.told, later.told, len(acknowledgements)) == ([ErrorCode.NONE], [], 1)

@@ -1,0 +1,315 @@
+"""What a follower asks for, and what it makes of the answers."""
+
+from collections.abc import Iterable
+from math import inf
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.replication.fetch_plan import (
+    BACKOFF_MIN_MS,
+    Diverging,
+    FetchPlan,
+    FetchSettings,
+    OutOfRange,
+    Position,
+    Records,
+    Refused,
+)
+from broker.replication.fetch_sessions import FetchedPartition, FetchSessions, FetchTarget
+from broker.wire.api.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from broker.wire.errors import ErrorCode, KafkaError
+
+T, U = b"t" * 16, b"u" * 16
+SETTINGS = FetchSettings(replica_id=2, backoff_ms=100)
+BROKER_EPOCH = 77
+
+
+def at(offset: int, leader_epoch: int = 3, last_epoch: int = 3) -> Position:
+    return Position(leader_epoch, offset, last_epoch, 0)
+
+
+def plan_of(*keys: tuple[bytes, int]) -> FetchPlan:
+    plan = FetchPlan(SETTINGS)
+    for key in keys:
+        plan.follow(key, at(10))
+    return plan
+
+
+def request_of(plan: FetchPlan, now_ms: float = 0) -> FetchRequest:
+    request = plan.request(BROKER_EPOCH, now_ms)
+    assert request is not None
+    return request
+
+
+def named(request: FetchRequest) -> dict[tuple[bytes, int], int]:
+    return {
+        (topic.topic_id, each.partition): each.fetch_offset for topic in request.topics for each in topic.partitions
+    }
+
+
+def forgotten(request: FetchRequest) -> list[tuple[bytes, int]]:
+    return [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+
+
+def answer(*data: PartitionData, topic_id: bytes = T, session_id: int = 5, error: int = 0) -> FetchResponse:
+    topics = [FetchableTopicResponse(topic_id=topic_id, partitions=list(data))] if data else []
+    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
+
+
+def test_a_first_request_says_all_there_is_to_say() -> None:
+    plan = FetchPlan(SETTINGS)
+    plan.follow((T, 1), Position(3, 10, 2, 4))
+    request = request_of(plan)
+    assert request.replica_state is not None
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, BROKER_EPOCH)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    (partition,) = request.topics[0].partitions
+    assert (partition.partition, partition.fetch_offset, partition.last_fetched_epoch) == (1, 10, 2)
+    assert (partition.current_leader_epoch, partition.log_start_offset) == (3, 4)
+    assert partition.partition_max_bytes == 1 << 20
+
+
+def test_within_a_session_only_changes_are_named() -> None:
+    plan = plan_of((T, 0), (T, 1), (U, 0))
+    assert named(request_of(plan)) == {(T, 0): 10, (T, 1): 10, (U, 0): 10}
+    plan.answered(answer(), 0)
+    plan.moved((T, 0), at(11))
+    plan.forget((T, 1))
+    plan.follow((U, 1), at(0))
+    request = request_of(plan)
+    assert (request.session_id, request.session_epoch) == (5, 1)
+    assert named(request) == {(T, 0): 11, (U, 1): 0}
+    assert forgotten(request) == [(T, 1)]
+    plan.answered(answer(), 0)
+    request = request_of(plan)
+    assert (request.session_epoch, named(request), forgotten(request)) == (2, {}, [])
+
+
+def test_without_a_session_all_are_named_and_who_got_something_comes_last() -> None:
+    plan = plan_of((T, 0), (T, 1))
+    request_of(plan)
+    plan.answered(answer(session_id=0), 0)
+    plan.moved((T, 0), at(11))
+    request = request_of(plan)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert list(named(request).items()) == [((T, 1), 10), ((T, 0), 11)]
+
+
+@pytest.mark.parametrize(
+    ("code", "session_id"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 5),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 5),
+    ],
+)
+def test_a_session_that_is_broken_begins_anew(code: ErrorCode, session_id: int) -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    plan.answered(answer(), 0)
+    request_of(plan)
+    assert plan.answered(answer(error=code), 0) == []
+    request = request_of(plan)
+    assert (request.session_id, request.session_epoch, named(request)) == (session_id, 0, {(T, 0): 10})
+
+
+def test_after_a_lost_answer_all_is_said_again() -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    plan.answered(answer(), 0)
+    request_of(plan)
+    plan.lost()
+    request = request_of(plan)
+    assert (request.session_id, request.session_epoch, named(request)) == (5, 0, {(T, 0): 10})
+
+
+def test_an_answer_that_refuses_everything_is_followed_by_a_pause() -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    plan.answered(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
+    assert plan.request(BROKER_EPOCH, BACKOFF_MIN_MS - 1) is None
+    assert named(request_of(plan, BACKOFF_MIN_MS)) == {(T, 0): 10}
+
+
+def test_what_answers_mean() -> None:
+    plan = plan_of(*[(T, index) for index in range(5)])
+    request_of(plan)
+    records = PartitionData(partition_index=0, records=memoryview(b"x"))
+    diverging = PartitionData(partition_index=1, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7))
+    out_of_range = PartitionData(partition_index=2, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    moved_away = PartitionData(partition_index=3, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    unheard_of = PartitionData(partition_index=4, error_code=12_345)
+    assert plan.answered(answer(records, diverging, out_of_range, moved_away, unheard_of), 0) == [
+        Records((T, 0), 3, records),
+        Diverging((T, 1), 3, 2, 7),
+        OutOfRange((T, 2), 3),
+        Refused((T, 3), 3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        Refused((T, 4), 3, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ]
+
+
+@pytest.mark.parametrize("change", ["forgotten", "another epoch", "another offset", "paused"])
+def test_an_answer_for_what_was_counts_no_more(change: str) -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    if change == "forgotten":
+        plan.forget((T, 0))
+    elif change == "paused":
+        plan.failed((T, 0), 0)
+    else:
+        plan.follow((T, 0), at(10, leader_epoch=4) if change == "another epoch" else at(9))
+    assert plan.answered(answer(PartitionData(partition_index=0, records=memoryview(b"x"))), 0) == []
+    assert plan.answered(answer(PartitionData(partition_index=9)), 0) == []
+
+
+def test_pauses_grow_and_end_with_success() -> None:
+    plan = plan_of((T, 0), (T, 1))
+    now_ms = 0.0
+    for pause_ms in (10, 20, 40, 80, 100, 100):
+        plan.failed((T, 0), now_ms)
+        assert plan.ready_at_ms() == -inf
+        assert (T, 0) not in named_all(plan, now_ms + pause_ms - 1)
+        assert (T, 0) in named_all(plan, now_ms + pause_ms)
+        now_ms += pause_ms
+    plan.moved((T, 0), at(11))
+    plan.failed((T, 0), now_ms)
+    plan.failed((T, 1), now_ms)
+    assert plan.ready_at_ms() == now_ms + 10
+    plan.follow((T, 0), at(11))
+    assert plan.ready_at_ms() == -inf
+
+
+def named_all(plan: FetchPlan, now_ms: float) -> Iterable[tuple[bytes, int]]:
+    plan.lost()
+    return named(request_of(plan, now_ms))
+
+
+def test_one_that_is_fenced_waits_for_the_metadata() -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    fenced = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    assert plan.answered(answer(fenced), 0) == [Refused((T, 0), 3, ErrorCode.FENCED_LEADER_EPOCH)]
+    assert plan.ready_at_ms() == inf
+    assert plan.request(BROKER_EPOCH, 1e12) is None
+    plan.follow((T, 0), at(10, leader_epoch=4))
+    request = request_of(plan)
+    assert named(request) == {(T, 0): 10}
+    assert request.topics[0].partitions[0].current_leader_epoch == 4
+
+
+def test_nothing_to_follow_is_nothing_to_ask() -> None:
+    plan = plan_of((T, 0))
+    plan.forget((T, 0))
+    assert not plan
+    assert plan.request(BROKER_EPOCH, 0) is None
+    assert plan.ready_at_ms() == inf
+
+
+KEYS = st.sampled_from([(T, 0), (T, 1), (T, 2), (U, 0)])
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """A plan and a leader's sessions, whatever happens to either: the leader reads for those that are followed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plan = FetchPlan(SETTINGS)
+        self.sessions = FetchSessions(2, Random(1))
+        self.followed: dict[tuple[bytes, int], Position] = {}
+        self.paused: dict[tuple[bytes, int], float] = {}
+        self.now_ms = 0.0
+
+    @rule(key=KEYS, offset=st.integers(0, 3))
+    def follow(self, key: tuple[bytes, int], offset: int) -> None:
+        self.plan.follow(key, at(offset))
+        self.followed[key] = at(offset)
+        self.paused.pop(key, None)
+
+    @rule(key=KEYS)
+    def forget(self, key: tuple[bytes, int]) -> None:
+        self.plan.forget(key)
+        self.followed.pop(key, None)
+        self.paused.pop(key, None)
+
+    @precondition(lambda self: self.followed)
+    @rule(data=st.data())
+    def pause(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(list(self.followed)))
+        self.plan.failed(key, self.now_ms)
+        self.paused[key] = self.plan._paused[key]
+
+    @precondition(lambda self: self.followed)
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(list(self.followed)))
+        self.followed[key] = at(self.followed[key].offset + 1)
+        self.plan.moved(key, self.followed[key])
+
+    @rule(ms=st.integers(1, 60))
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule()
+    def evict(self) -> None:
+        self.sessions = FetchSessions(2, Random(2))
+
+    @rule()
+    def lose(self) -> None:
+        self.plan.lost()
+
+    @rule(fate=st.sampled_from(["answered", "answer lost", "request lost"]))
+    def ask(self, fate: str) -> None:
+        self.paused = {key: until for key, until in self.paused.items() if until > self.now_ms}
+        active = {key: position for key, position in self.followed.items() if key not in self.paused}
+        request = self.plan.request(BROKER_EPOCH, self.now_ms)
+        assert (request is None) == (not active)
+        if request is None:
+            return
+        if fate == "request lost":
+            self.plan.lost()
+            return
+        response = self._serve(request, active)
+        if fate == "answer lost":
+            self.plan.lost()
+        else:
+            outcomes = self.plan.answered(response, self.now_ms)
+            assert bool(outcomes) == bool(response.responses)
+
+    def _serve(self, request: FetchRequest, active: dict[tuple[bytes, int], Position]) -> FetchResponse:
+        targets = [
+            FetchTarget(topic.topic_id, each.partition, each.fetch_offset, 1, 3, 3, 0)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        try:
+            fetch = self.sessions.begin(
+                request.session_id, request.session_epoch, targets, forgotten(request), by_topic_id=True, now_ms=0
+            )
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+        read = {(target.topic, target.index): target.fetch_offset for target in fetch.targets}
+        assert read == {key: position.offset for key, position in active.items()}
+        selected = fetch.select([FetchedPartition(target, high_watermark=1) for target in fetch.targets])
+        return FetchResponse(
+            session_id=fetch.session_id,
+            responses=[
+                FetchableTopicResponse(
+                    topic_id=each.target.topic, partitions=[PartitionData(partition_index=each.target.index)]
+                )
+                for each in selected
+                if isinstance(each.target.topic, bytes)
+            ],
+        )
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert len(self.plan) == len(self.followed)
+
+
+SessionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+test_the_leader_reads_for_those_that_are_followed = SessionMachine.TestCase

@@ -1,0 +1,201 @@
+"""What a leader makes of its followers' fetches: who is in sync, and what is committed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.replication.in_sync import InSyncReplicas, Proposal
+
+LEADER, A, B = 1, 2, 3
+LAG_MS = 10_000.0
+
+
+def in_sync(
+    *isr: int, replicas: tuple[int, ...] = (LEADER, A, B), start: int = 0, barred: tuple[int, ...] = ()
+) -> InSyncReplicas:
+    """Of a leader whose epoch begins at `start`; all were told at time 0 that these are in sync."""
+    state = InSyncReplicas(
+        LEADER,
+        epoch_start_offset=start,
+        lag_max_ms=LAG_MS,
+        may_join=lambda broker_id, broker_epoch: broker_id not in barred and broker_epoch in (-1, 7),
+    )
+    state.assign(replicas)
+    state.commit(isr, 0.0)
+    return state
+
+
+def fetched(state: InSyncReplicas, broker_id: int, offset: int, end: int, now_ms: float, *, epoch: int = 7) -> None:
+    state.followers[broker_id].fetched(
+        end_offset=offset, start_offset=0, broker_epoch=epoch, leader_end_offset=end, now_ms=now_ms
+    )
+
+
+# The high watermark
+
+
+def test_it_is_what_all_in_sync_hold() -> None:
+    state = in_sync(LEADER, A, B)
+    fetched(state, A, 5, 10, 1)
+    assert state.high_watermark(10, 1) == -1  # of B nothing is known yet
+    fetched(state, B, 3, 10, 1)
+    assert state.high_watermark(10, 1) == 3
+
+
+def test_who_is_out_of_sync_does_not_hold_it_back() -> None:
+    state = in_sync(LEADER, A)
+    fetched(state, A, 10, 10, 1)
+    fetched(state, B, 2, 10, 1)
+    assert state.high_watermark(10, 1) == 10
+
+
+def test_it_waits_for_who_has_caught_up_and_may_join() -> None:
+    """A high watermark that ran ahead of such a one would keep it out for ever."""
+    for barred, expected in [((), 10), ((B,), 20)]:
+        state = in_sync(LEADER, barred=barred)
+        fetched(state, B, 10, 10, 1)
+        assert state.high_watermark(20, LAG_MS) == expected
+        assert state.high_watermark(20, LAG_MS + 2) == 20  # it was caught up for too long ago
+
+
+def test_a_proposed_member_counts_before_it_is_one() -> None:
+    """KIP-497: the maximal ISR."""
+    state = in_sync(LEADER, A)
+    fetched(state, A, 10, 10, 1)
+    fetched(state, B, 5, 10, 1)
+    state.proposal = Proposal((LEADER, A, B), B)
+    assert (state.maximal, state.high_watermark(10, 1)) == ((LEADER, A, B), 5)
+
+
+def test_who_is_proposed_to_leave_counts_until_it_has_left() -> None:
+    """KIP-497: whether the controller agrees is not known, and it may elect that one."""
+    state = in_sync(LEADER, A)
+    fetched(state, A, 5, 10, 1)
+    state.proposal = Proposal((LEADER,))
+    assert (state.maximal, state.high_watermark(10, LAG_MS + 2)) == ((LEADER, A), 5)
+
+
+# Who may join
+
+
+def test_a_follower_joins_when_it_holds_what_is_committed() -> None:
+    state = in_sync(LEADER)
+    follower = state.followers[A]
+    for offset, joins in [(9, False), (10, True)]:
+        fetched(state, A, offset, 20, 1)
+        assert (state.to_expand(follower, high_watermark=10) is not None) == joins
+
+
+def test_nobody_joins_below_the_start_of_the_leaders_epoch() -> None:
+    """It may yet have to truncate, and would then lack what is committed."""
+    state = in_sync(LEADER, start=15)
+    fetched(state, A, 14, 20, 1)
+    assert state.to_expand(state.followers[A], high_watermark=10) is None
+    fetched(state, A, 15, 20, 1)
+    assert state.to_expand(state.followers[A], high_watermark=10) is not None
+
+
+def test_nobody_joins_whom_the_metadata_does_not_allow() -> None:
+    """KIP-841 and KIP-903: fenced brokers, those that shut down, and fetches of a former life."""
+    state = in_sync(LEADER, barred=(A,))
+    fetched(state, A, 10, 10, 1)
+    fetched(state, B, 10, 10, 1, epoch=6)
+    assert state.to_expand(state.followers[A], 10) is None
+    assert state.to_expand(state.followers[B], 10) is None
+    fetched(state, B, 10, 10, 2, epoch=-1)
+    assert state.to_expand(state.followers[B], 10) is not None
+
+
+def test_one_proposal_at_a_time() -> None:
+    state = in_sync(LEADER)
+    fetched(state, A, 10, 10, 1)
+    fetched(state, B, 10, 10, 1)
+    state.proposal = state.to_expand(state.followers[A], 10)
+    assert state.proposal is not None
+    assert (state.proposal.isr, state.proposal.joining) == ((LEADER, A), A)
+    assert state.to_expand(state.followers[B], 10) is None
+    assert state.to_shrink(20, LAG_MS * 9) is None
+
+    state.commit((LEADER, A), 2)
+    assert state.to_expand(state.followers[A], 10) is None  # it has joined
+    assert state.to_expand(state.followers[B], 10) is not None
+
+
+# Who has to leave
+
+
+def test_who_was_not_caught_up_for_too_long_leaves() -> None:
+    state = in_sync(LEADER, A, B)
+    fetched(state, A, 10, 10, 5_000)
+    fetched(state, B, 4, 10, 5_000)
+    assert state.to_shrink(20, LAG_MS) is None
+    proposal = state.to_shrink(20, LAG_MS + 1)  # B was given the time from 0 on
+    assert proposal is not None
+    assert (proposal.isr, proposal.joining) == ((LEADER, A), None)
+
+
+def test_who_holds_all_stays_however_long_it_is_silent() -> None:
+    state = in_sync(LEADER, A)
+    fetched(state, A, 10, 10, 1)
+    assert state.to_shrink(10, LAG_MS * 9) is None
+
+
+def test_a_follower_of_a_busy_leader_stays() -> None:
+    """Each fetch reaches what the leader had at the one before, and never what it has now."""
+    state = in_sync(LEADER, A)
+    for number in range(100):
+        fetched(state, A, number * 10, number * 10 + 10, number * 1_000)
+    assert state.to_shrink(2_000, 100_000) is None
+    assert state.to_shrink(2_000, 98_000 + LAG_MS + 1) is not None  # the time of the fetch before the last one counts
+
+
+def test_a_slow_follower_leaves_though_it_fetches_all_the_time() -> None:
+    state = in_sync(LEADER, A)
+    for number in range(100):
+        fetched(state, A, number, number * 10 + 10, number * 1_000)
+    assert state.to_shrink(2_000, 100_000) is not None
+
+
+def test_who_is_in_sync_and_no_replica_any_more_leaves() -> None:
+    state = in_sync(LEADER, A, B)
+    state.assign((LEADER, A))
+    fetched(state, A, 10, 10, 1)
+    proposal = state.to_shrink(10, 1)
+    assert proposal is not None
+    assert proposal.isr == (LEADER, A)
+
+
+def test_what_is_known_of_a_follower_outlives_a_new_assignment() -> None:
+    state = in_sync(LEADER, A, B)
+    fetched(state, A, 10, 10, 1)
+    state.assign((LEADER, A, 4))
+    assert {each: follower.log_end_offset for each, follower in state.followers.items()} == {A: 10, 4: -1}
+
+
+def test_the_controller_is_told_under_which_epochs_they_fetched() -> None:
+    """KIP-903."""
+    state = in_sync(LEADER, A, B)
+    fetched(state, A, 10, 10, 1)
+    assert (state.broker_epoch(A), state.broker_epoch(B)) == (7, -1)
+
+
+@given(
+    isr=st.sets(st.sampled_from([A, B])),
+    fetches=st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 20), st.integers(0, 30_000)), max_size=20),
+    joins=st.booleans(),
+)
+def test_what_is_committed_is_held_by_all_that_could_be_elected(
+    isr: set[int], fetches: list[tuple[int, int, int]], joins: bool
+) -> None:
+    """Whether the controller goes by the committed ISR, or has taken over the proposed one without our knowing."""
+    state = in_sync(LEADER, *sorted(isr))
+    now = 0
+    for broker_id, offset, later_ms in fetches:
+        now += later_ms
+        fetched(state, broker_id, offset, 20, now)
+        if joins and state.proposal is None:
+            state.proposal = state.to_expand(state.followers[broker_id], state.high_watermark(20, now))
+    if state.proposal is None:
+        state.proposal = state.to_shrink(20, now)
+    committed = state.high_watermark(20, now)
+    proposed = state.proposal.isr if state.proposal is not None else ()
+    assert all(state.followers[each].log_end_offset >= committed for each in {*isr, *proposed} - {LEADER})

@@ -1,0 +1,206 @@
+"""Proposals on their way to the controller: together, one request at a time, and again where they have to be."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.replication.isr_changes import RETRY_BACKOFF_MS, IsrChanges
+from broker.replication.leading import follower_fetched, follower_of
+from broker.replication.partition import Partition
+from broker.replication.surroundings import Surroundings
+from broker.wire.api.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from broker.wire.errors import ErrorCode
+from metadata.errors import RequestTimedOut
+from metadata.image import BrokerImage, PartitionImage
+from tests.support.logs import NOW_MS, batch, no_trace, open_log
+
+LOCAL, FOLLOWER = 1, 2
+LOCAL_EPOCH, FOLLOWER_EPOCH = 17, 7
+TOPIC_IDS = (b"one".ljust(16), b"two".ljust(16))
+LAG_MS = 1_000
+
+
+class ScriptedController:
+    """Keeps each request until the test answers it: with a response, or with an error for want of one."""
+
+    def __init__(self) -> None:
+        self.requests: list[AlterPartitionRequest] = []
+        self._asked, self.asked = trio.open_memory_channel[None](9)
+        self.answers, self._answers = trio.open_memory_channel[Any](9)
+
+    async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
+        assert version == 3
+        self.requests.append(request)
+        answer = await self._answers.receive()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def answer(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Answer all that the last request asks for alike."""
+        topics = [
+            AlteredTopic(
+                topic_id=topic.topic_id,
+                partitions=[
+                    AlteredPartition(
+                        partition_index=each.partition_index,
+                        error_code=code,
+                        leader_id=LOCAL,
+                        leader_epoch=each.leader_epoch,
+                        isr=[member.broker_id for member in each.new_isr_with_epochs],
+                        partition_epoch=each.partition_epoch + 1,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in self.requests[-1].topics
+        ]
+        self.answers.send_nowait(AlterPartitionResponse(topics=topics))
+
+
+class World:
+    """Two partitions that this broker leads, whose follower is out of sync."""
+
+    def __init__(self, directory: Path) -> None:
+        self.controller = ScriptedController()
+        self.changes = IsrChanges(LOCAL, lambda: self.partitions, lag_max_ms=LAG_MS)
+        surroundings = Surroundings(
+            local_id=LOCAL,
+            lag_max_ms=LAG_MS,
+            now_ms=lambda: trio.current_time() * 1000,
+            broker=lambda broker_id: BrokerImage(broker_id, FOLLOWER_EPOCH, b"", {}, {}, None, False, False, ()),
+            propose=self.changes.propose,
+            flush=lambda partition: None,
+            trace=no_trace,
+        )
+        self.partitions = [
+            Partition(f"topic{at}", topic_id, 0, open_log(directory / f"topic{at}-0"), surroundings)
+            for at, topic_id in enumerate(TOPIC_IDS)
+        ]
+        for partition in self.partitions:
+            partition.become(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+
+    def isr(self, at: int) -> tuple[int, ...]:
+        in_sync = self.partitions[at].in_sync
+        assert in_sync is not None
+        return in_sync.isr
+
+    def catch_up(self, at: int) -> None:
+        """The follower has all there is, and is proposed."""
+        partition = self.partitions[at]
+        log = partition.leader_log()
+        follower_fetched(
+            partition,
+            log,
+            follower_of(partition, FOLLOWER, FOLLOWER_EPOCH, 0),
+            broker_epoch=FOLLOWER_EPOCH,
+            fetch_offset=log.log_end_offset,
+            log_start_offset=0,
+        )
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.changes.run, world.controller, lambda: LOCAL_EPOCH)
+        yield world
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_proposed_meanwhile_goes_with_the_next_request(world: World) -> None:
+    world.catch_up(0)
+    await wait_all_tasks_blocked()
+    world.catch_up(1)
+    await wait_all_tasks_blocked()
+    assert [[topic.topic_id for topic in each.topics] for each in world.controller.requests] == [[TOPIC_IDS[0]]]
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    assert (world.isr(0), world.isr(1)) == ((LOCAL, FOLLOWER), (LOCAL,))
+    assert [topic.topic_id for topic in world.controller.requests[1].topics] == [TOPIC_IDS[1]]
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    assert world.isr(1) == (LOCAL, FOLLOWER)
+    assert len(world.controller.requests) == 2
+
+
+async def test_what_is_proposed_at_once_goes_together_and_with_all_epochs(world: World) -> None:
+    world.catch_up(0)
+    world.catch_up(1)
+    await wait_all_tasks_blocked()
+    (request,) = world.controller.requests
+    assert (request.broker_id, request.broker_epoch) == (LOCAL, LOCAL_EPOCH)
+    for topic in request.topics:
+        (partition,) = topic.partitions
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+        members = [(member.broker_id, member.broker_epoch) for member in partition.new_isr_with_epochs]
+        assert members == [(LOCAL, LOCAL_EPOCH), (FOLLOWER, FOLLOWER_EPOCH)]
+    assert len(request.topics) == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RequestTimedOut(),
+        AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+        AlterPartitionResponse(error_code=-999),
+        AlterPartitionResponse(),
+    ],
+)
+async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: Any, autojump_clock: MockClock) -> None:
+    world.catch_up(0)
+    await wait_all_tasks_blocked()
+    before = trio.current_time()
+    world.controller.answers.send_nowait(failure)
+    await trio.sleep(RETRY_BACKOFF_MS / 1000 * 1.5)
+    assert len(world.controller.requests) == 2
+    assert trio.current_time() - before >= RETRY_BACKOFF_MS / 1000
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    assert world.isr(0) == (LOCAL, FOLLOWER)
+
+
+async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, autojump_clock: MockClock) -> None:
+    world.catch_up(0)
+    await wait_all_tasks_blocked()
+    world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    await trio.sleep(10)
+    assert len(world.controller.requests) == 1
+    world.partitions[0].become(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
+    world.catch_up(0)
+    await wait_all_tasks_blocked()
+    assert len(world.controller.requests) == 2
+
+
+async def test_what_is_proposed_no_more_by_the_time_is_not_sent(world: World) -> None:
+    world.catch_up(0)
+    world.partitions[0].become(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
+    await wait_all_tasks_blocked()
+    assert world.controller.requests == []
+
+
+async def test_who_lags_is_found_without_any_request_of_a_client(world: World, autojump_clock: MockClock) -> None:
+    world.catch_up(0)
+    await wait_all_tasks_blocked()
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    log = world.partitions[0].log
+    assert log is not None
+    log.append(batch(b"value"), 0, NOW_MS)
+    log.commit()
+
+    await trio.sleep(LAG_MS / 1000 * 2)
+    (partition,) = world.controller.requests[-1].topics[0].partitions
+    assert [member.broker_id for member in partition.new_isr_with_epochs] == [LOCAL]
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    assert world.partitions[0].high_watermark == 1

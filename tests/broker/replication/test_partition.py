@@ -1,0 +1,380 @@
+"""A replica's roles: what a change of leaders, epochs, replicas and configs means to it and to who waits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.effective_config import TopicConfig
+from broker.replication.in_sync import Proposal
+from broker.replication.leading import (
+    follower_fetched,
+    follower_of,
+    proposal_accepted,
+    proposal_refused,
+    propose_shrinking,
+)
+from broker.replication.partition import Partition
+from broker.replication.surroundings import Surroundings
+from broker.storage.log_config import LogConfig
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.image import BrokerImage, PartitionImage
+from tests.support.logs import NOW_MS, batch, no_trace, open_log
+
+LOCAL, A, B = 1, 2, 3
+ALL = (LOCAL, A, B)
+
+
+class Waiting:
+    """A producer's request or a fetch."""
+
+    def __init__(self) -> None:
+        self.told: list[ErrorCode] = []
+        self.pokes = 0
+
+    def settled(self, code: ErrorCode) -> None:
+        self.told.append(code)
+
+    def poke(self, partition: Partition) -> None:
+        self.pokes += 1
+
+
+class World:
+    """What is around one partition: the test moves the clock, and sees what is proposed and to be flushed."""
+
+    def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:
+        self.now_ms = 0.0
+        self.fenced: tuple[int, ...] = ()
+        self.proposed = 0
+        self.to_flush: list[Partition] = []
+        self.partition = Partition(
+            "topic",
+            b"id".ljust(16),
+            0,
+            open_log(directory / "topic-0"),
+            Surroundings(
+                local_id=LOCAL,
+                lag_max_ms=1_000,
+                now_ms=lambda: self.now_ms,
+                broker=self._broker,
+                propose=lambda partition: self._propose(),
+                flush=self.to_flush.append,
+                trace=trace,
+            ),
+        )
+
+    def _propose(self) -> None:
+        self.proposed += 1
+
+    def _broker(self, broker_id: int) -> BrokerImage:
+        return BrokerImage(broker_id, 7, b"", {}, {}, None, broker_id in self.fenced, False, ())
+
+    def become(self, *, epoch: int = 0, version: int = 0, **changes: Any) -> None:
+        """What the metadata says: this broker leads in this leader epoch, all are in sync, unless it says otherwise."""
+        image = PartitionImage(ALL, ALL, LOCAL, epoch, version)
+        self.partition.become(attrs.evolve(image, **changes))
+
+    def append(self, count: int = 1) -> Waiting:
+        """One turn of a producer with acks=all, who waits for the last of so many records."""
+        producer = Waiting()
+        info = self.partition.append(batch(*[b"value"] * count), -1, NOW_MS)
+        assert self.partition.log is not None
+        acknowledgements = self.partition.awaits(-1, info.last_offset + 1)
+        if acknowledgements is None:
+            producer.settled(ErrorCode.NONE)
+        else:
+            acknowledgements.add(producer, info.last_offset + 1)
+        self.partition.log.commit()
+        if self.partition.answers_at_once:
+            self.partition.advance_high_watermark()
+        else:
+            self.partition.appended()
+        return producer
+
+    def fetch(self, broker_id: int, offset: int, broker_epoch: int = 7) -> None:
+        partition = self.partition
+        follower_fetched(
+            partition,
+            partition.leader_log(),
+            follower_of(partition, broker_id, broker_epoch, partition.leader_epoch),
+            broker_epoch=broker_epoch,
+            fetch_offset=offset,
+            log_start_offset=0,
+        )
+
+    @property
+    def proposal(self) -> Proposal:
+        assert self.partition.in_sync is not None
+        assert self.partition.in_sync.proposal is not None
+        return self.partition.in_sync.proposal
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        assert self.partition.in_sync is not None
+        return self.partition.in_sync.isr
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+# Leading
+
+
+def test_the_only_replica_commits_by_itself(world: World) -> None:
+    world.become(replicas=(LOCAL,), isr=(LOCAL,))
+    assert world.partition.answers_at_once
+    assert world.append(3).told == [ErrorCode.NONE]
+    assert world.partition.high_watermark == 3
+
+
+def test_a_leader_waits_for_all_that_are_in_sync(world: World) -> None:
+    world.become()
+    producer = world.append(3)
+    consumer, follower = Waiting(), Waiting()
+    world.partition.waiting[consumer] = None
+    world.partition.tailing[follower] = None
+    world.fetch(A, 3)
+    assert (world.partition.high_watermark, producer.told, consumer.pokes) == (0, [], 0)
+    world.fetch(B, 2)
+    assert (world.partition.high_watermark, producer.told, consumer.pokes) == (2, [], 1)
+    world.fetch(B, 3)
+    assert (world.partition.high_watermark, producer.told) == (3, [ErrorCode.NONE])
+    assert follower.pokes == 0  # the log has not grown since
+    world.append()
+    assert follower.pokes == 1
+
+
+def test_the_high_watermark_never_goes_back(world: World) -> None:
+    world.become()
+    world.append(3)
+    world.fetch(A, 3)
+    world.fetch(B, 3)
+    world.fetch(B, 1)
+    assert world.partition.high_watermark == 3
+
+
+def test_a_new_epoch_begins_where_the_log_ends_though_nothing_is_written(world: World) -> None:
+    """KIP-101: a follower may ask for it."""
+    world.become()
+    world.append(3)
+    world.become(epoch=2, version=2)
+    assert world.partition.log is not None
+    assert world.partition.log.epochs.entries == [(0, 0), (2, 3)]
+    assert world.partition.epoch_start_offset == 3
+
+
+def test_a_new_leader_learns_from_its_followers_what_is_committed(world: World) -> None:
+    """KIP-207: until then it may not say where the log ends for consumers."""
+    world.become()
+    assert world.partition.knows_committed
+    world.append(3)
+    world.become(epoch=1, version=1)
+    assert not world.partition.knows_committed
+    world.fetch(A, 3)
+    world.fetch(B, 2)
+    assert not world.partition.knows_committed
+    world.fetch(B, 3)
+    assert world.partition.knows_committed
+
+
+def test_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
+    """Another may have led between, and had the follower drop what it once had."""
+    world.become()
+    producer = world.append(3)
+    world.fetch(A, 3)
+    world.become(epoch=2, version=2)
+    world.fetch(B, 3)
+    assert (world.partition.high_watermark, producer.told) == (0, [])
+    world.fetch(A, 3)
+    assert (world.partition.high_watermark, producer.told) == (3, [ErrorCode.NONE])
+
+
+@pytest.mark.parametrize("leader", [A, -1])
+def test_who_waits_hears_that_the_leader_leads_no_more(world: World, leader: int) -> None:
+    world.become()
+    producer, fetch = world.append(), Waiting()
+    world.partition.waiting[fetch] = None
+    world.partition.tailing[fetch] = None
+    world.become(leader=leader, epoch=1, version=1)
+    assert producer.told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert fetch.pokes == 2
+    with pytest.raises(KafkaError) as refusal:
+        world.append()
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.partition.source == (leader if leader == A else None)
+
+
+def test_what_is_older_than_what_is_known_does_not_count(world: World) -> None:
+    world.become(version=5)
+    world.become(version=4, leader=A, epoch=0)
+    assert world.partition.leads
+
+
+def test_who_waits_hears_that_the_log_is_gone(world: World) -> None:
+    world.become()
+    producer, fetch = world.append(), Waiting()
+    world.partition.waiting[fetch] = None
+    world.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (producer.told, fetch.pokes) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
+    assert not world.partition.answers_at_once
+
+
+# In-sync replicas
+
+
+def test_a_smaller_isr_may_commit_what_waits(world: World) -> None:
+    world.become()
+    producer = world.append()
+    world.fetch(A, 1)
+    world.become(version=1, isr=(LOCAL, A))
+    assert producer.told == [ErrorCode.NONE]
+
+
+def test_with_too_few_in_sync_nothing_is_committed(world: World) -> None:
+    """KIP-966."""
+    world.partition.configure(config(min_insync_replicas=2))
+    world.become()
+    producer = world.append()
+    world.become(version=1, isr=(LOCAL,))
+    assert (producer.told, world.partition.high_watermark) == ([], 0)
+    with pytest.raises(KafkaError) as refusal:
+        world.append()
+    assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    world.partition.configure(config(min_insync_replicas=1))
+    assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
+
+
+def test_min_insync_replicas_asks_for_no_more_than_there_are(world: World) -> None:
+    world.partition.configure(config(min_insync_replicas=4))
+    world.become()
+    world.append()
+    world.fetch(A, 1)
+    world.fetch(B, 1)
+    assert world.partition.high_watermark == 1
+
+
+def test_what_is_proposed_counts_until_the_controller_has_answered(world: World) -> None:
+    """KIP-497."""
+    world.become(isr=(LOCAL, A))
+    world.fetch(A, 0)
+    world.fetch(B, 0)
+    assert (world.proposed, world.proposal.isr) == (1, ALL)
+    world.now_ms = 5_000  # B is caught up no more, but may be a member by now
+    producer = world.append()
+    world.fetch(A, 1)
+    assert producer.told == []
+
+    proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=1, isr=ALL)
+    assert (world.isr, world.partition.partition_epoch, producer.told) == (ALL, 1, [])
+    propose_shrinking(world.partition)
+    assert world.proposal.isr == (LOCAL, A)
+    assert producer.told == []  # nor does B cease to be one before that is certain
+    proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
+    assert producer.told == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_proposal_that_was_certainly_not_carried_out_is_dropped(world: World, code: ErrorCode) -> None:
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    producer = world.append()
+    world.fenced = (A,)
+    assert not proposal_refused(world.partition, world.proposal, code)
+    assert world.partition.in_sync is not None
+    assert world.partition.in_sync.proposal is None
+    assert producer.told == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_a_proposal_that_may_have_been_carried_out_counts_until_the_metadata_tells(
+    world: World, code: ErrorCode
+) -> None:
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    producer = world.append()
+    world.fenced = (A,)
+    assert not proposal_refused(world.partition, world.proposal, code)
+    world.partition.advance_high_watermark()
+    assert producer.told == []
+    world.become(version=1, isr=(LOCAL,))
+    assert producer.told == [ErrorCode.NONE]
+
+
+def test_other_refusals_are_answered_by_asking_again(world: World) -> None:
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    assert proposal_refused(world.partition, world.proposal, ErrorCode.REQUEST_TIMED_OUT)
+    assert proposal_refused(world.partition, world.proposal, ErrorCode.NOT_CONTROLLER)
+
+
+def test_answers_to_what_is_not_proposed_any_more_are_ignored(world: World) -> None:
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    proposal = world.proposal
+    world.become(version=3, isr=(LOCAL, B))
+    proposal_accepted(world.partition, proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
+    assert not proposal_refused(world.partition, proposal, ErrorCode.REQUEST_TIMED_OUT)
+    assert (world.isr, world.partition.partition_epoch) == ((LOCAL, B), 3)
+
+
+def test_the_metadata_that_confirms_an_answer_leaves_the_next_proposal_alone(world: World) -> None:
+    """A proposal that were forgotten might be carried out with nobody waiting for the new member."""
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
+    world.fetch(B, 0)
+    assert world.proposal.isr == ALL
+    world.become(version=1, isr=(LOCAL, A))
+    assert world.proposal.isr == ALL
+
+
+def test_an_answer_that_says_nothing_has_changed_ends_the_proposal(world: World) -> None:
+    world.become(isr=(LOCAL,))
+    world.fetch(A, 0)
+    proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=0, isr=(LOCAL,))
+    assert world.partition.in_sync is not None
+    assert world.partition.in_sync.proposal is None
+
+
+# Flushes
+
+
+def config(*, min_insync_replicas: int = 1, flush_messages: int | None = None) -> TopicConfig:
+    log = LogConfig() if flush_messages is None else LogConfig(flush_messages=flush_messages)
+    return TopicConfig(log=log, min_insync_replicas=min_insync_replicas)
+
+
+def test_with_flush_messages_nothing_is_committed_before_it_is_flushed(world: World) -> None:
+    world.partition.configure(config(flush_messages=1))
+    world.become(replicas=(LOCAL,), isr=(LOCAL,))
+    producer = world.append()
+    assert (producer.told, world.to_flush, world.partition.high_watermark) == ([], [world.partition], 0)
+    assert world.partition.awaits(1, 1) is world.partition.flushing
+    world.partition.flushed(1)
+    assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
+    assert world.partition.awaits(1, 1) is None
+
+
+def test_followers_may_have_what_is_not_flushed_and_do_not_commit_it_alone(world: World) -> None:
+    world.partition.configure(config(flush_messages=1))
+    world.become()
+    producer = world.append()
+    world.fetch(A, 1)
+    world.fetch(B, 1)
+    assert producer.told == []
+    world.partition.flushed(1)
+    assert producer.told == [ErrorCode.NONE]
+
+
+def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world: World) -> None:
+    world.partition.configure(config(flush_messages=1))
+    world.become(replicas=(LOCAL,), isr=(LOCAL,))
+    committed, flushed = world.append(), Waiting()
+    world.partition.flushing.add(flushed, 1)
+    world.partition.configure(config())
+    assert (committed.told, flushed.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert world.partition.answers_at_once

@@ -1,0 +1,234 @@
+"""Topics with several replicas, over sockets: followers hold what leaders acknowledged, whoever goes and comes back."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.errors import ErrorCode
+from broker.wire.records import iter_headers, iter_records, patch
+from tests.support.requests import batch, fetch, produce, read_values
+from tests.support.running_cluster import WITHIN_S, RunningCluster, running_cluster
+from tests.support.wire_client import connected, only
+
+
+async def create_replicated(
+    cluster: RunningCluster,
+    assignments: Sequence[Sequence[int]] = ((1, 2, 3),),
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic with these replicas of its partitions, and wait until every broker knows it."""
+    topic = CreatableTopic(
+        name="topic",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+            for index, replicas in enumerate(assignments)
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+    brokers = [node_id for node_id, node in cluster.nodes.items() if node.is_up and node.config.is_broker]
+    async with connected(cluster.port(brokers[0])) as client:
+        result = only((await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)).topics)
+    assert result.error_code == 0, result.error_message
+    for node_id in brokers:
+        await until_described(cluster, node_id, leader=assignments[0][0])
+
+
+async def described(cluster: RunningCluster, node_id: int, index: int = 0) -> Any:
+    """The partition as a broker tells of it; None where it does not know it."""
+    async with connected(cluster.port(node_id)) as client:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="topic")], allow_auto_topic_creation=False)
+        topic = only((await client.call(request, 12)).topics)
+    return next((each for each in topic.partitions if each.partition_index == index), None)
+
+
+async def until_described(
+    cluster: RunningCluster,
+    node_id: int,
+    index: int = 0,
+    *,
+    leader: int | None = None,
+    isr: Sequence[int] | None = None,
+) -> Any:
+    """The partition, once this leads it and these are in sync."""
+    with trio.fail_after(WITHIN_S):
+        while True:
+            partition = await described(cluster, node_id, index)
+            if (
+                partition is not None
+                and leader in (None, partition.leader_id)
+                and (isr is None or sorted(isr) == sorted(partition.isr_nodes))
+            ):
+                return partition
+            await trio.sleep(0.01)
+
+
+async def until_led_by_another(cluster: RunningCluster, node_id: int, former: int) -> Any:
+    with trio.fail_after(WITHIN_S):
+        while (partition := await described(cluster, node_id)) is None or partition.leader_id in (-1, former):
+            await trio.sleep(0.01)
+    return partition
+
+
+async def send(cluster: RunningCluster, node_id: int, *values: bytes, index: int = 0, acks: int = -1) -> int:
+    """Produce one batch; the error code."""
+    async with connected(cluster.port(node_id)) as client:
+        return int((await produce(client, batch(*values), index=index, acks=acks)).error_code)
+
+
+async def read(cluster: RunningCluster, node_id: int, index: int = 0) -> list[bytes | None]:
+    async with connected(cluster.port(node_id)) as client:
+        return await read_values(client, indexes=[index])
+
+
+def content(directory: Path, node_id: int, index: int = 0) -> bytes:
+    """The bytes of a replica's segments."""
+    segments = sorted((directory / f"node-{node_id}" / f"topic-{index}").glob("*.log"))
+    return b"".join(path.read_bytes() for path in segments)
+
+
+def stored(directory: Path, node_id: int, index: int = 0) -> list[bytes | None]:
+    data = content(directory, node_id, index)
+    return [record.value for at, header in iter_headers(data) for record in iter_records(data, at, header)]
+
+
+async def until_replicated(cluster: RunningCluster, directory: Path, node_ids: Sequence[int], index: int = 0) -> None:
+    """All of these have the same bytes."""
+    await cluster.until(lambda: len({content(directory, node_id, index) for node_id in node_ids}) == 1)
+
+
+def truncations(cluster: RunningCluster, node_id: int) -> list[str]:
+    events = cluster.nodes[node_id].traced.events
+    return [kind for kind, _ in events if kind in ("partition-truncated", "truncated-committed")]
+
+
+async def test_followers_hold_the_very_bytes_that_the_leader_acknowledged(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        for index, leader in enumerate((1, 2, 3)):
+            await until_described(cluster, leader, index, leader=leader)
+            for number in range(20):
+                assert await send(cluster, leader, b"%d" % number, b"x" * number, index=index) == 0
+            held = [content(tmp_path, node_id, index) for node_id in (1, 2, 3)]
+            assert held[0] == held[1] == held[2] != b""
+            assert len(await read(cluster, leader, index)) == 40
+
+
+async def test_a_follower_that_was_away_catches_up(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, configs={"min.insync.replicas": "2"})
+        assert await send(cluster, 1, b"before") == 0
+        await cluster.nodes[3].crash()
+        await until_described(cluster, 1, isr=[1, 2])
+        for number in range(20):
+            assert await send(cluster, 1, b"%d" % number) == 0
+        await cluster.start()
+        await until_described(cluster, 1, isr=[1, 2, 3])
+        assert content(tmp_path, 3) == content(tmp_path, 1)
+        assert truncations(cluster, 3) == []
+
+
+async def test_who_follows_a_leader_that_dies_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster)
+        acknowledged: list[bytes | None] = []
+        leader = 1
+        for life in range(3):
+            for number in range(10):
+                value = b"%d-%d" % (life, number)
+                assert await send(cluster, leader, value) == 0
+                acknowledged.append(value)
+            await cluster.nodes[leader].crash()
+            former, leader = leader, (await until_led_by_another(cluster, leader % 3 + 1, leader)).leader_id
+            assert await send(cluster, leader, b"after-%d" % life) == 0
+            acknowledged.append(b"after-%d" % life)
+            assert await read(cluster, leader) == acknowledged
+            await cluster.start(former)
+            await until_described(cluster, leader, isr=[1, 2, 3])
+        await until_replicated(cluster, tmp_path, [1, 2, 3])
+        assert not [
+            kind for node_id in (1, 2, 3) for kind in truncations(cluster, node_id) if kind != "partition-truncated"
+        ]
+
+
+async def test_what_only_a_former_leader_has_is_cut_off(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster)
+        assert await send(cluster, 1, b"kept") == 0
+        epoch = (await described(cluster, 1)).leader_epoch
+        await cluster.nodes[1].crash()
+        # As if it had appended this and died before anybody fetched it.
+        lost = bytearray(batch(*[b"lost"] * 5))
+        patch(lost, 0, 1, epoch)
+        with (tmp_path / "node-1/topic-0/00000000000000000000.log").open("ab") as segment:
+            segment.write(lost)
+        leader = (await until_led_by_another(cluster, 2, 1)).leader_id
+        assert await send(cluster, leader, b"instead") == 0
+
+        await cluster.start(1)
+        await until_described(cluster, leader, isr=[1, 2, 3])
+        assert truncations(cluster, 1) == ["partition-truncated"]
+        for node_id in (1, 2, 3):
+            assert stored(tmp_path, node_id) == [b"kept", b"instead"]
+
+
+async def test_a_broker_that_stops_hands_over_without_a_loss_and_knows_what_was_committed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster)
+        for number in range(5):
+            assert await send(cluster, 1, b"%d" % number) == 0
+        await cluster.nodes[1].stop()
+        partition = await until_described(cluster, 2)
+        assert partition.leader_id in (2, 3)
+        assert (tmp_path / "node-1" / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["topic 0 5"]
+        assert await send(cluster, partition.leader_id, b"5") == 0
+        await cluster.start(1)
+        await until_described(cluster, partition.leader_id, isr=[1, 2, 3])
+        await until_replicated(cluster, tmp_path, [1, 2, 3])
+        assert truncations(cluster, 1) == []
+
+
+async def test_too_few_in_sync_take_nothing(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, configs={"min.insync.replicas": "3"})
+        assert await send(cluster, 1, b"x") == 0
+        await cluster.nodes[2].crash()
+        await until_described(cluster, 1, isr=[1, 3])
+        assert await send(cluster, 1, b"y") == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_follower_that_lacks_more_than_there_still_is_begins_anew(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, [[1, 3]])
+        assert await send(cluster, 1, b"before") == 0
+        await cluster.nodes[3].crash()
+        await until_described(cluster, 1, isr=[1])
+        assert await send(cluster, 1, *[b"while it was away"] * 5) == 0
+        async with connected(cluster.port(1)) as client:
+            deletion = DeleteRecordsTopic(
+                name="topic", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)]
+            )
+            response = await client.call(DeleteRecordsRequest(topics=[deletion], timeout_ms=1_000), 2)
+            assert only(only(response.topics).partitions).low_watermark == 4
+        await cluster.start(3)
+        await until_described(cluster, 1, isr=[1, 3])
+        assert await send(cluster, 1, b"after") == 0
+        # The batch that the log now begins within is there as a whole.
+        assert content(tmp_path, 1).endswith(content(tmp_path, 3))
+        assert stored(tmp_path, 3) == [*[b"while it was away"] * 5, b"after"]
+        await cluster.nodes[1].crash()
+        await until_described(cluster, 3, leader=3)
+        async with connected(cluster.port(3)) as client:
+            assert await read_values(client, 4) == [*[b"while it was away"] * 2, b"after"]
+            assert (await fetch(client, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

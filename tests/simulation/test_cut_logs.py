@@ -1,0 +1,112 @@
+"""A follower's log that was cut and has grown again, on a disk that loses power: nothing of what was cut comes back."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from random import Random
+
+import pytest
+import trio
+
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.storage.log_dir import LogDir
+from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.wire.records import iter_headers, patch
+from jepsen.simulation import Host, Simulation
+from kraft.env import Env
+from tests.support.logs import NOW_MS, batch
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
+SEEDS = 60
+# A batch as (offset, epoch). One record each, so that offsets are numbers of batches.
+History = list[tuple[int, int]]
+
+
+def records(history: Sequence[tuple[int, int]]) -> memoryview:
+    whole = bytearray()
+    for offset, epoch in history:
+        one = batch(b"%d-%d" % (offset, epoch), timestamp=NOW_MS)
+        patch(one, 0, offset, epoch)
+        whole += one
+    return memoryview(bytes(whole))
+
+
+def history_of(log: Log) -> History:
+    content = b"".join(segment.file.read(0, segment.written) for segment in log.segments)
+    return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(content)]
+
+
+async def open_log(env: Env) -> tuple[LogDirs, Log]:
+    config = LogDirsConfig(directories=("/data",), node_id=1)
+    log_dirs = await LogDirs.open(env, config, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")
+    await log_dirs.load(lambda topic: CONFIG)
+    return log_dirs, log_dirs.create("t", bytes(16), 0, CONFIG)
+
+
+async def life(host: Host, rng: Random) -> tuple[History, History]:
+    """What is durable of the log at the power cut at least, and the log it is the beginning of."""
+    env = host.env(host.incarnation)
+    log_dirs, log = await open_log(env)
+    await env.disk.sync_dir("/data")
+    history: History = []
+    durable = 0
+    for epoch in range(1, rng.randint(2, 4)):
+        kept = rng.randint(max(0, len(history) - 12), len(history))
+        if kept < len(history):
+            log.truncate_to(kept)
+            del history[kept:]
+            durable = min(durable, kept)
+            await log_dirs.settle([("t", 0)])
+        for _ in range(rng.randint(1, 4)):
+            more = [(len(history) + number, epoch) for number in range(rng.randint(1, 6))]
+            log.append_as_follower(records(more), epoch, NOW_MS)
+            history += more
+            if rng.random() < 0.3:
+                await log.flush()
+                durable = len(history)
+        if rng.random() < 0.5:
+            await log_dirs.directories["/data"].write_recovery_points()
+    return history[:durable], history
+
+
+def lives(seeds: int) -> int:
+    """Live, cut the power, and look; how many logs were not what they should have been."""
+    bad = 0
+
+    async def main(host: Host, rng: Random) -> None:
+        nonlocal bad
+        durable, history = await life(host, rng)
+        host.power_cut()
+        _, log = await open_log(host.env(host.incarnation))
+        found = history_of(log)
+        is_beginning = found == history[: len(found)] and len(found) >= len(durable)
+        knows_epochs = all(log.epochs.epoch_for_offset(offset) == epoch for offset, epoch in found)
+        bad += not (is_beginning and knows_epochs and log.log_end_offset == len(found))
+
+    for seed in range(seeds):
+        simulation = Simulation(str(seed))
+        host = simulation.add_host("one")
+        simulation.run(partial(main, host, Random(seed)))
+    return bad
+
+
+def test_what_was_cut_does_not_come_back() -> None:
+    assert lives(SEEDS) == 0
+
+
+def test_without_lower_checkpoints_logs_are_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def settle(directory: LogDir, logs: Collection[Log]) -> None:
+        for log in logs:
+            await log.settle()
+
+    monkeypatch.setattr(LogDir, "settle", settle)
+    assert lives(10 * SEEDS) > 0
+
+
+def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def pretend(log: Log) -> None:
+        await trio.lowlevel.checkpoint()
+        log.is_unsettled = log._is_closed = False
+
+    monkeypatch.setattr(Log, "settle", pretend)
+    assert lives(SEEDS) > 0
