@@ -63,7 +63,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
     "broker.spark": ("broker.client",),
     "jepsen": ("broker", "kraft", "metadata"),
-    "benchmarks": ("broker", "kraft", "metadata"),
+    # Processes, links between them and clients are the same whether one measures or disturbs them.
+    "benchmarks": ("broker", "jepsen", "kraft", "metadata"),
 }
 HANDLERS_KNOWN_TO = {"broker.node.broker_role", "broker.node.controller_role"}
 ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}

@@ -144,10 +144,34 @@ async def running_cluster(
 
     `nodes` are controllers and brokers at once. `late_brokers` are brokers alone, formatted and not started.
     """
+    cluster = _laid_out(directory, nodes, late_brokers, overrides or {})
+    processes = list(cluster.nodes.values())
+    async with trio.open_nursery() as nursery:
+        carried = {each.name: (each.ports.replication, each.ports.controller) for each in processes}
+        await nursery.start(cluster.links.run, carried)
+        cluster_id = await _random_cluster_id()
+        try:
+            for process in processes:
+                await process.format(cluster_id)
+            started = [process for process in processes if process.is_controller]
+            for process in started:
+                await process.start()
+            for process in started:
+                await process.wait_serving()
+            yield cluster
+        finally:
+            with trio.CancelScope(shield=True):
+                for process in processes:
+                    if process.is_running:
+                        await process.kill()
+        nursery.cancel_scope.cancel()
+
+
+def _laid_out(directory: Path, nodes: int, late_brokers: int, overrides: Mapping[str, str]) -> ProcessCluster:
+    """Names, addresses, ports, directories and properties; nothing runs."""
     names = [f"n{index}" for index in range(1, nodes + late_brokers + 1)]
     links = Links({name: f"127.0.1.{index}" for index, name in enumerate(names, 1)})
     ports = dict(zip(names, _free_ports(len(names)), strict=True))
-    cluster = ProcessCluster({}, links)
     processes: dict[str, NodeProcess] = {}
     for index, name in enumerate(names, 1):
         seen = links.seen_from(name)
@@ -158,28 +182,9 @@ async def running_cluster(
         f"{each.node_id}@{each.name}:{each.ports.controller}" for each in processes.values() if each.is_controller
     ]
     for process in processes.values():
-        settings = {**_settings(process), "controller.quorum.voters": ",".join(voters), **(overrides or {})}
+        settings = {**_settings(process), "controller.quorum.voters": ",".join(voters), **overrides}
         process.properties_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    cluster = ProcessCluster(processes, links)
-    async with trio.open_nursery() as nursery:
-        carried = {name: (each.replication, each.controller) for name, each in ports.items()}
-        await nursery.start(links.run, carried)
-        cluster_id = await _random_cluster_id()
-        try:
-            for process in processes.values():
-                await process.format(cluster_id)
-            started = [process for process in processes.values() if process.is_controller]
-            for process in started:
-                await process.start()
-            for process in started:
-                await process.wait_serving()
-            yield cluster
-        finally:
-            with trio.CancelScope(shield=True):
-                for process in processes.values():
-                    if process.is_running:
-                        await process.kill()
-        nursery.cancel_scope.cancel()
+    return ProcessCluster(processes, links)
 
 
 async def _random_cluster_id() -> str:
