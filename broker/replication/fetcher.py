@@ -150,16 +150,16 @@ class Fetcher:
         """Returns once there is nothing left to fetch, or the connection is lost."""
         self._trace("fetcher-connected")
         while self._plan:
-            request = self._plan.request(self._surroundings.broker_epoch(), _now_ms())
+            request = self._plan.request(self._surroundings.broker_epoch(), trio.current_time())
             if request is None:
-                with trio.move_on_at(self._plan.ready_at_ms() / 1000):
+                with trio.move_on_at(self._plan.ready_at()):
                     await self._changed.wait()
                 continue
             try:
                 response = await connection.call(request, FETCH_VERSION)
             except ConnectionLost:
                 return
-            out_of_range = self._act(self._plan.answered(response, _now_ms()))
+            out_of_range = self._act(self._plan.answered(response, trio.current_time()))
             if out_of_range:
                 await self._find_range(connection, out_of_range)
 
@@ -193,7 +193,7 @@ class Fetcher:
             self._surroundings.log_failed(partition, error)
             return
         except (KafkaError, WireError) as error:
-            self._plan.failed(key, _now_ms())
+            self._plan.failed(key, trio.current_time())
             self._refused(key, str(error))
             return
         assert partition.log is not None, "it was there a moment ago"
@@ -227,7 +227,7 @@ class Fetcher:
         for key, partition in partitions.items():
             if self._partitions.get(key) is not partition or partition.leader_epoch != epochs[key]:
                 continue
-            self._plan.failed(key, _now_ms())
+            self._plan.failed(key, trio.current_time())
             found = ends.get(key)
             if found is None:
                 self._refused(key, "the leader does not tell where its log begins and ends")
@@ -267,7 +267,3 @@ def _go_within(ends: LeaderEnds, partition: Partition) -> None:
         truncate(partition, ends.leader_epoch, ends.leader_epoch, ends.end_offset)
     elif ends.start_offset > log.log_end_offset:
         restart_at(partition, ends.leader_epoch, ends.start_offset)
-
-
-def _now_ms() -> float:
-    return trio.current_time() * 1000
