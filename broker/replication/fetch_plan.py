@@ -106,7 +106,7 @@ Outcome: TypeAlias = Records | Diverging | OutOfRange | Refused
 
 
 class FetchPlan:
-    """See the module's docstring.
+    """See the module's docstring. Times are of any clock that does not go back, in seconds.
 
     Whoever carries it out tells by `moved` how each partition that an answer spoke of is from then on; one that
     is told nothing about stays where it is.
@@ -115,7 +115,7 @@ class FetchPlan:
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
         self._positions: dict[PartitionKey, Position] = {}
-        self._paused: dict[PartitionKey, float] = {}  # until when, in ms
+        self._paused: dict[PartitionKey, float] = {}  # until when
         self._failures: dict[PartitionKey, int] = {}  # in a row
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
@@ -150,29 +150,29 @@ class FetchPlan:
                 self._positions[key] = position
                 self._untold[key] = None
 
-    def failed(self, key: PartitionKey, now_ms: float) -> None:
+    def failed(self, key: PartitionKey, now: float) -> None:
         """Leave a partition out for a while: for longer, the more often that has happened in a row."""
         if key in self._positions:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
             pause_ms = BACKOFF_MIN_MS * 2 ** min(failures, _BACKOFF_DOUBLINGS_MAX)
-            self._pause(key, now_ms + min(pause_ms, self._settings.backoff_ms))
+            self._pause(key, now + min(pause_ms, self._settings.backoff_ms) / 1000)
 
-    def _pause(self, key: PartitionKey, until_ms: float) -> None:
-        self._paused[key] = until_ms
+    def _pause(self, key: PartitionKey, until: float) -> None:
+        self._paused[key] = until
         self._untold[key] = None
 
     # Requests
 
-    def ready_at_ms(self) -> float:
+    def ready_at(self) -> float:
         """When there is something to ask for: -inf for now, inf for not before something changes."""
         if len(self._paused) < len(self._positions):
             return -inf
         return min(self._paused.values(), default=inf)
 
-    def request(self, broker_epoch: int, now_ms: float) -> FetchRequest | None:
+    def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
         """The next request; None where there is nothing to ask for now. `broker_epoch` is the follower's own."""
-        for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
+        for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
             self._untold[key] = None
         if len(self._paused) == len(self._positions):
@@ -231,7 +231,7 @@ class FetchPlan:
         """The last request will not be answered: nobody knows what the leader has made of it."""
         self._session_epoch = _INITIAL_EPOCH
 
-    def answered(self, response: FetchResponse, now_ms: float) -> list[Outcome]:
+    def answered(self, response: FetchResponse, now: float) -> list[Outcome]:
         """What the answer to the last request means, for each partition that is still where it was asked for."""
         code = _code(response.error_code)
         if code is not ErrorCode.NONE:
@@ -240,10 +240,10 @@ class FetchPlan:
                 self._session_id = _NO_SESSION
             elif code not in _SESSION_ERRORS:
                 for key in self._told:
-                    self.failed(key, now_ms)
+                    self.failed(key, now)
             return []
         self._continue_session(response.session_id)
-        return list(self._outcomes(response, now_ms))
+        return list(self._outcomes(response, now))
 
     def _continue_session(self, session_id: int) -> None:
         if session_id == _NO_SESSION:  # the leader has none to give, or has ended it
@@ -253,15 +253,15 @@ class FetchPlan:
         else:
             self._session_epoch += 1
 
-    def _outcomes(self, response: FetchResponse, now_ms: float) -> Iterator[Outcome]:
+    def _outcomes(self, response: FetchResponse, now: float) -> Iterator[Outcome]:
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 position = self._positions.get(key)
                 if position is not None and position == self._told.get(key) and key not in self._paused:
-                    yield self._outcome(key, position, data, now_ms)
+                    yield self._outcome(key, position, data, now)
 
-    def _outcome(self, key: PartitionKey, position: Position, data: PartitionData, now_ms: float) -> Outcome:
+    def _outcome(self, key: PartitionKey, position: Position, data: PartitionData, now: float) -> Outcome:
         code = _code(data.error_code)
         if code is ErrorCode.NONE:
             if data.diverging_epoch is None or data.diverging_epoch.end_offset < 0:
@@ -273,7 +273,7 @@ class FetchPlan:
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             self._pause(key, inf)  # the metadata will tell of the epoch that the leader knows already
         else:
-            self.failed(key, now_ms)
+            self.failed(key, now)
         return Refused(key, position.leader_epoch, code)
 
 

@@ -1,7 +1,8 @@
 """Fetches from one other broker whatever of this broker's partitions that one leads.
 
 One task, one connection, one request at a time. What an answer brings is appended at once, in one write per partition;
-the next request says by its offsets that it is there.
+the next request says by its offsets that it is there. Where the topic's config asks for it (`flush.messages`), that is
+flushed before the next request says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,6 +68,7 @@ class Fetcher:
         self._source_id = source_id
         self._plan = FetchPlan(surroundings.settings)
         self._partitions: dict[PartitionKey, Partition] = {}
+        self._unflushed: dict[Partition, None] = {}
         self._changed = trio.Event()
         self._connected_to: BrokerImage | None = None
         self._holding = trio.CancelScope()
@@ -76,6 +78,7 @@ class Fetcher:
         key = partition_key(partition)
         self._partitions[key] = partition
         self._plan.follow(key, _position(partition))
+        self._flush_if_asked(partition)
         self._notice_change()
 
     def forget(self, partition: Partition) -> None:
@@ -150,16 +153,18 @@ class Fetcher:
         """Returns once there is nothing left to fetch, or the connection is lost."""
         self._trace("fetcher-connected")
         while self._plan:
-            request = self._plan.request(self._surroundings.broker_epoch(), _now_ms())
+            if self._unflushed:
+                await self._flush()
+            request = self._plan.request(self._surroundings.broker_epoch(), trio.current_time())
             if request is None:
-                with trio.move_on_at(self._plan.ready_at_ms() / 1000):
+                with trio.move_on_at(self._plan.ready_at()):
                     await self._changed.wait()
                 continue
             try:
                 response = await connection.call(request, FETCH_VERSION)
             except ConnectionLost:
                 return
-            out_of_range = self._act(self._plan.answered(response, _now_ms()))
+            out_of_range = self._act(self._plan.answered(response, trio.current_time()))
             if out_of_range:
                 await self._find_range(connection, out_of_range)
 
@@ -193,7 +198,7 @@ class Fetcher:
             self._surroundings.log_failed(partition, error)
             return
         except (KafkaError, WireError) as error:
-            self._plan.failed(key, _now_ms())
+            self._plan.failed(key, trio.current_time())
             self._refused(key, str(error))
             return
         assert partition.log is not None, "it was there a moment ago"
@@ -202,6 +207,31 @@ class Fetcher:
             self._was_cut(partition)
         else:
             self._plan.moved(key, _position(partition))
+            self._flush_if_asked(partition)
+
+    def _flush_if_asked(self, partition: Partition) -> None:
+        log = partition.log
+        if partition.flushes_appends and log is not None and log.needs_flush(int(self._env.wall() * 1000)):
+            self._unflushed[partition] = None
+
+    async def _flush(self) -> None:
+        """All that wait for it, at the same time. Whoever is cancelled on the way has to do it again."""
+        partitions = list(self._unflushed)
+        async with trio.open_nursery() as nursery:
+            for partition in partitions:
+                nursery.start_soon(self._flush_log, partition)
+        for partition in partitions:
+            del self._unflushed[partition]
+
+    async def _flush_log(self, partition: Partition) -> None:
+        if partition.log is None:
+            return
+        try:
+            await partition.log.flush()
+        except FsyncFailed:
+            raise
+        except OSError as error:
+            self._surroundings.log_failed(partition, error)
 
     def _append(self, found: Records, partition: Partition) -> None:
         data = found.data
@@ -227,7 +257,7 @@ class Fetcher:
         for key, partition in partitions.items():
             if self._partitions.get(key) is not partition or partition.leader_epoch != epochs[key]:
                 continue
-            self._plan.failed(key, _now_ms())
+            self._plan.failed(key, trio.current_time())
             found = ends.get(key)
             if found is None:
                 self._refused(key, "the leader does not tell where its log begins and ends")
@@ -267,7 +297,3 @@ def _go_within(ends: LeaderEnds, partition: Partition) -> None:
         truncate(partition, ends.leader_epoch, ends.leader_epoch, ends.end_offset)
     elif ends.start_offset > log.log_end_offset:
         restart_at(partition, ends.leader_epoch, ends.start_offset)
-
-
-def _now_ms() -> float:
-    return trio.current_time() * 1000

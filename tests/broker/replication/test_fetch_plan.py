@@ -39,8 +39,8 @@ def plan_of(*keys: tuple[bytes, int]) -> FetchPlan:
     return plan
 
 
-def request_of(plan: FetchPlan, now_ms: float = 0) -> FetchRequest:
-    request = plan.request(BROKER_EPOCH, now_ms)
+def request_of(plan: FetchPlan, now: float = 0) -> FetchRequest:
+    request = plan.request(BROKER_EPOCH, now)
     assert request is not None
     return request
 
@@ -132,8 +132,8 @@ def test_an_answer_that_refuses_everything_is_followed_by_a_pause() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     plan.answered(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
-    assert plan.request(BROKER_EPOCH, BACKOFF_MIN_MS - 1) is None
-    assert named(request_of(plan, BACKOFF_MIN_MS)) == {(T, 0): 10}
+    assert plan.request(BROKER_EPOCH, BACKOFF_MIN_MS / 1000 - 0.001) is None
+    assert named(request_of(plan, BACKOFF_MIN_MS / 1000)) == {(T, 0): 10}
 
 
 def test_what_answers_mean() -> None:
@@ -169,24 +169,24 @@ def test_an_answer_for_what_was_counts_no_more(change: str) -> None:
 
 def test_pauses_grow_and_end_with_success() -> None:
     plan = plan_of((T, 0), (T, 1))
-    now_ms = 0.0
-    for pause_ms in (10, 20, 40, 80, 100, 100):
-        plan.failed((T, 0), now_ms)
-        assert plan.ready_at_ms() == -inf
-        assert (T, 0) not in named_all(plan, now_ms + pause_ms - 1)
-        assert (T, 0) in named_all(plan, now_ms + pause_ms)
-        now_ms += pause_ms
+    now = 0.0
+    for pause in (0.01, 0.02, 0.04, 0.08, 0.1, 0.1):
+        plan.failed((T, 0), now)
+        assert plan.ready_at() == -inf
+        assert (T, 0) not in named_all(plan, now + pause - 0.001)
+        assert (T, 0) in named_all(plan, now + pause)
+        now += pause
     plan.moved((T, 0), at(11))
-    plan.failed((T, 0), now_ms)
-    plan.failed((T, 1), now_ms)
-    assert plan.ready_at_ms() == now_ms + 10
+    plan.failed((T, 0), now)
+    plan.failed((T, 1), now)
+    assert plan.ready_at() == now + 0.01
     plan.follow((T, 0), at(11))
-    assert plan.ready_at_ms() == -inf
+    assert plan.ready_at() == -inf
 
 
-def named_all(plan: FetchPlan, now_ms: float) -> Iterable[tuple[bytes, int]]:
+def named_all(plan: FetchPlan, now: float) -> Iterable[tuple[bytes, int]]:
     plan.lost()
-    return named(request_of(plan, now_ms))
+    return named(request_of(plan, now))
 
 
 def test_one_that_is_fenced_waits_for_the_metadata() -> None:
@@ -194,7 +194,7 @@ def test_one_that_is_fenced_waits_for_the_metadata() -> None:
     request_of(plan)
     fenced = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
     assert plan.answered(answer(fenced), 0) == [Refused((T, 0), 3, ErrorCode.FENCED_LEADER_EPOCH)]
-    assert plan.ready_at_ms() == inf
+    assert plan.ready_at() == inf
     assert plan.request(BROKER_EPOCH, 1e12) is None
     plan.follow((T, 0), at(10, leader_epoch=4))
     request = request_of(plan)
@@ -207,7 +207,7 @@ def test_nothing_to_follow_is_nothing_to_ask() -> None:
     plan.forget((T, 0))
     assert not plan
     assert plan.request(BROKER_EPOCH, 0) is None
-    assert plan.ready_at_ms() == inf
+    assert plan.ready_at() == inf
 
 
 KEYS = st.sampled_from([(T, 0), (T, 1), (T, 2), (U, 0)])
@@ -222,7 +222,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.sessions = FetchSessions(2, Random(1))
         self.followed: dict[tuple[bytes, int], Position] = {}
         self.paused: dict[tuple[bytes, int], float] = {}
-        self.now_ms = 0.0
+        self.now = 0.0
 
     @rule(key=KEYS, offset=st.integers(0, 3))
     def follow(self, key: tuple[bytes, int], offset: int) -> None:
@@ -240,7 +240,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def pause(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(list(self.followed)))
-        self.plan.failed(key, self.now_ms)
+        self.plan.failed(key, self.now)
         self.paused[key] = self.plan._paused[key]
 
     @precondition(lambda self: self.followed)
@@ -252,7 +252,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(ms=st.integers(1, 60))
     def wait(self, ms: int) -> None:
-        self.now_ms += ms
+        self.now += ms / 1000
 
     @rule()
     def evict(self) -> None:
@@ -264,9 +264,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(fate=st.sampled_from(["answered", "answer lost", "request lost"]))
     def ask(self, fate: str) -> None:
-        self.paused = {key: until for key, until in self.paused.items() if until > self.now_ms}
+        self.paused = {key: until for key, until in self.paused.items() if until > self.now}
         active = {key: position for key, position in self.followed.items() if key not in self.paused}
-        request = self.plan.request(BROKER_EPOCH, self.now_ms)
+        request = self.plan.request(BROKER_EPOCH, self.now)
         assert (request is None) == (not active)
         if request is None:
             return
@@ -277,7 +277,7 @@ class SessionMachine(RuleBasedStateMachine):
         if fate == "answer lost":
             self.plan.lost()
         else:
-            outcomes = self.plan.answered(response, self.now_ms)
+            outcomes = self.plan.answered(response, self.now)
             assert bool(outcomes) == bool(response.responses)
 
     def _serve(self, request: FetchRequest, active: dict[tuple[bytes, int], Position]) -> FetchResponse:

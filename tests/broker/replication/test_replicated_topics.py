@@ -16,6 +16,7 @@ from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecords
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers, iter_records, patch
+from kraft.env import File, RealDisk
 from tests.support.requests import batch, fetch, produce, read_values
 from tests.support.running_cluster import WITHIN_S, RunningCluster, running_cluster
 from tests.support.wire_client import connected, only
@@ -232,3 +233,37 @@ async def test_a_follower_that_lacks_more_than_there_still_is_begins_anew(tmp_pa
         async with connected(cluster.port(3)) as client:
             assert await read_values(client, 4) == [*[b"while it was away"] * 2, b"after"]
             assert (await fetch(client, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_where_it_is_asked_for_a_follower_has_flushed_what_it_says_it_has(tmp_path: Path) -> None:
+    disks = {node_id: SyncNotingDisk() for node_id in (1, 2, 3)}
+    async with running_cluster(tmp_path, disks=disks) as cluster:
+        await create_replicated(cluster, configs={"flush.messages": "1"})
+        for number in range(3):
+            before = {node_id: disk.synced for node_id, disk in disks.items()}
+            assert await send(cluster, 1, b"%d" % number) == 0
+            assert all(disk.synced > before[node_id] for node_id, disk in disks.items())
+
+
+class SyncNotingDisk(RealDisk):
+    """Counts the syncs of the topic's segment."""
+
+    def __init__(self) -> None:
+        self.synced = 0
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        file = super().open(path, create=create)
+        return SyncNotingFile(self, file) if "topic-0" in path and path.endswith(".log") else file
+
+
+class SyncNotingFile:
+    def __init__(self, disk: SyncNotingDisk, file: File) -> None:
+        self._disk = disk
+        self._file = file
+
+    async def sync(self) -> None:
+        await self._file.sync()
+        self._disk.synced += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
