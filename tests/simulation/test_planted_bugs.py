@@ -28,10 +28,6 @@ class Hunt:
 
 
 HUNTS = {
-    "the metadata log is not synced": Hunt(["CommittedEntriesStay", "DiesOfFaultsOnly", "EpochsNeverGoBack"]),
-    "what the metadata log recovers is not written again": Hunt(
-        ["CommittedEntriesStay", "DiesOfFaultsOnly", "NothingIsCorrupt"], 6, ["fsync-then-power"], 30.0
-    ),
     "a single batch is acknowledged and not written": Hunt(
         ["AcknowledgedRecordsStay", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
     ),

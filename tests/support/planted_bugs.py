@@ -87,10 +87,6 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
 
 # Of storage and of a node alone.
 BUGS: dict[str, PlantedBug] = {
-    "the metadata log is not synced": PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
-    "what the metadata log recovers is not written again": PlantedBug(
-        DurableLog, "open", "file.write(0, [memoryview(data)[:size]])", "pass"
-    ),
     "a single batch is acknowledged and not written": PlantedBug(
         Log, "commit", "if not staged:", "if len(staged) < 2:"
     ),

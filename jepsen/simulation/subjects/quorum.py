@@ -30,6 +30,8 @@ _TIMEOUTS_MS: Final[Sequence[Mapping[str, int]]] = (
     {},
     {"election_timeout_ms": 150, "fetch_timeout_ms": 300, "fetch_max_wait_ms": 75},
 )
+NO_SNAPSHOTS: Final = 1e9
+_SNAPSHOT_SECONDS: Final = (1.0, 5.0, 30.0, NO_SNAPSHOTS)
 # How long nobody disturbs the quorum at last, while it has to do without an election.
 PEACE_SECONDS: Final = 10.0
 
@@ -52,10 +54,18 @@ class _Member:
 
 
 class QuorumSubject:
-    """`voters` of `replicas` begin as voters. The others may become some."""
+    """`voters` of `replicas` begin as voters. The others may become some.
+
+    The timeouts, and the mean time between two snapshots of a node, are drawn by the seed where they are not given.
+    """
 
     def __init__(
-        self, simulation: Simulation, voters: int, replicas: int, timeouts_ms: Mapping[str, int] | None = None
+        self,
+        simulation: Simulation,
+        voters: int,
+        replicas: int,
+        timeouts_ms: Mapping[str, int] | None = None,
+        snapshot_seconds: float | None = None,
     ) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
@@ -63,7 +73,7 @@ class QuorumSubject:
         self._members = {f"n{node_id}": _Member(node_id, f"n{node_id}") for node_id in range(1, replicas + 1)}
         self._founders = VoterSet(tuple(member.voter for member in list(self._members.values())[:voters]))
         timeouts_ms = rng.choice(_TIMEOUTS_MS) if timeouts_ms is None else timeouts_ms
-        snapshot_seconds = rng.choice((1.0, 5.0, 30.0, 1e9))
+        snapshot_seconds = rng.choice(_SNAPSHOT_SECONDS) if snapshot_seconds is None else snapshot_seconds
         self.cluster = Cluster(
             simulation,
             {name: self._factory(member, timeouts_ms, snapshot_seconds) for name, member in self._members.items()},

@@ -1,0 +1,149 @@
+"""Bugs planted into the quorum's rules, each on a stage where it must show, whatever else changes in the product.
+
+The names are those of `tests.support.planted_bugs`. A script is played with the bug and without: only then it shows.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+import pytest
+import trio
+
+from jepsen.simulation.trace import Event
+from tests.simulation.staging import Stage, play
+from tests.support.planted_bugs import QUORUM_BUGS
+
+# Where a disk or a clock decides by chance whether a bug shows, so often it may.
+ROUNDS = 6
+LONG_SECONDS = 120.0
+
+
+async def power_cuts_of_all(stage: Stage) -> None:
+    """All machines lose their power at once, shortly after a write was acknowledged."""
+    for serial in range(ROUNDS):
+        await stage.write(f"{serial}a", f"{serial}b", f"{serial}c")
+        for host in stage.subject.cluster.nodes.values():
+            stage.subject.cluster.crash(host, power=True, down_seconds=0)
+        await stage.subject.cluster.wait_serving()
+        await trio.sleep(3)
+
+
+async def power_cuts_after_votes(stage: Stage) -> None:
+    """The power goes wherever a vote has just been made durable, as the trace says."""
+    cluster, cuts = stage.subject.cluster, 0
+
+    def listen(event: Event) -> None:
+        nonlocal cuts
+        if event.kind == "vote_synced" and cuts < 8:
+            cuts += 1
+            cluster.crash(cluster.nodes[event.host], power=True, down_seconds=0)
+
+    stage.simulation.trace.listeners.append(listen)
+    cluster.crash(cluster.nodes[stage.leader], power=False, down_seconds=0)
+    await trio.sleep(20)
+
+
+async def a_write_that_nobody_hears_of(stage: Stage) -> None:
+    """A leader takes a write while it is alone."""
+    stage.isolate(stage.leader)
+    await stage.write("alone")
+
+
+async def a_write_without_acknowledgements(stage: Stage) -> None:
+    """Both followers have an entry, the leader does not know, and goes: figure 8 of Raft's paper, with three voters."""
+    for serial in range(ROUNDS):
+        leader = stage.leader
+        await trio.sleep(0.1)  # until their Fetches wait at the leader
+        for follower in stage.followers():
+            stage.cut(follower, leader)
+        await stage.write(str(serial))
+        stage.subject.cluster.crash(stage.subject.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
+        stage.simulation.network.heal()
+        await stage.leads_another(leader)
+        await trio.sleep(3)
+        stage.subject.cluster.heal()
+        await stage.subject.cluster.wait_serving()
+        await trio.sleep(1)
+
+
+async def a_leader_with_a_past(stage: Stage) -> None:
+    """One that was alone wrote entries of its own, and comes back to a quorum with other ones in their places."""
+    alone = stage.leader
+    stage.isolate(alone)
+    await stage.write("never", "ever")
+    await stage.leads_another(alone)
+    await stage.write(*"abcdef")
+    stage.simulation.network.heal()
+    await trio.sleep(5)
+    await stage.write(*"ghi")
+
+
+async def pages_that_only_seem_durable(stage: Stage) -> None:
+    """An fsync fails, the process starts again over what the page cache shows, goes on, and then the power goes."""
+    for serial in range(ROUNDS):
+        host = list(stage.subject.cluster.nodes.values())[serial % 3]
+        host.volume.sync_failures = 1.0
+        await stage.write(f"{serial}a", f"{serial}b")
+        with trio.move_on_after(5):
+            await host.ended.wait()
+        host.volume.sync_failures = 0.0
+        await stage.subject.cluster.wait_serving()
+        await stage.write(f"{serial}c", f"{serial}d")
+        await trio.sleep(3)
+        stage.subject.cluster.crash(host, power=True, down_seconds=0)
+        await trio.sleep(3)
+
+
+async def two_removals(stage: Stage) -> None:
+    """A leader that nobody hears is asked to remove one of the others, and when that takes too long, the other too."""
+    leader, others = stage.leader, stage.followers()
+    stage.isolate(leader)
+    for name in others:
+        key = stage.subject.key_of(name)
+        with trio.move_on_after(2.2):
+            give_up = trio.current_time() + 1
+            await stage.subject.ask(leader, "remove-voter", "", key.node_id, key.directory_id, "", give_up)
+
+
+async def a_candidate_that_missed_much(stage: Stage) -> None:
+    """One follower hears nothing of some writes; then the leader goes, and the two others elect the next one."""
+    for serial in range(ROUNDS):
+        leader, (behind, _) = stage.leader, stage.followers()
+        stage.isolate(behind)
+        await stage.write(f"{serial}a", f"{serial}b")
+        stage.subject.cluster.crash(stage.subject.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
+        stage.simulation.network.heal()
+        await stage.leads_another(leader)
+        stage.subject.cluster.heal()
+        await stage.subject.cluster.wait_serving()
+        await trio.sleep(3)
+
+
+@attrs.frozen
+class Showing:
+    script: Callable[[Stage], Awaitable[None]]
+    by: Sequence[str]
+
+
+SHOWINGS = {
+    "the vote is not synced": Showing(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
+    "the log is not synced": Showing(power_cuts_of_all, ["CommittedEntriesStay", "DiesOfFaultsOnly"]),
+    "acknowledged before a majority has it": Showing(a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]),
+    "an old epoch's entry is committed": Showing(a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]),
+    "the epoch before is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
+    "what is recovered is not written again": Showing(
+        pages_that_only_seem_durable, ["CommittedEntriesStay", "DiesOfFaultsOnly"]
+    ),
+    "two changes of voters at once": Showing(two_removals, ["OneVoterAtATime"]),
+    "votes are given to logs that lack entries": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),
+}
+
+
+@pytest.mark.parametrize("bug", SHOWINGS)
+def test_a_planted_bug_shows(bug: str) -> None:
+    showing = SHOWINGS[bug]
+    assert play(showing.script).violation is None
+    with QUORUM_BUGS[bug].planted():
+        violation = play(showing.script).violation
+    assert violation is not None
+    assert violation.partition(":")[0] in showing.by
