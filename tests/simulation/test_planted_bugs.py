@@ -33,11 +33,13 @@ HUNTS = {
     ),
     "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay"]),
     "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay"], 5),
-    "recovery keeps segments behind a gap": Hunt(["PollsSkipNothing", "LossesAreOfTheEnd", "SessionsAreInOrder"]),
-    "a new log directory is not made durable": Hunt(["EpochsNeverGoBack", "Liveness"], faults=["power"]),
-    "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
+    "recovery keeps segments behind a gap": Hunt(["PollsSkipNothing", "LossesAreOfTheEnd", "SessionsAreInOrder"], 7),
+    "a new log directory is not made durable": Hunt(
+        ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness"], faults=["power"]
+    ),
+    "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
-    "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 9, ["disk-stalled", "disk-slow"]),
+    "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
 }
 
 
