@@ -73,12 +73,18 @@ class CommittedEntriesStay:
         self._replicas = replicas
 
     def observe(self, event: Event) -> str | None:
-        replica = self._replicas.replica(event)
-        kept = min(replica.synced_end_offset, self._replicas.committed_end_offset)
+        kept = self._kept(self._replicas.replica(event))
         end_offset = integer(event, "end_offset")
         if end_offset < kept:
             return f"{event.host} recovered up to {end_offset}, and up to {kept} entries are committed that it had"
         return None
+
+    def _kept(self, replica: Replica) -> int:
+        """Up to where it had what is committed; a former leader's own entries may lie there in its place."""
+        for entry in reversed(replica.entries.values()):
+            if entry[1] <= replica.synced_end_offset and self._replicas.committed.get(entry[0]) == entry:
+                return entry[1]
+        return min(replica.start_offset, replica.synced_end_offset)
 
 
 class LogsStartAtSnapshots:
