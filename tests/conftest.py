@@ -3,6 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the product.
+settings.register_profile("kraft", deadline=None)
+settings.load_profile("kraft")
 
 FIGURES = pytest.StashKey[list[str]]()
 
