@@ -1,6 +1,7 @@
 """The nodes of a simulation: one process for each host, started again whenever it has ended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import TypeAlias
 
 import trio
@@ -69,6 +70,13 @@ class Cluster:
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
         self.simulation.trace.event(host.name, "disk-lost", lost)
+
+    def damage_disk(self, host: Host, directory: str, endings: Sequence[str], rng: Random) -> None:
+        """Have a machine come back with a bit turned around in a file; see `Volume.flip_bit`."""
+        self.crash(host, power=True, down_seconds=0)
+        where = host.volume.flip_bit(directory, endings, rng)
+        if where is not None:
+            self.simulation.trace.event(host.name, "disk-damaged", {"where": where})
 
     async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
         """Have a node end cleanly; one that does not in time is killed."""

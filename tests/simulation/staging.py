@@ -46,10 +46,10 @@ class Stage:
             self.cut(other, *names)
 
     async def write(self, *values: str) -> None:
-        """Have the leader of the time commit values; each is given up if it takes longer than a second."""
+        """Have the leader of the time commit values, each under its own name; one is given up after a second."""
         for value in values:
             with trio.move_on_after(1):
-                await self.subject.ask(self.leader, "write", "staged", value)
+                await self.subject.ask(self.leader, "write", value, value)
 
     async def leads_another(self, than: str) -> None:
         """Wait until a node was elected that is not that one."""
@@ -62,7 +62,7 @@ class Stage:
         for target in targets:
             self.simulation.network.links.link(source, target).is_blocked = True
 
-    def _fail(self, violation: str) -> None:
+    def fail(self, violation: str) -> None:
         self.violation = self.violation or violation
         self.scope.cancel()
 
@@ -72,15 +72,17 @@ def play(script: Callable[[Stage], Awaitable[None]], voters: int = 3, seed: int 
     simulation = Simulation(str(seed))
     stage = Stage(simulation, QuorumSubject(simulation, voters, voters, {}, NO_SNAPSHOTS))
     simulation.trace.listeners.append(stage.events.append)
-    Watch(simulation.trace, stage.subject.invariants(), stage._fail)
+    Watch(simulation.trace, stage.subject.invariants(), stage.fail)
 
     async def main() -> None:
-        with stage.scope, trio.fail_after(PLAY_SECONDS):
+        with stage.scope, trio.move_on_after(PLAY_SECONDS) as time:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stage.subject.cluster.run)
                 await stage.subject.prepare()
                 await script(stage)
                 nursery.cancel_scope.cancel()
+        if time.cancelled_caught:
+            stage.fail("Liveness: the play does not end")
 
     simulation.run(main)
     return stage

@@ -94,6 +94,23 @@ async def pages_that_only_seem_durable(stage: Stage) -> None:
         await trio.sleep(3)
 
 
+async def bits_that_flip(stage: Stage) -> None:
+    """Bits turn around on disks, in entries that others have too; soon everybody has to know the same again."""
+    cluster, administrator = stage.subject.cluster, stage.subject.administrator
+    for serial in range(2 * ROUNDS):
+        await stage.write(*(f"{serial}{letter}" for letter in "abcdef"))
+        await trio.sleep(1)
+        await administrator.damage_disk(stage.simulation.rng(f"flip/{serial}"))
+        await trio.sleep(2)
+        await cluster.wait_serving()
+        await administrator.repair()
+        await trio.sleep(1)
+        states = [await stage.subject.ask(name, "status", "") for name in cluster.nodes]
+        if any(state != states[0] for state in states):
+            stage.fail("StatesDiffer")
+    assert len([event for event in stage.events if event.kind == "disk-damaged"]) == 2 * ROUNDS
+
+
 async def two_removals(stage: Stage) -> None:
     """A leader that nobody hears is asked to remove one of the others, and when that takes too long, the other too."""
     leader, others = stage.leader, stage.followers()
@@ -133,6 +150,9 @@ SHOWINGS = {
     "the epoch before is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
     "what is recovered is not written again": Showing(
         pages_that_only_seem_durable, ["CommittedEntriesStay", "DiesOfFaultsOnly"]
+    ),
+    "checksums are not looked at": Showing(
+        bits_that_flip, ["StatesDiffer", "DiesOfFaultsOnly", "LogsMatch", "CommittedEntriesStay", "Liveness"]
     ),
     "two changes of voters at once": Showing(two_removals, ["OneVoterAtATime"]),
     "votes are given to logs that lack entries": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),

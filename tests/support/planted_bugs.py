@@ -19,6 +19,7 @@ from broker.storage.segment import Segment
 from kraft.core import elections, leading, reconfiguration
 from kraft.core.log_shape import LogShape
 from kraft.core.voters import ReplicaKey
+from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
 from kraft.log.election_file import ElectionFile
 
@@ -67,6 +68,9 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     ),
     "what is recovered is not written again": PlantedBug(
         DurableLog, "open", "file.write(0, [memoryview(data)[:size]])", "pass"
+    ),
+    "checksums are not looked at": PlantedBug(
+        durable_log, "decode_frame", " or crc32c.crc32c(data[start:end]) != crc", ""
     ),
     "two changes of voters at once": PlantedBug(
         reconfiguration, "may_change", "return leading", "return True or leading"

@@ -55,6 +55,14 @@ class Inode:
         """As `settle`, but only some of them reach the disk; the page cache still shows them all."""
         self._keep(write for write in self._take(upto) if rng.random() < 0.3)
 
+    def flip_bit(self, rng: Random) -> int:
+        """Turn a bit around, for good, of a file that is durable as it is; the position of its byte."""
+        assert not self._dirty, "nothing is dirty without power"
+        at = rng.randrange(len(self.durable))
+        self.durable[at] ^= 1 << rng.randrange(8)
+        self.cached = bytearray(self.durable)
+        return at
+
     def power_cut(self, rng: Random, note: Callable[..., None]) -> None:
         dirty = self._take(self.written)
         if dirty:

@@ -7,7 +7,7 @@ entries after the directory's, and until then a power cut keeps any part of them
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NoReturn, TypeAlias
 
@@ -57,6 +57,7 @@ class Volume:
         self.broken: tuple[str, ...] = ()
         self.sync_failures = 0.0
         self.faults_met = 0  # how often a fault made something fail
+        self.is_damaged = False  # whether something on it is not what was written
         self._is_stalled = False
         self._clock = clock
         self._rng = rng
@@ -168,11 +169,27 @@ class Volume:
 
     def lose(self, path: str) -> None:
         """Have nothing at a path, for good. For a machine without power."""
+        self.is_damaged = False
         parent, name = split(path)
         if name:
             self.directory(parent).forget(name)
         else:
             self.root = Directory()
+
+    def flip_bit(self, directory: str, endings: Sequence[str], rng: Random) -> str | None:
+        """Turn a bit around in the last file with one of these endings. For a machine without power.
+
+        Where that is; None where there are no such files.
+        """
+        found = self.find(directory)
+        files = found.entries if isinstance(found, Directory) else {}
+        lasts = [max((name for name in files if name.endswith(ending)), default=None) for ending in endings]
+        choices = [(name, file) for name in lasts if name and isinstance(file := files[name], Inode) and file.durable]
+        if not choices:
+            return None
+        name, file = rng.choice(choices)
+        self.is_damaged = True
+        return f"{directory}/{name}:{file.flip_bit(rng)}"
 
     async def _perform(self, seconds: float, effect: Callable[[], None], is_gone: Callable[[], bool]) -> None:
         """Have the device do something and wait for it, uncancellably, as for a thread in a system call.

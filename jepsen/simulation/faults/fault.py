@@ -21,6 +21,10 @@ class Administrator(Protocol):
         """Give a node an empty disk; or nothing, where none may lose its disk."""
         ...
 
+    async def damage_disk(self, rng: Random) -> None:
+        """Have a bit turn around on a node's disk; or nothing, where all of them are needed."""
+        ...
+
 
 @attrs.frozen
 class Strike:

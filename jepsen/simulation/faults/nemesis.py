@@ -25,7 +25,7 @@ from jepsen.simulation.faults.of_networks import (
     Slow,
 )
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
-from jepsen.simulation.faults.of_quorums import ChangeVoters, LoseDisk
+from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -53,6 +53,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "isolate-leader": IsolateLeader(),
         "change-voters": ChangeVoters(),
         "lose-disk": LoseDisk(),
+        "bit-flip": BitFlip(),
         "aimed-kill": Aimed(power=False),
         "aimed-power": Aimed(power=True),
     }

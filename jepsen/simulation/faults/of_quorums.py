@@ -10,6 +10,13 @@ class ChangeVoters:
         await strike.administrator.change_voters(strike.rng)
 
 
+class BitFlip:
+    """A bit turns around in what a node has of the log, as others have all that anybody may rely on."""
+
+    async def strike(self, strike: Strike) -> None:
+        await strike.administrator.damage_disk(strike.rng)
+
+
 class LoseDisk:
     """A node loses all that was on its disk, as few other voters have done."""
 

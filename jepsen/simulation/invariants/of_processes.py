@@ -5,10 +5,14 @@ from collections.abc import Mapping, Sequence
 from jepsen.simulation.hosts import Host, leaves
 from jepsen.simulation.invariants.watch import Invariant
 from jepsen.simulation.trace import Event
+from kraft.log import CorruptLog
 
 
 class DiesOfFaultsOnly:
-    """A node ends by itself only when its disk fails, and only with the errors in `allowed`, which say so."""
+    """A node ends by itself only when its disk fails, and only with the errors in `allowed`, which say so.
+
+    One that finds its log damaged refuses to go on, and no node does so that has an intact one.
+    """
 
     kinds: Sequence[str] = ("process-started", "process-ended")
 
@@ -23,10 +27,12 @@ class DiesOfFaultsOnly:
             self._met_before[event.host] = host.volume.faults_met
             return None
         causes = [] if host.cause is None else list(leaves(host.cause))
-        strange = [cause for cause in causes if not isinstance(cause, self._allowed)]
+        is_damaged = host.volume.is_damaged
+        allowed = (*self._allowed, CorruptLog) if is_damaged else self._allowed
+        strange = [cause for cause in causes if not isinstance(cause, allowed)]
         if strange:
             return f"{host} died of {strange[0]!r}"
-        if causes and host.volume.faults_met == self._met_before[host.name]:
+        if causes and not is_damaged and host.volume.faults_met == self._met_before[host.name]:
             return f"{host} died of {causes[0]!r}, and nothing was wrong with its disk"
         return None
 

@@ -73,7 +73,7 @@ class Replicas:
 
     kinds: Sequence[str] = (
         *("log_recovered", "log_written", "log_truncated", "log_synced", "snapshot_taken", "snapshot_installed"),
-        *("vote_synced", "role", "voters_changed", "committed", "disk-lost"),
+        *("vote_synced", "role", "voters_changed", "committed", "disk-lost", "disk-damaged"),
     )
 
     def __init__(self) -> None:
@@ -118,6 +118,8 @@ class Replicas:
                 replica.voters_offset, replica.voters = integer(event, "offset"), voters_of(event)
             case "committed":
                 self._commit(replica, integer(event, "end_offset"))
+            case "disk-damaged":
+                replica.synced_end_offset = 0  # until it says what it could recover
             case "disk-lost":
                 node_id = integer(event, "node")
                 self.lost[node_id, event.fields["directory_id"]] = self.by_host.pop(event.host)

@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, Protocol
 
+import attrs
 import trio
 
 from jepsen.simulation.invariants import Replica, Replicas
+from jepsen.simulation.invariants.replicas import Entry
+from jepsen.simulation.trace import Event
 from kraft.core import ReplicaKey
+from kraft.log import CorruptLog
 
 # How long one change of the voters is tried.
 CHANGE_SECONDS: Final = 4.0
@@ -24,6 +28,12 @@ class Hands(Protocol):
         """Cut a node's power, and have its replica start anew, as another one."""
         ...
 
+    def damage_disk(self, name: str, rng: Random) -> None:
+        """Cut a node's power, and have a bit turn around in what its disk has of the log."""
+        ...
+
+    def is_serving(self, name: str) -> bool: ...
+
     async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
         """Try to `add-voter` or `remove-voter`, until it is done or the time is `give_up`."""
         ...
@@ -38,6 +48,8 @@ class VoterAdministrator:
 
     It never removes voters, nor takes disks away, such that those without a disk are no minority in every voter set
     that any replica believes in: that would be an operator's error, and not one of the quorum's.
+
+    A damaged disk counts as lost until its node serves again. Where the node refuses to, it gets an empty one.
     """
 
     def __init__(self, replicas: Replicas, nodes: Mapping[int, str], founders: Sequence[str], hands: Hands) -> None:
@@ -46,11 +58,13 @@ class VoterAdministrator:
         self._founders = founders
         self._hands = hands
         self._lost: list[ReplicaKey] = []
+        self._damaged: dict[str, ReplicaKey] = {}
         self._busy = trio.Lock()
 
     async def change_voters(self, rng: Random) -> None:
         """Add or remove one voter."""
         async with self._busy:
+            self._see_who_recovered()
             voters = self._latest_voters()
             changes = []
             for node_id, name in self._nodes.items():
@@ -67,25 +81,79 @@ class VoterAdministrator:
 
     async def lose_disk(self, rng: Random) -> None:
         async with self._busy:
-            views = [_keys(replica) for replica in self._replicas.by_host.values()]
-            choices = []
-            for name in self._nodes.values():
-                key = self._hands.key_of(name)
-                # A voter set without directory ids would take the new disk for the old one (KIP-853).
-                if key is not None and all(
-                    ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in views
-                ):
-                    choices.append((name, key))
+            self._see_who_recovered()
+            choices = self._dispensable()
             if choices:
                 name, key = rng.choice(choices)
                 self._lost.append(key)
                 self._hands.lose_disk(name)
 
+    async def damage_disk(self, rng: Random) -> None:
+        async with self._busy:
+            self._see_who_recovered()
+            choices = [(name, key) for name, key in self._dispensable() if self._is_elsewhere(name, key)]
+            if choices:
+                name, key = rng.choice(choices)
+                self._lost.append(key)
+                self._damaged[name] = key
+                self._hands.damage_disk(name, rng)
+
+    def replaces(self, event: Event) -> str | None:
+        """The name of a node that needs another disk, now that this has happened."""
+        refuses = event.kind == "process-ended" and event.host in self._damaged
+        if not refuses or CorruptLog.__name__ not in str(event.fields["errors"]):
+            return None
+        del self._damaged[event.host]
+        return event.host
+
     async def repair(self) -> None:
         """Until the voters are the founders, on the disks they have now."""
         async with self._busy:
+            self._see_who_recovered()
             while (change := self._next_repair()) is not None:
                 await self._change(*change)
+
+    def _see_who_recovered(self) -> None:
+        for name, key in list(self._damaged.items()):
+            if self._hands.is_serving(name):
+                del self._damaged[name]
+                self._lost.remove(key)
+
+    def _dispensable(self) -> list[tuple[str, ReplicaKey]]:
+        """Nodes whose disks may be lost."""
+        found = []
+        for name in self._nodes.values():
+            key = self._hands.key_of(name)
+            # A voter set without directory ids would take the new disk for the old one (KIP-853).
+            if key is not None and all(
+                ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in self._views()
+            ):
+                found.append((name, key))
+        return found
+
+    def _is_elsewhere(self, name: str, key: ReplicaKey) -> bool:
+        """Whether all that a node has of the log, and anybody else too, is durable at a majority without it.
+
+        What nobody else has cannot be committed, nor can anybody have been told of it.
+        """
+        replica = self._replicas.by_host.get(name)
+        if replica is None:
+            return False
+        others = [each for host, each in self._replicas.by_host.items() if host != name]
+        shared = [entry for entry in replica.entries.values() if any(each.holds(entry) for each in others)]
+        last = shared[-1] if shared else (replica.start_offset, replica.start_offset, 0)
+        return all(2 * self._durable_at(last, view, key) > len(view) for view in self._views())
+
+    def _durable_at(self, entry: Entry, view: Sequence[ReplicaKey], without: ReplicaKey) -> int:
+        held = [self._replicas.of_voter(attrs.astuple(voter)) for voter in view if voter != without]
+        return sum(
+            each is not None and each.synced_end_offset >= entry[1] and (entry[0] == entry[1] or each.holds(entry))
+            for each in held
+        )
+
+    def _views(self) -> list[list[ReplicaKey]]:
+        """The voters that each replica knows."""
+        return [_keys(replica) for replica in self._replicas.by_host.values()]
 
     def _next_repair(self) -> tuple[str, ReplicaKey] | None:
         voters = self._latest_voters()

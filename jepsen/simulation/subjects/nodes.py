@@ -1,11 +1,13 @@
 """Whole nodes, `broker.node.Node` unmodified, under clients that speak Kafka's protocol."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
 from typing import Any, Final, TypeVar
 
 import attrs
 import trio
 
+from broker.node.node import METADATA_DIRECTORY as METADATA_LOG
 from broker.properties import parse_properties
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES
@@ -19,6 +21,7 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.load import CLUSTER_LOAD, NODE_LOAD
 from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
+from jepsen.simulation.trace import Event
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.producer import Producer, produce_to_all
@@ -47,6 +50,7 @@ class NodesSubject:
         self.history = History(simulation.clock.current_time, simulation.trace.note)
         names = {each.node_id: each.name for each in plan.controllers}
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
+        simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
         self._load = NODE_LOAD if len(plan.nodes) == 1 else CLUSTER_LOAD
         self._admin = self._client("admin")
@@ -151,6 +155,19 @@ class NodesSubject:
         self._disks_lost[name] += 1
         host = self.cluster.nodes[name]
         self.cluster.lose_disk(host, METADATA_DIRECTORY, node=key.node_id, directory_id=key.directory_id)
+
+    def damage_disk(self, name: str, rng: Random) -> None:
+        self.cluster.damage_disk(
+            self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", (".log", ".checkpoint"), rng
+        )
+
+    def is_serving(self, name: str) -> bool:
+        return self.cluster.nodes[name].is_serving
+
+    def _replace_disk(self, event: Event) -> None:
+        name = self.administrator.replaces(event)
+        if name is not None:
+            self.simulation.clock.after(0, self.lose_disk, name)
 
     async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
         if function == "add-voter":

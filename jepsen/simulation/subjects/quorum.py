@@ -1,6 +1,7 @@
 """The quorum alone: a dictionary on a replicated log, while its voters come and go, and their disks get lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Final
 
 import attrs
@@ -15,10 +16,12 @@ from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.register_node import (
     CHANGE_TIMEOUT_MS,
     CLIENT_PORT,
+    DIRECTORY,
     RAFT_PORT,
     RegisterNode,
     RegisterNodeConfig,
 )
+from jepsen.simulation.trace import Event
 from jepsen.workloads.registers import Keys, RegisterClient
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.driver import DriverConfig
@@ -83,6 +86,7 @@ class QuorumSubject:
         self._admin = self._client("admin")
         names = {member.node_id: member.name for member in self._members.values()}
         self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
+        simulation.trace.listeners.append(self._replace_disk)
 
     def invariants(self) -> Sequence[Invariant]:
         return [*process_invariants(self.simulation.hosts), *raft_invariants(self.replicas)]
@@ -123,6 +127,17 @@ class QuorumSubject:
         member.disks += 1
         host = self.cluster.nodes[name]
         self.cluster.lose_disk(host, "/", node=lost.node_id, directory_id=lost.directory_id)
+
+    def damage_disk(self, name: str, rng: Random) -> None:
+        self.cluster.damage_disk(self.cluster.nodes[name], DIRECTORY, (".log", ".checkpoint"), rng)
+
+    def is_serving(self, name: str) -> bool:
+        return self.cluster.nodes[name].is_serving
+
+    def _replace_disk(self, event: Event) -> None:
+        name = self.administrator.replaces(event)
+        if name is not None:
+            self.simulation.clock.after(0, self.lose_disk, name)
 
     async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
         address = self._members[name].voter.address
