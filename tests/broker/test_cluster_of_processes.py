@@ -51,6 +51,11 @@ def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
         time.sleep(0.02)
 
 
+def wait_for_topics(bootstrap: str, *names: str) -> None:
+    """A broker hears of what was created a moment later than who created it."""
+    wait_for(lambda: topics(bootstrap) == dict.fromkeys(names, 3))
+
+
 def test_the_cluster_goes_on_without_its_controller_and_has_it_back(cluster: ClusterProcess) -> None:
     client = admin(cluster.bootstrap)
     create(client, "before")
@@ -67,7 +72,7 @@ def test_the_cluster_goes_on_without_its_controller_and_has_it_back(cluster: Clu
 
     cluster.nodes[dead].start()
     for node in cluster.nodes.values():
-        assert topics(node.bootstrap) == {"before": 3, "after": 3}
+        wait_for_topics(node.bootstrap, "before", "after")
     create(client, "whole-again")
     assert cluster.stop() < STOP_SECONDS_MAX
 
@@ -79,7 +84,7 @@ def test_a_cluster_that_was_stopped_starts_again_with_what_it_had(cluster: Clust
         node.launch()
     for node in cluster.nodes.values():
         node.wait_serving()
-    assert topics(cluster.bootstrap) == {"kept": 3}
+    wait_for_topics(cluster.bootstrap, "kept")
 
 
 def test_one_node_of_three_waits_and_can_be_stopped_while_it_does(tmp_path: Path) -> None:
@@ -123,7 +128,7 @@ def test_a_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterP
     answer = cluster.add_controller(unlucky)
     assert answer.code == 0, answer.errors
     assert cluster.part(unlucky) == "Follower"
-    assert topics(node.bootstrap) == {"before": 3, "meanwhile": 3}
+    wait_for_topics(node.bootstrap, "before", "meanwhile")
 
 
 def test_one_voter_becomes_three_and_one_again(tmp_path: Path) -> None:
@@ -142,5 +147,5 @@ def test_one_voter_becomes_three_and_one_again(tmp_path: Path) -> None:
         other = 5 - successor
         assert cluster.remove_controller(other, cluster.directory_id(other)).code == 0
         create(client, "alone")
-        assert set(topics(cluster.nodes[2].bootstrap)) == {"with-2", "with-3", "with-three", "alone"}
+        wait_for_topics(cluster.nodes[2].bootstrap, "with-2", "with-3", "with-three", "alone")
         assert [cluster.part(node_id) for node_id in (1, successor, other)] == ["Observer", "Leader", "Observer"]

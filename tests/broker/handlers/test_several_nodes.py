@@ -8,9 +8,15 @@ import trio
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.api.describe_cluster import DescribeClusterRequest
-from broker.wire.api.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
+from broker.wire.api.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ReplicaState,
+    RequestedPartition,
+    RequestedTopic,
+)
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from broker.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -46,6 +52,28 @@ async def wait_for_topic(client: WireClient, name: str = "topic") -> None:
             await trio.sleep(0.005)
 
 
+async def all_brokers(client: WireClient, node_ids: list[int]) -> MetadataResponse:
+    """The metadata, once this broker has heard that all of them are unfenced."""
+    with trio.fail_after(WITHIN_S):
+        while sorted(described(metadata := await client.call(MetadataRequest(topics=[]), 12))) != node_ids:
+            await trio.sleep(0.005)
+    return metadata
+
+
+async def named_voters(client: WireClient) -> DescribeQuorumResponse:
+    """The quorum, once all voters have told which directories are theirs."""
+    with trio.fail_after(WITHIN_S):
+        while True:
+            quorum = await client.call(METADATA_QUORUM, 2)
+            if all(any(state.replica_directory_id) for state in _voters(quorum)):
+                return quorum
+            await trio.sleep(0.005)
+
+
+def _voters(quorum: DescribeQuorumResponse) -> list[ReplicaState]:
+    return only(only(quorum.topics).partitions).current_voters
+
+
 def others(cluster: RunningCluster, node: ClusterNode) -> list[ClusterNode]:
     return [each for each in cluster.nodes.values() if each is not node]
 
@@ -58,13 +86,13 @@ async def test_every_broker_tells_of_the_same_cluster(tmp_path: Path) -> None:
 
         for port in ports.values():
             async with connected(port) as client:
-                metadata = await client.call(MetadataRequest(topics=[]), 12)
+                metadata = await all_brokers(client, list(ports))
                 assert (described(metadata), metadata.controller_id) == (ports, active.node_id)
 
                 brokers = await client.call(DescribeClusterRequest(), 2)
                 assert (described(brokers), brokers.controller_id) == (ports, active.node_id)
 
-                quorum = await client.call(METADATA_QUORUM, 2)
+                quorum = await named_voters(client)
                 partition = only(only(quorum.topics).partitions)
                 assert (partition.error_code, partition.leader_id) == (0, active.node_id)
                 assert [state.replica_id for state in partition.current_voters] == list(ports)
@@ -115,8 +143,7 @@ async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -
     async with running_cluster(tmp_path, roles) as cluster:
         for node_id in (2, 3):
             async with connected(cluster.port(node_id)) as client:
-                metadata = await client.call(MetadataRequest(topics=[]), 12)
-                assert (sorted(described(metadata)), metadata.controller_id) == ([2, 3], node_id)
+                assert (await all_brokers(client, [2, 3])).controller_id == node_id
                 assert (await client.call(DescribeClusterRequest(), 2)).controller_id == node_id
 
                 await create_topic(client, f"topic-{node_id}")
