@@ -1,4 +1,4 @@
-"""One test for each rule, told to one core; where the rule is from stands beside it."""
+"""One test for each rule of elections and replication, told to one core; where it is from stands beside it."""
 
 import attrs
 import pytest
@@ -9,11 +9,8 @@ from kraft.core import (
     LogShape,
     OffsetAndEpoch,
     QuorumConfig,
-    ReplicaKey,
     Role,
-    Voter,
     VoterHistory,
-    VoterSet,
 )
 from kraft.core import effects as todo
 from kraft.core import events as happened
@@ -22,90 +19,7 @@ from kraft.core.control import leader_change
 from kraft.core.messages import Error, Known
 from kraft.core.replica import UnsafeTruncation
 from kraft.replicated_log import Batch
-
-THREE = VoterSet(tuple(Voter(ReplicaKey(node_id, f"d{node_id}"), f"host{node_id}") for node_id in (1, 2, 3)))
-KEYS = {node_id: ReplicaKey(node_id, f"d{node_id}") for node_id in range(1, 6)}
-
-
-class One:
-    """Node 1 of three voters, whose log has a batch of one record for each of `epochs`."""
-
-    def __init__(
-        self,
-        *epochs: int,
-        election: ElectionState | None = None,
-        voters: int = 3,
-        named: Voter | None = None,
-        config: QuorumConfig | None = None,
-    ) -> None:
-        log = LogShape()
-        for offset, epoch in enumerate(epochs):
-            log.append(offset, offset, epoch)
-        log.synced(log.end)
-        initial = VoterSet(tuple(Voter(KEYS[node_id], f"host{node_id}") for node_id in range(1, voters + 1)))
-        if named is not None:
-            initial = initial.with_voter(named)
-        config = config or QuorumConfig(KEYS[1], "host1")
-        election = election or ElectionState(log.last_epoch)
-        self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0)
-        self.now_ms = 0.0
-        self.tokens = 0
-
-    def step(self, event: happened.Event, wait_ms: float = 0.0) -> list[todo.Effect]:
-        self.now_ms += wait_ms
-        return self.core.step(event, self.now_ms)
-
-    def ask(self, request: said.Request) -> list[todo.Effect]:
-        self.tokens += 1
-        return self.step(happened.Received(self.tokens, request))
-
-    def answer_to(self, request: said.Request) -> said.Response:
-        (answer,) = [effect for effect in self.ask(request) if isinstance(effect, todo.Answer)]
-        return answer.response
-
-    def time_out(self) -> list[said.VoteRequest]:
-        effects = self.step(happened.Tick(), self.core.deadline_ms - self.now_ms)
-        return [sent for sent in sends(effects) if isinstance(sent, said.VoteRequest)]
-
-    def elected(self) -> "One":
-        """Won with the votes of node 2."""
-        (pre_vote, _) = self.time_out()
-        known = Known(self.core.epoch)
-        effects = self.step(happened.Responded(2, pre_vote, said.VoteResponse(known, granted=True)))
-        vote = sends(effects)[0]
-        self.step(happened.Responded(2, vote, said.VoteResponse(Known(self.core.epoch), granted=True)))
-        assert self.core.role is Role.LEADER
-        return self
-
-    def sync(self) -> list[todo.Effect]:
-        return self.step(happened.LogSynced(self.core.log.end))
-
-    def fetch(self, node_id: int, offset: int, epoch: int, request_epoch: int | None = None) -> list[todo.Effect]:
-        request_epoch = self.core.epoch if request_epoch is None else request_epoch
-        return self.ask(said.FetchRequest(request_epoch, KEYS[node_id], OffsetAndEpoch(offset, epoch), 0))
-
-    def follow(self, leader_id: int, epoch: int) -> said.FetchRequest:
-        effects = self.ask(said.BeginEpochRequest(epoch, leader_id, f"host{leader_id}", KEYS[1]))
-        assert self.core.role is Role.FOLLOWER
-        (fetch,) = sends(effects)
-        assert isinstance(fetch, said.FetchRequest)
-        return fetch
-
-    def vote_for(self, node_id: int, epoch: int, end: OffsetAndEpoch, *, pre_vote: bool = False) -> bool:
-        response = self.answer_to(said.VoteRequest(epoch, KEYS[node_id], KEYS[1], end, pre_vote))
-        assert isinstance(response, said.VoteResponse)
-        return response.granted
-
-
-def sends(effects: list[todo.Effect]) -> list[said.Request]:
-    return [effect.request for effect in effects if isinstance(effect, todo.Send)]
-
-
-def kinds(effects: list[todo.Effect]) -> list[type[todo.Effect]]:
-    return [type(effect) for effect in effects]
-
-
-EMPTY = OffsetAndEpoch(0, 0)
+from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, kinds, sends
 
 
 def test_5_2_one_vote_in_an_epoch() -> None:
@@ -364,15 +278,6 @@ def test_check_quorum_fetches_from_one_other_of_three_suffice() -> None:
     assert one.core.role is Role.LEADER
 
 
-def test_check_quorum_a_wiped_voter_does_not_count() -> None:
-    """KIP-853: another directory id is another replica."""
-    one = One().elected()
-    stranger = said.FetchRequest(1, ReplicaKey(3, "new"), OffsetAndEpoch(2, 1), 0)
-    one.ask(stranger)
-    one.sync()
-    assert one.core.high_watermark == 0
-
-
 def test_kip_595_the_best_successor_stands_at_once_and_the_others_wait() -> None:
     for successors, role in (((1, 3), Role.CANDIDATE), ((3, 1), Role.FOLLOWER)):
         one = One()
@@ -381,117 +286,6 @@ def test_kip_595_the_best_successor_stands_at_once_and_the_others_wait() -> None
         assert one.core.role is role
         if role is Role.FOLLOWER:
             assert 20 <= one.core.deadline_ms - one.now_ms <= 1_000
-
-
-def test_kip_853_votes_meant_for_a_lost_disk_are_refused() -> None:
-    request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, "lost"), EMPTY, pre_vote=False)
-    response = One().answer_to(request)
-    assert response.error is Error.INVALID_VOTER_KEY
-
-
-def test_kip_853_one_with_another_disk_learns_who_leads_from_what_is_meant_for_the_lost_one() -> None:
-    one = One()
-    effects = one.ask(said.BeginEpochRequest(3, 2, "host2", ReplicaKey(1, "lost")))
-    answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
-    assert answers == [Error.INVALID_VOTER_KEY]
-    assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
-
-
-def add(node_id: int) -> said.AddVoterRequest:
-    return said.AddVoterRequest(Voter(KEYS[node_id], f"host{node_id}"), 5_000)
-
-
-def established(voters: int = 3) -> One:
-    one = One(voters=voters).elected()
-    one.sync()
-    one.fetch(2, 2, 1)
-    assert one.core.high_watermark == 2
-    return one
-
-
-def test_kip_853_no_change_before_the_epoch_has_committed() -> None:
-    """Ongaro's correction of 2015 to the single-server changes of the dissertation."""
-    one = One().elected()
-    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
-    assert one.core.voters.ids == (1, 2, 3)
-    one.fetch(2, 2, 1)
-    one.sync()
-    assert one.core.voters.ids == (1, 2)
-
-
-def test_kip_853_one_change_at_a_time() -> None:
-    one = established()
-    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
-    assert one.core.voters.ids == (1, 2)
-    response = one.answer_to(said.RemoveVoterRequest(KEYS[2], 5_000))
-    assert response.error is Error.REQUEST_TIMED_OUT
-    one.step(happened.Tick(), 2_500.0)
-    one.fetch(2, 2, 1)
-    one.step(happened.Tick(), 2_500.0)  # its asker has given up, its entry is in the log
-    one.ask(said.RemoveVoterRequest(KEYS[2], 5_000))
-    assert one.core.voters.ids == (1, 2)
-
-
-def test_kip_853_a_voter_is_added_once_it_has_caught_up() -> None:
-    one = established()
-    one.ask(add(4))
-    one.fetch(4, 1, 1)
-    assert one.core.voters.ids == (1, 2, 3)
-    one.fetch(4, 2, 1)
-    assert one.core.voters.ids == (1, 2, 3, 4)
-
-
-def test_kip_853_refused_changes_say_why() -> None:
-    one = established()
-    for request, error in (
-        (add(3), Error.DUPLICATE_VOTER),
-        (said.RemoveVoterRequest(KEYS[4], 5_000), Error.VOTER_NOT_FOUND),
-        (said.RemoveVoterRequest(ReplicaKey(3, "other"), 5_000), Error.VOTER_NOT_FOUND),
-        (said.UpdateVoterRequest(Voter(KEYS[5], "host5"), 5_000), Error.VOTER_NOT_FOUND),
-    ):
-        assert one.answer_to(request).error is error
-
-
-def test_kip_853_a_change_that_waits_too_long_times_out() -> None:
-    one = established()
-    one.ask(add(4))
-    answers: list[said.Response] = []
-    for _ in range(6):
-        one.fetch(2, 2, 1)
-        effects = one.step(happened.Tick(), 1_000.0)
-        answers += [each.response for each in effects if isinstance(each, todo.Answer)]
-    assert [answer.error for answer in answers if isinstance(answer, said.VoterChangeResponse)] == [
-        Error.REQUEST_TIMED_OUT
-    ]
-
-
-def test_kip_853_a_new_address_goes_through_the_log() -> None:
-    one = established()
-    one.ask(said.UpdateVoterRequest(Voter(KEYS[3], "moved"), 5_000))
-    voter = one.core.voters.get(3)
-    assert voter is not None
-    assert voter.address == "moved"
-
-
-def test_kip_853_a_leader_that_removed_itself_does_not_count_itself() -> None:
-    one = established()
-    one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
-    one.sync()
-    one.fetch(2, 3, 1)
-    assert one.core.high_watermark == 2
-    one.fetch(3, 3, 1)
-    assert one.core.high_watermark == 3
-    assert one.core.role is Role.RESIGNED
-
-
-def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
-    """Raft's dissertation, section 4.2.2: nobody else may have the entry that removes it."""
-    one = established()
-    one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
-    one.step(happened.Tick(), 3_000.0)
-    assert one.core.role is Role.RESIGNED
-    one.step(happened.Tick(), 1_500.0)
-    assert one.core.role is Role.PROSPECTIVE
 
 
 LONG_MS = 10_000.0
@@ -563,45 +357,6 @@ def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
 
-MOVED = QuorumConfig(KEYS[1], "moved")
-
-
-def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED)
-    effects = one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1]))
-    (_, update) = sends(effects)
-    assert isinstance(update, said.UpdateVoterRequest)
-    assert update.voter == Voter(KEYS[1], "moved")
-    refused = said.VoterChangeResponse(Known(1, 2), Error.REQUEST_TIMED_OUT)
-    assert sends(one.step(happened.Responded(2, update, refused))) == []
-    (again,) = sends(one.step(happened.Tick(), update.timeout_ms))
-    assert again == update
-
-
-def test_kip_853_a_leader_names_itself_in_the_log() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED).elected()
-    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
-
-
-def test_kip_853_a_leader_that_has_moved_says_so_once_its_epoch_has_committed() -> None:
-    one = established()
-    one.core._replica.config = MOVED
-    assert sends(one.step(happened.Tick())) == []
-    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
-
-
-def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it() -> None:
-    one = One(named=Voter(ReplicaKey(1, "lost"), "host1"))
-    assert not one.core.is_voter
-    effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
-    (fetch,) = sends(effects)
-    assert isinstance(fetch, said.FetchRequest)
-    destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))
-    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2"), 0)))
-    assert one.core.role is Role.FOLLOWER
-    assert [type(request) for request in sends(effects)] == [said.FetchRequest]
-
-
 def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> None:
     lower, higher = One(), One()
     higher.core = Core(
@@ -633,38 +388,3 @@ def test_whoever_encourages_another_gives_it_time() -> None:
     one.step(happened.ConnectionReset(2))
     assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
     assert one.core.deadline_ms - one.now_ms == 150.0
-
-
-def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
-    def observers(one: One) -> list[ReplicaKey]:
-        leader = one.core.leader_state
-        assert leader is not None
-        return sorted(leader.observers)
-
-    def fetch(one: One, key: ReplicaKey, end: OffsetAndEpoch) -> None:
-        one.step(happened.Tick(), 1.0)
-        one.ask(said.FetchRequest(1, key, end, 0))
-
-    one = established()
-    third, replaced, again = KEYS[3], ReplicaKey(3, "new"), ReplicaKey(3, "newer")
-    fetch(one, third, OffsetAndEpoch(2, 1))
-    fetch(one, replaced, OffsetAndEpoch(0, 0))
-    assert observers(one) == [replaced], "the voter is no observer, whatever its disk"
-    one.ask(said.RemoveVoterRequest(third, 5_000))
-    assert observers(one) == [replaced]
-    fetch(one, KEYS[4], OffsetAndEpoch(0, 0))
-    fetch(one, again, OffsetAndEpoch(0, 0))
-    assert observers(one) == [again, KEYS[4]]
-
-
-def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
-    one = One(named=Voter(ReplicaKey(2), "host2")).elected()
-    one.sync()
-    one.fetch(2, 2, 1)
-    assert one.core.high_watermark == 2
-    one.ask(said.UpdateVoterRequest(Voter(KEYS[2], "host2"), 5_000))
-    one.sync()
-    one.ask(said.FetchRequest(1, ReplicaKey(2, "other"), OffsetAndEpoch(3, 1), 2))
-    assert one.core.high_watermark == 2
-    one.fetch(2, 3, 1)
-    assert one.core.high_watermark == 3

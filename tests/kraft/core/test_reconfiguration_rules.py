@@ -1,0 +1,200 @@
+"""One test for each rule of changing voters and their disks, told to one core; where it is from stands beside it."""
+
+from kraft.core import (
+    OffsetAndEpoch,
+    QuorumConfig,
+    ReplicaKey,
+    Role,
+    Voter,
+)
+from kraft.core import effects as todo
+from kraft.core import events as happened
+from kraft.core import messages as said
+from kraft.core.messages import Error, Known
+from tests.support.raft_core import EMPTY, KEYS, One, established, sends
+
+
+def test_check_quorum_a_wiped_voter_does_not_count() -> None:
+    """KIP-853: another directory id is another replica."""
+    one = One().elected()
+    stranger = said.FetchRequest(1, ReplicaKey(3, "new"), OffsetAndEpoch(2, 1), 0)
+    one.ask(stranger)
+    one.sync()
+    assert one.core.high_watermark == 0
+
+
+def test_kip_853_votes_meant_for_a_lost_disk_are_refused() -> None:
+    request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, "lost"), EMPTY, pre_vote=False)
+    response = One().answer_to(request)
+    assert response.error is Error.INVALID_VOTER_KEY
+
+
+def test_kip_853_one_with_another_disk_learns_who_leads_from_what_is_meant_for_the_lost_one() -> None:
+    one = One()
+    effects = one.ask(said.BeginEpochRequest(3, 2, "host2", ReplicaKey(1, "lost")))
+    answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
+    assert answers == [Error.INVALID_VOTER_KEY]
+    assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
+
+
+def add(node_id: int) -> said.AddVoterRequest:
+    return said.AddVoterRequest(Voter(KEYS[node_id], f"host{node_id}"), 5_000)
+
+
+def test_kip_853_no_change_before_the_epoch_has_committed() -> None:
+    """Ongaro's correction of 2015 to the single-server changes of the dissertation."""
+    one = One().elected()
+    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
+    assert one.core.voters.ids == (1, 2, 3)
+    one.fetch(2, 2, 1)
+    one.sync()
+    assert one.core.voters.ids == (1, 2)
+
+
+def test_kip_853_one_change_at_a_time() -> None:
+    one = established()
+    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
+    assert one.core.voters.ids == (1, 2)
+    response = one.answer_to(said.RemoveVoterRequest(KEYS[2], 5_000))
+    assert response.error is Error.REQUEST_TIMED_OUT
+    one.step(happened.Tick(), 2_500.0)
+    one.fetch(2, 2, 1)
+    one.step(happened.Tick(), 2_500.0)  # its asker has given up, its entry is in the log
+    one.ask(said.RemoveVoterRequest(KEYS[2], 5_000))
+    assert one.core.voters.ids == (1, 2)
+
+
+def test_kip_853_a_voter_is_added_once_it_has_caught_up() -> None:
+    one = established()
+    one.ask(add(4))
+    one.fetch(4, 1, 1)
+    assert one.core.voters.ids == (1, 2, 3)
+    one.fetch(4, 2, 1)
+    assert one.core.voters.ids == (1, 2, 3, 4)
+
+
+def test_kip_853_refused_changes_say_why() -> None:
+    one = established()
+    for request, error in (
+        (add(3), Error.DUPLICATE_VOTER),
+        (said.RemoveVoterRequest(KEYS[4], 5_000), Error.VOTER_NOT_FOUND),
+        (said.RemoveVoterRequest(ReplicaKey(3, "other"), 5_000), Error.VOTER_NOT_FOUND),
+        (said.UpdateVoterRequest(Voter(KEYS[5], "host5"), 5_000), Error.VOTER_NOT_FOUND),
+    ):
+        assert one.answer_to(request).error is error
+
+
+def test_kip_853_a_change_that_waits_too_long_times_out() -> None:
+    one = established()
+    one.ask(add(4))
+    answers: list[said.Response] = []
+    for _ in range(6):
+        one.fetch(2, 2, 1)
+        effects = one.step(happened.Tick(), 1_000.0)
+        answers += [each.response for each in effects if isinstance(each, todo.Answer)]
+    assert [answer.error for answer in answers if isinstance(answer, said.VoterChangeResponse)] == [
+        Error.REQUEST_TIMED_OUT
+    ]
+
+
+def test_kip_853_a_new_address_goes_through_the_log() -> None:
+    one = established()
+    one.ask(said.UpdateVoterRequest(Voter(KEYS[3], "moved"), 5_000))
+    voter = one.core.voters.get(3)
+    assert voter is not None
+    assert voter.address == "moved"
+
+
+def test_kip_853_a_leader_that_removed_itself_does_not_count_itself() -> None:
+    one = established()
+    one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
+    one.sync()
+    one.fetch(2, 3, 1)
+    assert one.core.high_watermark == 2
+    one.fetch(3, 3, 1)
+    assert one.core.high_watermark == 3
+    assert one.core.role is Role.RESIGNED
+
+
+def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
+    """Raft's dissertation, section 4.2.2: nobody else may have the entry that removes it."""
+    one = established()
+    one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
+    one.step(happened.Tick(), 3_000.0)
+    assert one.core.role is Role.RESIGNED
+    one.step(happened.Tick(), 1_500.0)
+    assert one.core.role is Role.PROSPECTIVE
+
+
+MOVED = QuorumConfig(KEYS[1], "moved")
+
+
+def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> None:
+    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED)
+    effects = one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1]))
+    (_, update) = sends(effects)
+    assert isinstance(update, said.UpdateVoterRequest)
+    assert update.voter == Voter(KEYS[1], "moved")
+    refused = said.VoterChangeResponse(Known(1, 2), Error.REQUEST_TIMED_OUT)
+    assert sends(one.step(happened.Responded(2, update, refused))) == []
+    (again,) = sends(one.step(happened.Tick(), update.timeout_ms))
+    assert again == update
+
+
+def test_kip_853_a_leader_names_itself_in_the_log() -> None:
+    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED).elected()
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+
+
+def test_kip_853_a_leader_that_has_moved_says_so_once_its_epoch_has_committed() -> None:
+    one = established()
+    one.core._replica.config = MOVED
+    assert sends(one.step(happened.Tick())) == []
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+
+
+def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it() -> None:
+    one = One(named=Voter(ReplicaKey(1, "lost"), "host1"))
+    assert not one.core.is_voter
+    effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
+    (fetch,) = sends(effects)
+    assert isinstance(fetch, said.FetchRequest)
+    destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))
+    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2"), 0)))
+    assert one.core.role is Role.FOLLOWER
+    assert [type(request) for request in sends(effects)] == [said.FetchRequest]
+
+
+def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
+    def observers(one: One) -> list[ReplicaKey]:
+        leader = one.core.leader_state
+        assert leader is not None
+        return sorted(leader.observers)
+
+    def fetch(one: One, key: ReplicaKey, end: OffsetAndEpoch) -> None:
+        one.step(happened.Tick(), 1.0)
+        one.ask(said.FetchRequest(1, key, end, 0))
+
+    one = established()
+    third, replaced, again = KEYS[3], ReplicaKey(3, "new"), ReplicaKey(3, "newer")
+    fetch(one, third, OffsetAndEpoch(2, 1))
+    fetch(one, replaced, OffsetAndEpoch(0, 0))
+    assert observers(one) == [replaced], "the voter is no observer, whatever its disk"
+    one.ask(said.RemoveVoterRequest(third, 5_000))
+    assert observers(one) == [replaced]
+    fetch(one, KEYS[4], OffsetAndEpoch(0, 0))
+    fetch(one, again, OffsetAndEpoch(0, 0))
+    assert observers(one) == [again, KEYS[4]]
+
+
+def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
+    one = One(named=Voter(ReplicaKey(2), "host2")).elected()
+    one.sync()
+    one.fetch(2, 2, 1)
+    assert one.core.high_watermark == 2
+    one.ask(said.UpdateVoterRequest(Voter(KEYS[2], "host2"), 5_000))
+    one.sync()
+    one.ask(said.FetchRequest(1, ReplicaKey(2, "other"), OffsetAndEpoch(3, 1), 2))
+    assert one.core.high_watermark == 2
+    one.fetch(2, 3, 1)
+    assert one.core.high_watermark == 3
