@@ -1,7 +1,5 @@
 """The settings of single rooms, from a node's configuration."""
 
-from typing import Final
-
 import attrs
 
 from broker.config import KafkaConfig
@@ -11,9 +9,6 @@ from broker.replication.fetch_plan import FetchSettings
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.controller import ControllerConfig
 
-# What a request can ask for: there are never so many brokers.
-REPLICATION_FACTOR_MAX: Final = 0x7FFF
-
 
 def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
     return ControllerConfig(
@@ -22,7 +17,6 @@ def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
-        max_replication_factor=REPLICATION_FACTOR_MAX,
     )
 
 

@@ -31,8 +31,7 @@ class ControllerConfig:
     """`features` are the levels that a new cluster starts with; the rest are Kafka's configs of the same names.
 
     Except for `connection_lost_grace_ms`: how long a broker whose connection broke has to be heard again before it is
-    fenced. Coming back takes a live one some tens of milliseconds. And `max_replication_factor`, until brokers
-    replicate partitions.
+    fenced. Coming back takes a live one some tens of milliseconds.
     """
 
     cluster_id: str
@@ -41,5 +40,4 @@ class ControllerConfig:
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     connection_lost_grace_ms: int = 300
-    max_replication_factor: int = 1
     features: Mapping[str, int] = DEFAULT_FEATURES

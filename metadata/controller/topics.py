@@ -146,7 +146,6 @@ class TopicsRoom:
             partitions = _assigned(image, topic, topic_id)
         else:
             partitions = self._placed(image, topic, topic_id)
-        self._check_can_replicate(len(partitions[0].replicas))
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in configs.items():
             records.append(
@@ -154,14 +153,6 @@ class TopicsRoom:
             )
         records += partitions
         return CreatedTopic(topic.name, None, topic_id, len(partitions), len(partitions[0].replicas), configs)
-
-    def _check_can_replicate(self, factor: int) -> None:
-        """Replicas that nobody keeps up to date would only look like safety."""
-        if factor > self._config.max_replication_factor:
-            raise InvalidReplicationFactor(
-                f"The replication factor {factor} is larger than {self._config.max_replication_factor}: brokers do not "
-                "replicate partitions yet."
-            )
 
     def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
         without_value = [name for name, value in topic.configs.items() if value is None]

@@ -21,6 +21,6 @@ import pytest
 )
 def test_what_was_acknowledged_outlives_trouble(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "jepsen", "failover", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "nothing lost, nothing by half" in result.stdout

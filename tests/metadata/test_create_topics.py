@@ -38,21 +38,10 @@ def test_a_topic_has_an_id_its_partitions_and_a_leader() -> None:
 
 
 def test_defaults_come_from_the_broker() -> None:
-    config = ControllerConfig(
-        cluster_id=CLUSTER_ID, num_partitions=4, default_replication_factor=2, max_replication_factor=3
-    )
+    config = ControllerConfig(cluster_id=CLUSTER_ID, num_partitions=4, default_replication_factor=2)
     cluster = Cluster(3, config)
     (created,) = create(cluster, NewTopic("orders"))
     assert (created.num_partitions, created.replication_factor) == (4, 2)
-
-
-@pytest.mark.parametrize("topic", [NewTopic("t", 1, 2), NewTopic("t", assignments=[(0, (1, 2))])])
-def test_replicas_that_nobody_would_keep_up_to_date_are_refused(topic: NewTopic) -> None:
-    cluster = Cluster(3, ControllerConfig(cluster_id=CLUSTER_ID))
-    assert refusal(cluster, topic) == (
-        "INVALID_REPLICATION_FACTOR",
-        "The replication factor 2 is larger than 1: brokers do not replicate partitions yet.",
-    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ ALL_BROKERS, BROKER, TOPIC = (
 
 
 def without_elr(brokers: int = 1) -> Cluster:
-    return Cluster(brokers, ControllerConfig(cluster_id=CLUSTER_ID, max_replication_factor=9, features=LEVELS))
+    return Cluster(brokers, ControllerConfig(cluster_id=CLUSTER_ID, features=LEVELS))
 
 
 def update(cluster: Cluster, *updates: FeatureUpdate) -> None:

@@ -66,7 +66,7 @@ class Cluster:
     """An image and the rooms that decide on it; `decide` takes over a decision as the controller would."""
 
     def __init__(self, brokers: int = 1, config: ControllerConfig | None = None) -> None:
-        self.config = config or ControllerConfig(cluster_id=CLUSTER_ID, max_replication_factor=100)
+        self.config = config or ControllerConfig(cluster_id=CLUSTER_ID)
         self.rng = Random(1)
         self.image = MetadataImage()
         self.log: list[MetadataRecord] = []
