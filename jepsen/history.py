@@ -20,7 +20,8 @@ class Outcome(Enum):
 class Operation:
     """One thing that `client` asked for, between two times in seconds. It is `INFO` until it is known to be more.
 
-    `life` counts the losses of unsynced storage (power cuts) before the connection was made that the result came over.
+    `serial` counts the client's operations from zero. `life` counts the losses of unsynced storage (power cuts) before
+    the connection was made that the result came over.
     """
 
     client: str
@@ -31,6 +32,7 @@ class Operation:
     completed_at: float | None = None
     result: Any = None
     life: int = 0
+    serial: int = 0
 
     def __str__(self) -> str:
         end = "" if self.completed_at is None else f"{self.completed_at:.3f}"
@@ -41,16 +43,23 @@ class Operation:
 
 
 class History:
-    """Operations in the order in which they were begun. `note` is told of every completion."""
+    """Operations in the order in which they were begun.
 
-    def __init__(self, now: Callable[[], float], note: Callable[..., None] = lambda *what: None) -> None:
+    `note` is told of each twice, when it is begun and when it is completed. Clients in several threads may share a
+    history, as long as each client stays in one thread.
+    """
+
+    def __init__(self, now: Callable[[], float], note: Callable[[Operation], None] = lambda operation: None) -> None:
         self._now = now
         self._note = note
+        self._serials: Counter[str] = Counter()
         self.operations: list[Operation] = []
 
     def invoke(self, client: str, function: str, value: Any) -> Operation:
-        operation = Operation(client, function, value, self._now())
+        operation = Operation(client, function, value, self._now(), serial=self._serials[client])
+        self._serials[client] += 1
         self.operations.append(operation)
+        self._note(operation)
         return operation
 
     def ok(self, operation: Operation, result: Any, *, life: int = 0) -> None:
@@ -74,4 +83,4 @@ class History:
     def _complete(self, operation: Operation, outcome: Outcome, result: Any, life: int) -> None:
         operation.outcome, operation.result, operation.life = outcome, result, life
         operation.completed_at = self._now()
-        self._note(operation.client, operation.function, outcome.value, repr(result))
+        self._note(operation)

@@ -1,14 +1,11 @@
 """What is promised about topics."""
 
 from collections.abc import Hashable, Iterator
-from typing import Final
 
 from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.linearizability import contradiction
 from jepsen.history import History, Operation, Outcome
-
-# What the names of topics begin with that several clients create and delete.
-SHARED_NAMES: Final = "shared-"
+from jepsen.values import SHARED_NAMES
 
 
 class AcknowledgedTopicsStay:

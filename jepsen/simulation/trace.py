@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from jepsen.history import Operation
+
 # Events shown with a failure: what led to it is close to the end.
 TAIL_EVENTS = 60
 
@@ -53,6 +55,10 @@ class Trace:
     def note(self, *what: object) -> None:
         self.notes += 1
         self._hash.update(f"{self._now()!r}{what!r}".encode())
+
+    def operation(self, operation: Operation) -> None:
+        """A client begins something, or hears how it went."""
+        self.note(operation.client, operation.function, operation.outcome.value, operation.result)
 
     def event(self, host: str, kind: str, fields: Mapping[str, object]) -> None:
         """Record an event and tell the listeners, within the call: who traces is still in the middle of it."""

@@ -2,26 +2,16 @@
 
 from contextlib import suppress
 
-import attrs
-
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.records import check_crc, iter_headers, iter_records
 from jepsen.history import Operation
+from jepsen.values import Polling
 from jepsen.workloads.client import Client
 from jepsen.workloads.connection import Connection, ConnectionLost
 
 _FETCH_VERSION = 12
 _WAIT_MS = 500
-
-
-@attrs.frozen
-class Polling:
-    """The value of a `poll` operation; its result is a list of (offset, value)."""
-
-    topic: str
-    partition: int
-    offset: int
 
 
 class FetchRefused(Exception):

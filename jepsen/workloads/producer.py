@@ -11,6 +11,7 @@ from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicP
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from jepsen.history import Operation
+from jepsen.values import Sending
 from jepsen.workloads.client import Client
 from jepsen.workloads.connection import Connection, ConnectionLost
 
@@ -33,17 +34,6 @@ _ELSEWHERE = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-
-
-@attrs.frozen
-class Sending:
-    """The value of a `send` operation: one batch. `session` and `sequence` are the producer's, for its order."""
-
-    topic: str
-    partition: int
-    session: str
-    sequence: int
-    values: tuple[str, ...]
 
 
 @attrs.frozen

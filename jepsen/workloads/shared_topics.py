@@ -12,7 +12,7 @@ from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePar
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.errors import ErrorCode
-from jepsen.checkers.topics import SHARED_NAMES
+from jepsen.values import SHARED_NAMES, Change
 from jepsen.workloads.client import Client
 from jepsen.workloads.connection import ConnectionLost
 
@@ -34,14 +34,6 @@ class Generations:
     """How much has been done; all clients share one."""
 
     operations: int = 0
-
-
-@attrs.frozen
-class Change:
-    """The value of an operation on a shared topic: `partitions` is how many to create, or to have."""
-
-    name: str
-    partitions: int = 0
 
 
 async def contend(client: Client, generations: Generations, per_second: float) -> None:

@@ -1,13 +1,14 @@
 """Creating and deleting topics. Names are used once, so that it is known what each name may stand for."""
 
-import attrs
 import trio
 
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import encode_uuid
 from jepsen.history import Operation
+from jepsen.values import SeenTopic, WantedTopic
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.connection import ConnectionLost
 
@@ -15,43 +16,18 @@ _CREATE_VERSION = 7
 _DELETE_VERSION = 6
 
 
-@attrs.frozen
-class WantedTopic:
-    """A topic to be created. `is_flushed`: with flush.messages=1, so that an acknowledged record is on the disk."""
-
-    name: str
-    partitions: int
-    is_flushed: bool
-    configs: tuple[tuple[str, str], ...] = ()
-
-    def request(self) -> CreateTopicsRequest:
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.configs]
-        if self.is_flushed:
-            configs.append(CreatableTopicConfig(name="flush.messages", value="1"))
-        topic = CreatableTopic(name=self.name, num_partitions=self.partitions, replication_factor=-1, configs=configs)
-        return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-
-
-@attrs.frozen
-class SeenTopic:
-    """A topic as Metadata tells of it."""
-
-    topic_id: bytes
-    partitions: int
-
-
 async def create_topic(client: Client, wanted: WantedTopic) -> bool:
     """One attempt, recorded; whether it succeeded. Its result is the topic id."""
     operation = client.history.invoke(client.name, "create-topic", wanted)
     try:
         async with client.connected() as connection:
-            response = await connection.call(wanted.request(), _CREATE_VERSION)
+            response = await connection.call(_creation(wanted), _CREATE_VERSION)
     except ConnectionLost as error:
         client.history.info(operation, str(error))
         return False
     (topic,) = response.topics
     if topic.error_code == 0:
-        client.history.ok(operation, topic.topic_id, life=connection.life)
+        client.history.ok(operation, encode_uuid(topic.topic_id), life=connection.life)
         return True
     _refused(client, operation, topic.error_code)
     return False
@@ -78,7 +54,7 @@ async def seen_topics(client: Client) -> dict[str, SeenTopic]:
     """All topics there are, as the first node that answers has it; recorded as `list-topics`."""
     operation = client.history.invoke(client.name, "list-topics", None)
     response, life = await client.call_until_answered(MetadataRequest(topics=None), METADATA_VERSION)
-    seen = {topic.name: SeenTopic(topic.topic_id, len(topic.partitions)) for topic in response.topics}
+    seen = {topic.name: SeenTopic(encode_uuid(topic.topic_id), len(topic.partitions)) for topic in response.topics}
     client.history.ok(operation, seen, life=life)
     return seen
 
@@ -93,6 +69,19 @@ async def churn_topics(client: Client, per_second: float, partitions_max: int, d
         if await create_topic(client, wanted) and client.rng.random() < deleted:
             await trio.sleep(client.rng.random() * 0.05)
             await delete_topic(client, wanted.name)
+
+
+def _creation(wanted: WantedTopic) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in wanted.configs]
+    if wanted.is_flushed:
+        configs.append(CreatableTopicConfig(name="flush.messages", value="1"))
+    topic = CreatableTopic(
+        name=wanted.name,
+        num_partitions=wanted.partitions,
+        replication_factor=wanted.replication_factor,
+        configs=configs,
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 
 def _refused(client: Client, operation: Operation, code: int) -> None:

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from jepsen.checkers import QUEUE_CHECKERS, TOPIC_CHECKERS
 from jepsen.history import History
-from jepsen.workloads.consumer import Polling
-from jepsen.workloads.producer import Sending
-from jepsen.workloads.topics import SeenTopic, WantedTopic
+from jepsen.values import Polling, SeenTopic, Sending, WantedTopic
 
-ID = bytes(range(16))
+ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 class Story(History):

@@ -4,7 +4,7 @@ from jepsen.checkers.linearizability import contradiction
 from jepsen.checkers.registers import Register
 from jepsen.checkers.topics import MetadataIsLinearizable
 from jepsen.history import History, Operation, Outcome
-from jepsen.workloads.shared_topics import Change
+from jepsen.values import Change
 
 
 def done(began: float, ended: float, function: str, *rest: object, result: object = None) -> Operation:

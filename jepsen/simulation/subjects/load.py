@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from jepsen.workloads.topics import WantedTopic
+from jepsen.values import WantedTopic
 
 
 @attrs.frozen

@@ -22,11 +22,12 @@ from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.load import CLUSTER_LOAD, NODE_LOAD
 from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
 from jepsen.simulation.trace import Event
+from jepsen.values import WantedTopic
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
-from jepsen.workloads.topics import WantedTopic, churn_topics, create_topic, seen_topics
+from jepsen.workloads.topics import churn_topics, create_topic, seen_topics
 from jepsen.workloads.voters import add_voter, remove_voter
 from kraft.core import ReplicaKey
 
@@ -47,7 +48,7 @@ class NodesSubject:
         self._plan = plan = NodePlan(combined, controllers, brokers, simulation.rng("subject"))
         self._disks_lost = {each.name: 0 for each in plan.nodes}
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
-        self.history = History(simulation.clock.current_time, simulation.trace.note)
+        self.history = History(simulation.clock.current_time, simulation.trace.operation)
         names = {each.node_id: each.name for each in plan.controllers}
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)

@@ -81,7 +81,7 @@ class QuorumSubject:
             simulation,
             {name: self._factory(member, timeouts_ms, snapshot_seconds) for name, member in self._members.items()},
         )
-        self.history = History(simulation.clock.current_time, simulation.trace.note)
+        self.history = History(simulation.clock.current_time, simulation.trace.operation)
         self._keys = Keys()
         self._admin = self._client("admin")
         names = {member.node_id: member.name for member in self._members.values()}

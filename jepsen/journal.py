@@ -1,0 +1,156 @@
+"""Histories as files: a line of JSON when an operation is begun, and another when its client hears how it went.
+
+    {"time": 1200000000, "process": "p0", "id": 7, "type": "invoke", "f": "send", "value": {"topic": "queue", ...}}
+    {"time": 1203100000, "process": "p0", "id": 7, "type": "ok", "f": "send", "value": 42}
+
+`time` is in nanoseconds since the run began. `id` counts the operations of its process, so that several files make one
+history: their lines, in whatever order. `value` is what is asked for, then what came of it or why nothing did; `life`
+is there where it is not 0 (see `jepsen.history.Operation`).
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import attrs
+
+from jepsen import values
+from jepsen.history import History, Operation, Outcome
+
+_NANOSECONDS: Final = 1_000_000_000
+# The classes of values and of successful results, by function. All others are what JSON makes of them.
+_VALUES: Final[dict[str, type[Any]]] = {
+    "create-topic": values.WantedTopic,
+    "share-topic": values.Change,
+    "grow-topic": values.Change,
+    "drop-topic": values.Change,
+    "send": values.Sending,
+    "poll": values.Polling,
+    "read-replica": values.ReplicaRead,
+    "heal": values.Healing,
+}
+_RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
+
+
+class Lines(Protocol):
+    """A binary file. Several threads may share it: a line is one write."""
+
+    def write(self, data: bytes, /) -> Any: ...
+
+
+class Journal:
+    """Writes a history down as it happens: its `note` is what `History` wants."""
+
+    def __init__(self, file: Lines) -> None:
+        self._file = file
+
+    def note(self, operation: Operation) -> None:
+        is_begun = operation.completed_at is None
+        self._file.write(json.dumps(_begun(operation) if is_begun else _completed(operation)).encode() + b"\n")
+
+
+class BadJournal(Exception):
+    """The file is no history."""
+
+
+def read_history(lines: Iterable[bytes]) -> History:
+    """The history that files have, in the order in which operations were begun. Raises BadJournal.
+
+    A torn last line, of a process that was killed, is left out.
+    """
+    operations: dict[tuple[str, int], Operation] = {}
+    completions = []
+    for event in _parsed(lines):
+        if event["type"] == "invoke":
+            operation = _operation(event)
+            operations[operation.client, operation.serial] = operation
+        else:
+            completions.append(event)
+    for event in completions:
+        begun = operations.get((event["process"], event["id"]))
+        if begun is None:
+            raise BadJournal(f"{event['process']} completes its operation {event['id']}, which it never began")
+        _complete(begun, event)
+    history = History(lambda: 0.0)
+    history.operations = sorted(operations.values(), key=lambda each: each.invoked_at)
+    return history
+
+
+def write_history(history: History, file: Lines) -> None:
+    """All at once, in order of time."""
+    begun = [(each.invoked_at, _begun(each)) for each in history.operations]
+    completed = [(each.completed_at, _completed(each)) for each in history.operations if each.completed_at is not None]
+    for _, event in sorted(begun + completed, key=lambda timed: timed[0]):
+        file.write(json.dumps(event).encode() + b"\n")
+
+
+def _begun(operation: Operation) -> dict[str, object]:
+    return _event(operation, operation.invoked_at, "invoke", operation.value)
+
+
+def _completed(operation: Operation) -> dict[str, object]:
+    assert operation.completed_at is not None, operation
+    event = _event(operation, operation.completed_at, operation.outcome.value, operation.result)
+    return event | {"life": operation.life} if operation.life else event
+
+
+def _event(operation: Operation, seconds: float, kind: str, value: object) -> dict[str, object]:
+    return {
+        "time": round(seconds * _NANOSECONDS),
+        "process": operation.client,
+        "id": operation.serial,
+        "type": kind,
+        "f": operation.function,
+        "value": _plain(value),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return attrs.asdict(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return value
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            if not line.endswith(b"\n"):
+                continue
+            raise BadJournal(f"line {number}: {error}") from error
+        if not isinstance(event, dict) or not event.keys() >= {"time", "process", "id", "type", "f", "value"}:
+            raise BadJournal(f"line {number} tells of no operation: {str(event)[:100]}")
+        yield event
+
+
+def _operation(event: dict[str, Any]) -> Operation:
+    function = event["f"]
+    value = _made(_VALUES.get(function), event["value"])
+    return Operation(event["process"], function, value, event["time"] / _NANOSECONDS, serial=event["id"])
+
+
+def _complete(operation: Operation, event: dict[str, Any]) -> None:
+    operation.outcome = Outcome(event["type"])
+    operation.completed_at = event["time"] / _NANOSECONDS
+    operation.life = event.get("life", 0)
+    result = event["value"]
+    if operation.outcome is not Outcome.OK:
+        operation.result = result
+    elif operation.function == "list-topics":
+        operation.result = {name: _made(values.SeenTopic, each) for name, each in result.items()}
+    else:
+        operation.result = _made(_RESULTS.get(operation.function), result)
+
+
+def _made(cls: type[Any] | None, content: Any) -> Any:
+    if cls is None:
+        return _tuples(content)
+    return cls(**{name: _tuples(each) for name, each in content.items()})
+
+
+def _tuples(content: Any) -> Any:
+    """JSON knows lists only; values are never changed, and some are keys."""
+    return tuple(map(_tuples, content)) if isinstance(content, list) else content

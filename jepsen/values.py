@@ -1,0 +1,97 @@
+"""What operations are about. Each class is the value (or the result) of the functions that its docstring names.
+
+They know nothing of how anything is done, so that checkers and reports can read what any client has written down.
+"""
+
+from typing import Final
+
+import attrs
+
+# What the names of topics begin with that several clients create and delete.
+SHARED_NAMES: Final = "shared-"
+
+
+@attrs.frozen
+class WantedTopic:
+    """`create-topic`: a topic that is to be there; the result is its id, as Kafka writes ids.
+
+    `is_flushed`: with flush.messages=1, so that an acknowledged record is on the disk. `replication_factor` -1 means
+    the cluster's default.
+    """
+
+    name: str
+    partitions: int
+    is_flushed: bool = False
+    configs: tuple[tuple[str, str], ...] = ()
+    replication_factor: int = -1
+
+
+@attrs.frozen
+class SeenTopic:
+    """`list-topics`: the result has one by each topic's name, as Metadata tells of it."""
+
+    topic_id: str
+    partitions: int
+
+
+@attrs.frozen
+class Change:
+    """`share-topic`, `grow-topic`, `drop-topic`: what is done to a name that several clients use.
+
+    `partitions` is how many to create, or to have. The result is the name of Kafka's error.
+    """
+
+    name: str
+    partitions: int = 0
+
+
+@attrs.frozen
+class Sending:
+    """`send`: one batch; the result is the offset of its first record.
+
+    `session` and `sequence` are the producer's, for its order: what is sent later in a session has a higher sequence,
+    and the values are "<session>/<anything>/<sequence>". An empty session promises no order.
+    """
+
+    topic: str
+    partition: int
+    session: str
+    sequence: int
+    values: tuple[str, ...]
+
+
+@attrs.frozen
+class Polling:
+    """`poll`: a read from an offset on; the result has (offset, value) of each record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@attrs.frozen
+class ReplicaRead:
+    """`read-replica`: what a node's disk has of a partition, once all is over; the result is a `ReplicaLog`."""
+
+    topic: str
+    partition: int
+    node: str
+
+
+@attrs.frozen
+class ReplicaLog:
+    """`batches` are (base offset, offset behind the last, digest of all its bytes), in order.
+
+    `high_watermark` is how far the replica knows its records to be committed.
+    """
+
+    high_watermark: int
+    batches: tuple[tuple[int, int, str], ...]
+
+
+@attrs.frozen
+class Healing:
+    """`heal`: from the end of the last fault until `what` is as it should be; it has to be so `within_seconds`."""
+
+    what: str
+    within_seconds: float
