@@ -6,6 +6,7 @@
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
+#   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
@@ -21,7 +22,7 @@ SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
 
-.PHONY: venv run test check soak bench bench-kafka bench-metadata kafka-dump-log
+.PHONY: venv run test check soak bench bench-kafka bench-replication bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -46,6 +47,9 @@ bench: $(VENV)/.installed-bench
 
 bench-kafka: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_kafka $(ARGS)
+
+bench-replication: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_replication $(ARGS)
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)

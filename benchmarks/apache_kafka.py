@@ -96,8 +96,8 @@ class ApacheKafka(Peer):
     def _properties(self) -> Path:
         return self.directory / "server.properties"
 
-    def prepare(self) -> None:
-        properties = {
+    def properties(self) -> dict[str, str]:
+        return {
             "node.id": "1",
             "process.roles": "broker,controller",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
@@ -109,7 +109,9 @@ class ApacheKafka(Peer):
             "transaction.state.log.min.isr": "1",
             **COMMON_OVERRIDES,
         }
-        self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+    def prepare(self) -> None:
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in self.properties().items()))
         storage = java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties))
         subprocess.run(storage, check=True, capture_output=True, env=os.environ | {"LC_ALL": "C"})
 

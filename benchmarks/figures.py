@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from benchmarks import client_loads, processes, raw_loads, topics
-from benchmarks.peers import Peer
+from benchmarks.peers import Peer, Subject
 from benchmarks.report import median, number
 
 _LATENCY_RATE = 500
@@ -29,6 +29,8 @@ class Figure:
 
 # Measures one node for some seconds.
 Part = Callable[[Peer, float], list[Figure]]
+# The same of what may be a cluster.
+LoadPart = Callable[[Subject, float], list[Figure]]
 
 
 def startup(make: Callable[[], Peer]) -> list[Figure]:
@@ -41,10 +43,10 @@ def startup(make: Callable[[], Peer]) -> list[Figure]:
         ]
 
 
-def idle(peer: Peer, seconds: float) -> list[Figure]:
-    before = processes.cpu_seconds(peer.pid)
+def idle(peer: Subject, seconds: float) -> list[Figure]:
+    before = peer.cpu_seconds()
     time.sleep(seconds)
-    used = processes.cpu_seconds(peer.pid) - before
+    used = peer.cpu_seconds() - before
     return [Figure("idle CPU", "% of a core", 100 * used / seconds, False)]
 
 
@@ -66,15 +68,15 @@ def raw(load: raw_loads.RawLoad) -> Part:
     return part
 
 
-def throughput(size_bytes: int, partitions: int) -> Part:
+def throughput(size_bytes: int, partitions: int) -> LoadPart:
     """Produce for some seconds, then read all of it back."""
     what = f"{size_bytes} B, {partitions} partition{'s' * (partitions > 1)}"
 
-    def part(peer: Peer, seconds: float) -> list[Figure]:
+    def part(peer: Subject, seconds: float) -> list[Figure]:
         with topics.topic(peer, partitions) as topic:
-            cpu = processes.cpu_seconds(peer.pid)
+            cpu = peer.cpu_seconds()
             wrote = client_loads.produce(peer.bootstrap, topic, size_bytes, seconds)
-            cpu = processes.cpu_seconds(peer.pid) - cpu
+            cpu = peer.cpu_seconds() - cpu
             read = client_loads.consume(peer.bootstrap, topic, partitions, wrote.records, size_bytes, seconds)
         return [
             Figure(f"produce {what}", "MB/s", wrote.mb_per_s, True, AIM_BULK),
@@ -87,10 +89,10 @@ def throughput(size_bytes: int, partitions: int) -> Part:
     return part
 
 
-def small_requests(in_flight: int) -> Part:
+def small_requests(in_flight: int) -> LoadPart:
     what = f"linger 0, one record per request, {in_flight} in flight"
 
-    def part(peer: Peer, seconds: float) -> list[Figure]:
+    def part(peer: Subject, seconds: float) -> list[Figure]:
         with topics.topic(peer, 1) as topic:
             seen = client_loads.one_record_requests(peer.bootstrap, topic, in_flight, seconds)
         return [
@@ -101,7 +103,7 @@ def small_requests(in_flight: int) -> Part:
     return part
 
 
-def paced(peer: Peer, seconds: float) -> list[Figure]:
+def paced(peer: Subject, seconds: float) -> list[Figure]:
     with topics.topic(peer, 1) as topic:
         seen = client_loads.paced_requests(peer.bootstrap, topic, _LATENCY_RATE, seconds)
     return _latencies(f"linger 0, {_LATENCY_RATE} requests/s", seen)
@@ -115,14 +117,19 @@ def _latencies(what: str, seen: client_loads.Latency) -> list[Figure]:
     ]
 
 
-def client_parts() -> dict[str, Part]:
-    parts: dict[str, Part] = {"idle": idle}
+def replicated_parts() -> dict[str, LoadPart]:
+    """What is measured of a cluster as of a node."""
+    parts: dict[str, LoadPart] = {"idle": idle}
     for size in _SIZES_BYTES:
         for partitions in _PARTITION_COUNTS:
             parts[f"throughput {size} B x {partitions}"] = throughput(size, partitions)
     for in_flight in _IN_FLIGHT:
         parts[f"requests {in_flight} in flight"] = small_requests(in_flight)
-    return parts | {"latency": paced, "memory": memory}
+    return parts | {"latency": paced}
+
+
+def client_parts() -> dict[str, Part]:
+    return {**replicated_parts(), "memory": memory}
 
 
 def raw_parts() -> dict[str, Part]:

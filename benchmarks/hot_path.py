@@ -78,9 +78,9 @@ def client_row(peer: Peer, rounds: int, seconds: float) -> Row:
     used_us = []
     for _ in range(rounds):
         with topics.topic(peer, 1) as topic:
-            before = processes.cpu_seconds(peer.pid)
+            before = peer.cpu_seconds()
             wrote = client_loads.produce(peer.bootstrap, topic, CLIENT_RECORD_BYTES, seconds)
-            used_us.append((processes.cpu_seconds(peer.pid) - before) / wrote.records * 1e6)
+            used_us.append((peer.cpu_seconds() - before) / wrote.records * 1e6)
     used = median(used_us)
     passed, reached = used <= CLIENT_CPU_FLOOR_US, used <= CLIENT_CPU_GOAL_US
     aims = [f"{CLIENT_CPU_FLOOR_US:.1f}", f"{CLIENT_CPU_GOAL_US:.1f}", _verdict(passed, reached)]

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from benchmarks import processes
 from benchmarks.protocol import Connection
@@ -25,16 +25,31 @@ class PeerFailed(Exception):
     """A server did not start, or ended on its own."""
 
 
+class Subject(Protocol):
+    """What clients put a load on: a node, or a cluster of them."""
+
+    name: str
+    replication_factor: int
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def cpu_seconds(self) -> float:
+        """The CPU time of all its processes."""
+
+
 class Peer:
     """One node in a process of its own, on a fresh data directory that goes with it. A context manager."""
 
     name: str
+    replication_factor = 1
 
     def __init__(self) -> None:
         self.port = processes.free_port()
         self.controller_port = processes.free_port()
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{type(self).__name__.lower()}-"))
         self.startup_s = 0.0
+        self._began = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,6 +69,9 @@ class Peer:
         assert self._process is not None, "the peer has not been started"
         return self._process.pid
 
+    def cpu_seconds(self) -> float:
+        return processes.cpu_seconds(self.pid)
+
     def prepare(self) -> None:
         """What has to be done once before the first start, and does not count as starting."""
 
@@ -64,16 +82,25 @@ class Peer:
         """Start the node and wait for its first Metadata answer that knows a broker and a controller.
 
         `startup_s` is the time from before the process to that answer. Raises PeerFailed."""
+        self.launch()
+        self.wait_serving()
+
+    def launch(self) -> None:
+        """Start the process, and wait for nothing."""
         if not self.data.exists():
             self.prepare()
         with self.log.open("ab") as output:
-            began = time.perf_counter()
+            self._began = time.perf_counter()
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, cwd=self.directory)
-        while time.perf_counter() - began < _START_TIMEOUT_S:
+
+    def wait_serving(self, brokers: int = 1) -> None:
+        """Until the node knows so many brokers, and a controller. Raises PeerFailed."""
+        assert self._process is not None, "the peer has not been started"
+        while time.perf_counter() - self._began < _START_TIMEOUT_S:
             with contextlib.suppress(OSError), Connection(self.port) as connection:
-                brokers = connection.brokers()
-                if brokers.count and brokers.controller_id >= 0:
-                    self.startup_s = time.perf_counter() - began
+                known = connection.brokers()
+                if known.count >= brokers and known.controller_id >= 0:
+                    self.startup_s = time.perf_counter() - self._began
                     return
             if self._process.poll() is not None:
                 break
@@ -81,6 +108,13 @@ class Peer:
         tail = self.log.read_text(errors="replace")[-2000:]
         self.remove()
         raise PeerFailed(f"{self.name} did not start:\n{tail}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None, "the peer has not been started"
+        self._process.kill()
+        self._process.wait()
+        self._process = None
 
     def stop(self) -> None:
         """SIGTERM, and wait."""

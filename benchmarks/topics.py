@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks import protocol
 from benchmarks.loadgen import LoadFailed
-from benchmarks.peers import Peer
+from benchmarks.peers import Peer, Subject
 
 _READY_TIMEOUT_S = 20
 _numbers = itertools.count(1)
@@ -21,12 +21,15 @@ _NOT_YET = {3, 5, 6}
 
 
 @contextlib.contextmanager
-def topic(peer: Peer, partitions: int) -> Iterator[str]:
-    """A fresh topic for as long as the context lasts; its files go with it, at once."""
+def topic(peer: Subject, partitions: int) -> Iterator[str]:
+    """A fresh topic for as long as the context lasts; its files go with it, at once.
+
+    In a cluster it has three replicas, of which two have to be in sync."""
     name = f"bench-{next(_numbers):04}"  # of one length, so that requests are too
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 3})
-    config = {"file.delete.delay.ms": "0"}
-    for created in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+    replicas = peer.replication_factor
+    config = {"file.delete.delay.ms": "0", "min.insync.replicas": str(replicas // 2 + 1)}
+    for created in admin.create_topics([NewTopic(name, partitions, replicas, config=config)]).values():
         created.result(30)
     try:
         _await_leaders(admin, name, partitions)
@@ -40,7 +43,7 @@ def _await_leaders(admin: AdminClient, name: str, partitions: int) -> None:
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < deadline:
         found = admin.list_topics(name, timeout=10).topics[name].partitions
-        if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+        if len(found) == partitions and all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in found.values()):
             return
         time.sleep(0.02)
     raise LoadFailed(f"topic {name} found no leader")
