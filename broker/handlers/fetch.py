@@ -16,7 +16,8 @@ from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
 from broker.replication.in_sync import Follower
 from broker.replication.leading import diverging_epoch, follower_fetched, follower_of
-from broker.replication.partition import READ_COMMITTED, Partition
+from broker.replication.partition import Partition
+from broker.replication.replica import READ_COMMITTED
 from broker.storage.log import Log
 from broker.wire.api.fetch import (
     EpochEndOffset,

@@ -14,7 +14,7 @@ from broker.handlers.services import Services
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
-from broker.replication.partition import NO_EPOCH, READ_COMMITTED
+from broker.replication.replica import NO_EPOCH, READ_COMMITTED
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.header import parse_request_header

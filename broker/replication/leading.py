@@ -9,7 +9,8 @@ from typing import Final
 import attrs
 
 from broker.replication.in_sync import Follower, InSyncReplicas, Proposal
-from broker.replication.partition import NO_EPOCH, Partition
+from broker.replication.partition import Partition
+from broker.replication.replica import NO_EPOCH
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError

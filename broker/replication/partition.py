@@ -1,4 +1,4 @@
-"""One partition replica on this broker: it leads or follows, has a high watermark, and knows who waits for it to move.
+"""One partition replica on this broker: it takes roles, is appended to, and knows who waits for it to move.
 
 Three offsets of a leader's log matter: its end; up to where it is as safe here as the topic's config asks for, which is
 the end but for `flush.messages`; and the high watermark, up to where it is committed: safe on all that are in sync.
@@ -9,19 +9,14 @@ from typing import Final, Protocol
 from broker.effective_config import TopicConfig
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.in_sync import InSyncReplicas
+from broker.replication.replica import Replica
 from broker.replication.surroundings import Surroundings
-from broker.storage.log import AppendInfo, Log, LogSlice
+from broker.storage.log import AppendInfo, Log
 from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import PartitionImage
 
-# The isolation levels of a Fetch or ListOffsets request.
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-
-# A request that carries no leader epoch is not checked against ours (KIP-320).
-NO_EPOCH: Final = -1
-_NO_LEADER: Final = -1
+# An offset that is not known.
 _UNKNOWN: Final = -1
 
 
@@ -31,8 +26,8 @@ class Waiter(Protocol):
     def poke(self, partition: "Partition") -> None: ...
 
 
-class Partition:
-    """See the module's docstring. `log` is None while its log directory is offline, or once the partition is dropped.
+class Partition(Replica):
+    """See the module's docstring.
 
     `answers_at_once` says that what the turn's commit writes is committed by that, so that a producer need not wait:
     this broker has the only replica, and no flush is asked for. `flushes_appends` says that one may be.
@@ -48,20 +43,10 @@ class Partition:
         "flushed_end",
         "flushes_appends",
         "flushing",
-        "high_watermark",
         "in_sync",
-        "index",
         "is_under_min_isr",
-        "leader_epoch",
-        "leader_id",
-        "local_id",
-        "log",
         "min_insync_replicas",
-        "partition_epoch",
-        "surroundings",
         "tailing",
-        "topic",
-        "topic_id",
         "waiting",
     )
 
@@ -74,13 +59,7 @@ class Partition:
         surroundings: Surroundings,
         high_watermark: int = 0,
     ) -> None:
-        self.surroundings = surroundings
-        self.topic, self.topic_id, self.index = topic, topic_id, index
-        self.local_id = surroundings.local_id
-        self.log = log
-        self.leader_id = _NO_LEADER
-        self.leader_epoch = -1
-        self.partition_epoch = -1
+        super().__init__(topic, topic_id, index, log, surroundings, high_watermark)
         self.epoch_start_offset = _UNKNOWN
         self.in_sync: InSyncReplicas | None = None
         self.min_insync_replicas = 1
@@ -88,9 +67,6 @@ class Partition:
         self.flushes_appends = False
         self.flushed_end = 0
         self.answers_at_once = False
-        self.high_watermark = 0
-        if log is not None:
-            self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.waiting: dict[Waiter, None] = {}
         self.tailing: dict[Waiter, None] = {}
         self.committing = Acknowledgements()
@@ -99,20 +75,9 @@ class Partition:
     # Roles
 
     @property
-    def leads(self) -> bool:
-        return self.leader_id == self.local_id and self.log is not None
-
-    @property
     def knows_committed(self) -> bool:
         """Whether the high watermark has reached the start of this leader's epoch, and so what was said before it."""
         return self.high_watermark >= self.epoch_start_offset
-
-    @property
-    def source(self) -> int | None:
-        """The broker to fetch from; None where this replica leads, nobody does, or there is no log to fetch for."""
-        if self.log is None or self.leader_id in (self.local_id, _NO_LEADER):
-            return None
-        return self.leader_id
 
     def become(self, image: PartitionImage) -> None:
         """Take the role the metadata gives this replica; nothing where more than that is known by now.
@@ -215,35 +180,7 @@ class Partition:
             if not self.flushes_appends and self.log is not None:
                 self.flushing.reach(self.log.readable_end_offset)
 
-    # Serving
-
-    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
-        """The log, if this replica leads and the client's view of the epoch agrees (KIP-320).
-
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
-        """
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is at leader epoch {self.leader_epoch}")
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self} is at leader epoch {self.leader_epoch}")
-        if self.log is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
-        if self.leader_id != self.local_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by broker {self.leader_id}")
-        return self.log
-
-    def follower_log(self, leader_epoch: int) -> Log:
-        """The log, if this replica follows under this epoch still.
-
-        Raises KafkaError: what the leader of another epoch has said is not to be acted upon.
-        """
-        if self.log is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
-        if leader_epoch != self.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is at leader epoch {self.leader_epoch}")
-        if self.source is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} follows nobody")
-        return self.log
+    # Appending
 
     def append(self, batches: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """The leader's append; the batches are staged and written when the turn commits.
@@ -343,50 +280,8 @@ class Partition:
             for waiter in tailing:
                 waiter.poke(self)
 
-    def last_stable_offset(self, log: Log) -> int:
-        """The end of what a transactional reader may see: the first undecided transaction, or the high watermark."""
-        unstable = log.producers.first_unstable_offset
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return unstable
-
-    def end_for(self, log: Log, isolation_level: int) -> int:
-        """The offset up to which a consumer of this isolation level may read."""
-        if isolation_level == READ_COMMITTED:
-            return self.last_stable_offset(log)
-        return self.high_watermark
-
-    def read(
-        self,
-        log: Log,
-        offset: int,
-        max_bytes: int,
-        *,
-        isolation_level: int,
-        min_one_batch: bool,
-    ) -> LogSlice:
-        """Committed records from `offset` on, as a range of a segment file.
-
-        Raises KafkaError OFFSET_OUT_OF_RANGE outside the log start offset and the log end offset.
-        """
-        return log.read(offset, max_bytes, upper_bound=self.end_for(log, isolation_level), min_one_batch=min_one_batch)
-
     def follow_high_watermark(self, offset: int) -> None:
         """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
         moved, self.high_watermark = offset > self.high_watermark, offset
         if moved and self.waiting:
             self.wake()
-
-    def trace(self, kind: str, **fields: object) -> None:
-        """Something has happened to this replica."""
-        self.surroundings.trace(
-            kind,
-            node=self.local_id,
-            topic_id=self.topic_id.hex(),
-            partition=self.index,
-            leader_epoch=self.leader_epoch,
-            **fields,
-        )
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.index}"
