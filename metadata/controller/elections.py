@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from metadata.configuration import ConfigSchema
+from metadata.controller.assignment import Assignment
 from metadata.controller.config import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -52,6 +53,7 @@ def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema
 class _State:
     """Of a partition, what an election changes."""
 
+    assignment: Assignment
     leader: int
     isr: tuple[int, ...]
     elr: tuple[int, ...]
@@ -65,7 +67,8 @@ class PartitionElection:
 
     `isr` is what it is going to be before anybody is elected, `may_lead` tells who is there to lead, and
     `unclean_shutdown` names a broker whose process may have lost records. With `prefer_first` the first replica is to
-    lead if it can.
+    lead if it can. `assignment` is for a change of the replicas; one that all it waits for are in sync for is completed
+    whatever it is that happens.
     """
 
     topic_id: bytes
@@ -77,17 +80,21 @@ class PartitionElection:
     leader_recovery_state: int = NO_LEADER_RECOVERY_CHANGE
     unclean_shutdown: int | None = None
     prefer_first: bool = False
+    assignment: Assignment | None = None
 
     def decide(self) -> PartitionChangeRecord | None:
         """The change, or None where all stays as it is."""
         old = self.partition
         wanted_state = self.leader_recovery_state
         keeps_state = wanted_state == NO_LEADER_RECOVERY_CHANGE
+        assignment = (self.assignment or Assignment.of(old)).completed(self.isr)
+        isr = tuple(replica for replica in self.isr if replica in assignment.replicas)
         state = _State(
+            assignment,
             old.leader,
-            self.isr,
-            self._eligible(),
-            old.last_known_elr,
+            isr,
+            self._eligible(assignment.replicas, isr),
+            tuple(replica for replica in old.last_known_elr if replica in assignment.replicas),
             old.leader_recovery_state if keeps_state else wanted_state,
         )
         self._elect(state)
@@ -98,18 +105,19 @@ class PartitionElection:
         self._remember_leader(state)
         return self._difference(state)
 
-    def _eligible(self) -> tuple[int, ...]:
+    def _eligible(self, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
         """KIP-966: below min.insync.replicas, whoever leaves the ISR becomes eligible; at it again, nobody is."""
         old = self.partition
         if not self.rules.elr_enabled:
-            return tuple(replica for replica in old.eligible_leader_replicas if replica != self.unclean_shutdown)
-        if len(self.isr) >= self.rules.min_insync_replicas:
+            elr = [replica for replica in old.eligible_leader_replicas if replica in replicas]
+            return tuple(replica for replica in elr if replica != self.unclean_shutdown)
+        if len(isr) >= self.rules.min_insync_replicas:
             return ()
         candidates = (*old.isr, *old.eligible_leader_replicas)
         return tuple(
             replica
-            for replica in old.replicas
-            if replica in candidates and replica not in self.isr and replica != self.unclean_shutdown
+            for replica in replicas
+            if replica in candidates and replica not in isr and replica != self.unclean_shutdown
         )
 
     def _elect(self, state: _State) -> None:
@@ -126,16 +134,16 @@ class PartitionElection:
 
     def _chosen(self, state: _State) -> int:
         """Who leads from now on. One that is neither in sync nor eligible may lack acknowledged records."""
-        replicas = self.partition.replicas
+        replicas, adding = state.assignment.replicas, state.assignment.adding
         have_everything = state.isr or state.elr
         candidates = [each for each in (self.partition.leader, *replicas) if each in have_everything]
         if self.prefer_first and replicas[0] in have_everything:
             candidates.insert(0, replicas[0])
         if not have_everything:
             # Nobody is certain to have everything: the last leader has the most (KIP-966, "balanced" recovery).
-            candidates += self.partition.last_known_elr
-        if self.rules.unclean:
-            candidates += replicas
+            candidates += state.last_known_elr
+        if self.rules.unclean:  # those that are only just being added may have nothing at all
+            candidates += sorted(replicas, key=lambda replica: replica in adding)
         return next(filter(self.may_lead, candidates), NO_LEADER)
 
     def _remember_leader(self, state: _State) -> None:
@@ -148,7 +156,7 @@ class PartitionElection:
 
     def _difference(self, state: _State) -> PartitionChangeRecord | None:
         old = self.partition
-        changes: dict[str, Any] = {}
+        changes = self._difference_of_replicas(state.assignment)
         if state.isr != old.isr:
             changes["isr"] = state.isr
         if state.leader != old.leader:
@@ -162,6 +170,21 @@ class PartitionElection:
         if not changes:
             return None
         return PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id, **changes)
+
+    def _difference_of_replicas(self, assignment: Assignment) -> dict[str, Any]:
+        """Whoever goes must not be heard any more, and so another leader epoch begins without it."""
+        old, changes = self.partition, dict[str, Any]()
+        if assignment.replicas != old.replicas:
+            changes["replicas"] = assignment.replicas
+        if assignment.directories != old.directories:
+            changes["directories"] = assignment.directories
+        if assignment.adding != old.adding_replicas:
+            changes["adding_replicas"] = assignment.adding
+        if assignment.removing != old.removing_replicas:
+            changes["removing_replicas"] = assignment.removing
+        if any(replica not in assignment.replicas for replica in old.replicas):
+            changes["leader"] = old.leader
+        return changes
 
 
 def acceptable_leaders(

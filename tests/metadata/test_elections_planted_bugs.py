@@ -29,16 +29,16 @@ def a_crash_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
 
 
 def whoever_is_not_in_sync_is_eligible(patch: pytest.MonkeyPatch) -> None:
-    def eligible(self: PartitionElection) -> tuple[int, ...]:
-        return tuple(each for each in self.partition.replicas if each not in (*self.isr, self.unclean_shutdown))
+    def eligible(self: PartitionElection, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(each for each in replicas if each not in (*isr, self.unclean_shutdown))
 
     patch.setattr(PartitionElection, "_eligible", eligible)
 
 
 def eligibility_does_not_end_at_min_insync_replicas(patch: pytest.MonkeyPatch) -> None:
-    def eligible(self: PartitionElection) -> tuple[int, ...]:
+    def eligible(self: PartitionElection, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
         had_everything = (*self.partition.isr, *self.partition.eligible_leader_replicas)
-        return tuple(each for each in had_everything if each not in (*self.isr, self.unclean_shutdown))
+        return tuple(each for each in had_everything if each not in (*isr, self.unclean_shutdown))
 
     patch.setattr(PartitionElection, "_eligible", eligible)
 
