@@ -9,7 +9,7 @@ is there where it is not 0 (see `jepsen.history.Operation`).
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
@@ -58,9 +58,16 @@ def read_history(lines: Iterable[bytes]) -> History:
 
     A torn last line, of a process that was killed, is left out.
     """
+    history = History(lambda: 0.0)
+    history.operations = operations_of(_parsed(lines))
+    return history
+
+
+def operations_of(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
+    """In the order in which they were begun. Raises BadJournal."""
     operations: dict[tuple[str, int], Operation] = {}
     completions = []
-    for event in _parsed(lines):
+    for event in events:
         if event["type"] == "invoke":
             operation = _operation(event)
             operations[operation.client, operation.serial] = operation
@@ -71,9 +78,7 @@ def read_history(lines: Iterable[bytes]) -> History:
         if begun is None:
             raise BadJournal(f"{event['process']} completes its operation {event['id']}, which it never began")
         _complete(begun, event)
-    history = History(lambda: 0.0)
-    history.operations = sorted(operations.values(), key=lambda each: each.invoked_at)
-    return history
+    return sorted(operations.values(), key=lambda each: each.invoked_at)
 
 
 def write_history(history: History, file: Lines) -> None:
@@ -84,17 +89,23 @@ def write_history(history: History, file: Lines) -> None:
         file.write(json.dumps(event).encode() + b"\n")
 
 
-def _begun(operation: Operation) -> dict[str, object]:
+def events_of(operation: Operation) -> list[dict[str, Any]]:
+    """Its one or two lines, before they are JSON."""
+    begun = _begun(operation)
+    return [begun] if operation.completed_at is None else [begun, _completed(operation)]
+
+
+def _begun(operation: Operation) -> dict[str, Any]:
     return _event(operation, operation.invoked_at, "invoke", operation.value)
 
 
-def _completed(operation: Operation) -> dict[str, object]:
+def _completed(operation: Operation) -> dict[str, Any]:
     assert operation.completed_at is not None, operation
     event = _event(operation, operation.completed_at, operation.outcome.value, operation.result)
     return event | {"life": operation.life} if operation.life else event
 
 
-def _event(operation: Operation, seconds: float, kind: str, value: object) -> dict[str, object]:
+def _event(operation: Operation, seconds: float, kind: str, value: object) -> dict[str, Any]:
     return {
         "time": round(seconds * _NANOSECONDS),
         "process": operation.client,
@@ -126,13 +137,13 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
         yield event
 
 
-def _operation(event: dict[str, Any]) -> Operation:
+def _operation(event: Mapping[str, Any]) -> Operation:
     function = event["f"]
     value = _made(_VALUES.get(function), event["value"])
     return Operation(event["process"], function, value, event["time"] / _NANOSECONDS, serial=event["id"])
 
 
-def _complete(operation: Operation, event: dict[str, Any]) -> None:
+def _complete(operation: Operation, event: Mapping[str, Any]) -> None:
     operation.outcome = Outcome(event["type"])
     operation.completed_at = event["time"] / _NANOSECONDS
     operation.life = event.get("life", 0)

@@ -4,5 +4,15 @@ from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.queue import QUEUE_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
 from jepsen.checkers.topics import TOPIC_CHECKERS
+from jepsen.checkers.verdict import Promise, Verdict, judge
 
-__all__ = ["QUEUE_CHECKERS", "REGISTER_CHECKERS", "TOPIC_CHECKERS", "Anomaly", "Checker"]
+__all__ = [
+    "QUEUE_CHECKERS",
+    "REGISTER_CHECKERS",
+    "TOPIC_CHECKERS",
+    "Anomaly",
+    "Checker",
+    "Promise",
+    "Verdict",
+    "judge",
+]

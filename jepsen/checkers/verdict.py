@@ -1,0 +1,52 @@
+"""What all checkers together say of a history."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.history import History
+
+# Anomalies of one promise that a verdict keeps: one that is broken is often broken for every record.
+ANOMALIES_MAX: Final = 50
+
+
+@attrs.frozen
+class Promise:
+    """`name` is the checker's, `meaning` what it promises; `broken` counts all anomalies, of which some are kept."""
+
+    name: str
+    meaning: str
+    broken: int
+    anomalies: tuple[Anomaly, ...]
+
+
+@attrs.frozen
+class Verdict:
+    """`counts` are operations by function and outcome. `notes` are figures that break no promise, by their names."""
+
+    promises: tuple[Promise, ...]
+    counts: Mapping[str, int]
+    notes: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def is_valid(self) -> bool:
+        return all(each.broken == 0 for each in self.promises)
+
+    def anomalies(self) -> Iterable[Anomaly]:
+        return (anomaly for promise in self.promises for anomaly in promise.anomalies)
+
+
+def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str] | None = None) -> Verdict:
+    """Every checker's word on a complete history."""
+    return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
+
+
+def _judged(history: History, checker: Checker) -> Promise:
+    anomalies = checker.check(history)
+    kept = tuple(islice(anomalies, ANOMALIES_MAX))
+    meaning = " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
+    return Promise(type(checker).__name__, meaning, len(kept) + sum(1 for _ in anomalies), kept)

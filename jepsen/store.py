@@ -1,0 +1,158 @@
+"""What a run leaves in its directory, for people and for the report. Times in files are nanoseconds since it began.
+
+run.json        what was asked for: workload, nemesis, nodes, seed, ...
+history.jsonl   what clients did (`jepsen.journal`)
+faults.jsonl    what was broken, from when to when (`Fault`)
+nodes.jsonl     from when to when each node's processes ran (`Life`)
+verdict.json    the anomalies, with the operations that prove them (`Verdict`)
+report.html     all of it to look at
+<node>/         its properties, and what it said
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from jepsen.checkers import Anomaly, Promise, Verdict
+from jepsen.history import History
+from jepsen.journal import events_of, operations_of, read_history
+
+RUN: Final = "run.json"
+HISTORY: Final = "history.jsonl"
+FAULTS: Final = "faults.jsonl"
+NODES: Final = "nodes.jsonl"
+VERDICT: Final = "verdict.json"
+REPORT: Final = "report.html"
+
+_NANOSECONDS: Final = 1_000_000_000
+
+
+@attrs.frozen
+class RunPlan:
+    """What a run was asked for. `started_at` is its beginning as ISO 8601 has it; `command` does it again."""
+
+    workload: str
+    nemesis: tuple[str, ...]
+    nodes: tuple[str, ...]
+    seconds: float
+    seed: int
+    started_at: str
+    command: str
+    rate: float | None = None
+    parameters: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Fault:
+    """`kind` is the nemesis's name for it; `targets` are nodes, clients, or links as "a>b". Times in seconds.
+
+    `ended_at` None: it was not undone before the run was over.
+    """
+
+    kind: str
+    targets: tuple[str, ...]
+    began_at: float
+    ended_at: float | None = None
+    detail: str = ""
+
+
+@attrs.frozen
+class Life:
+    """One process of a node. `serving_at` is when it first answered clients; `end` tells how it ended. Seconds."""
+
+    node: str
+    began_at: float
+    serving_at: float | None = None
+    ended_at: float | None = None
+    end: str = ""
+
+
+class Store:
+    """The directory of a run. What is read may be missing from a run that did not end: then it is empty."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write_plan(self, plan: RunPlan) -> None:
+        self._write(RUN, [json.dumps(attrs.asdict(plan), indent=2)])
+
+    def write_faults(self, faults: Iterable[Fault]) -> None:
+        self._write(FAULTS, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in faults])
+
+    def write_lives(self, lives: Iterable[Life]) -> None:
+        self._write(NODES, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in lives])
+
+    def write_verdict(self, verdict: Verdict) -> None:
+        self._write(VERDICT, [json.dumps(_verdict_content(verdict), indent=1)])
+
+    def plan(self) -> RunPlan:
+        """Raises FileNotFoundError."""
+        content = json.loads((self.directory / RUN).read_text())
+        return RunPlan(**content | {name: tuple(content[name]) for name in ("nemesis", "nodes")})
+
+    def history(self) -> History:
+        with (self.directory / HISTORY).open("rb") as file:
+            return read_history(file)
+
+    def faults(self) -> list[Fault]:
+        return [Fault(**each | {"targets": tuple(each["targets"])}) for each in self._timed_lines(FAULTS)]
+
+    def lives(self) -> list[Life]:
+        return [Life(**each) for each in self._timed_lines(NODES)]
+
+    def verdict(self) -> Verdict | None:
+        """None where nobody has judged."""
+        path = self.directory / VERDICT
+        return _verdict(json.loads(path.read_text())) if path.exists() else None
+
+    def _timed_lines(self, name: str) -> Iterator[dict[str, Any]]:
+        path = self.directory / name
+        for line in path.read_text().splitlines() if path.exists() else ():
+            yield {
+                key: value / _NANOSECONDS if key.endswith("_at") and value is not None else value
+                for key, value in json.loads(line).items()
+            }
+
+    def _write(self, name: str, lines: Iterable[str]) -> None:
+        (self.directory / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def _in_nanoseconds(content: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(value * _NANOSECONDS) if name.endswith("_at") and value is not None else value
+        for name, value in content.items()
+    }
+
+
+def _verdict_content(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "valid": verdict.is_valid,
+        "promises": [
+            {
+                "name": each.name,
+                "meaning": each.meaning,
+                "broken": each.broken,
+                "anomalies": [
+                    {"what": anomaly.what, "proof": [event for one in anomaly.proof for event in events_of(one)]}
+                    for anomaly in each.anomalies
+                ],
+            }
+            for each in verdict.promises
+        ],
+        "counts": dict(verdict.counts),
+        "notes": dict(verdict.notes),
+    }
+
+
+def _verdict(content: Mapping[str, Any]) -> Verdict:
+    promises = []
+    for each in content["promises"]:
+        anomalies = [
+            Anomaly(each["name"], anomaly["what"], tuple(operations_of(anomaly["proof"])))
+            for anomaly in each["anomalies"]
+        ]
+        promises.append(Promise(each["name"], each["meaning"], each["broken"], tuple(anomalies)))
+    return Verdict(tuple(promises), content["counts"], content["notes"])

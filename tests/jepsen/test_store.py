@@ -1,0 +1,65 @@
+"""What a run writes down is what the report reads."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from jepsen.checkers import Anomaly, judge
+from jepsen.history import History
+from jepsen.store import Fault, Life, RunPlan, Store
+from jepsen.values import Polling
+
+PLAN = RunPlan(
+    workload="queue",
+    nemesis=("kill", "pause"),
+    nodes=("node-1", "node-2", "node-3"),
+    seconds=60.0,
+    seed=7,
+    started_at="2026-01-02T03:04:05+00:00",
+    command="python -m jepsen run --workload queue",
+    rate=200.0,
+    parameters={"librdkafka": "2.10.0"},
+)
+
+
+class NobodyReads:
+    """Nobody reads.
+
+    At all.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for each in history.of("poll"):
+            yield Anomaly("NobodyReads", f"{each.client} reads", (each,))
+
+
+def test_plan_faults_and_lives_come_back(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    faults = [Fault("kill", ("node-1",), 1.5, 3.25), Fault("halves", ("node-1>node-2", "node-2>node-1"), 5.0)]
+    lives = [Life("node-1", 0.0, 0.5, 1.5, "killed"), Life("node-2", 0.25)]
+    store.write_plan(PLAN)
+    store.write_faults(faults)
+    store.write_lives(lives)
+    assert (store.plan(), store.faults(), store.lives()) == (PLAN, faults, lives)
+
+
+def test_a_run_that_did_not_end_has_less(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert (store.faults(), store.lives(), store.verdict()) == ([], [], None)
+
+
+def test_a_verdict_keeps_what_proves_it(tmp_path: Path) -> None:
+    history = History(lambda: 2.0)
+    history.ok(history.invoke("c0", "poll", Polling("t", 0, 0)), ((0, "a"),))
+    history.invoke("c1", "poll", Polling("t", 0, 1))
+    verdict = judge(history, [NobodyReads()], {"lost": "3 of 1,000"})
+    assert not verdict.is_valid
+    store = Store(tmp_path)
+    store.write_verdict(verdict)
+    read = store.verdict()
+    assert read is not None
+    (promise,) = read.promises
+    assert (promise.name, promise.meaning, promise.broken) == ("NobodyReads", "Nobody reads.", 2)
+    proofs = [attrs.asdict(each.proof[0], recurse=False) for each in promise.anomalies]
+    assert proofs == [attrs.asdict(each, recurse=False) for each in history.operations]
