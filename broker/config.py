@@ -105,6 +105,8 @@ class KafkaConfig:
     metadata_log_max_record_bytes_between_snapshots = _Integer("metadata.log.max.record.bytes.between.snapshots")
     metadata_log_max_snapshot_interval_ms = _Integer("metadata.log.max.snapshot.interval.ms")
 
+    auto_leader_rebalance_enable = _Boolean("auto.leader.rebalance.enable")
+    leader_imbalance_check_interval_seconds = _Integer("leader.imbalance.check.interval.seconds")
     auto_create_topics_enable = _Boolean("auto.create.topics.enable")
     delete_topic_enable = _Boolean("delete.topic.enable")
     num_partitions = _Integer("num.partitions")

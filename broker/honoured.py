@@ -31,6 +31,7 @@ HONOURED_TOPIC_CONFIGS: Final[frozenset[str]] = frozenset(
         "segment.index.bytes",
         "segment.jitter.ms",
         "segment.ms",
+        "unclean.leader.election.enable",
     }
 )
 
@@ -38,6 +39,7 @@ _OWN: Final = frozenset(
     {
         "advertised.listeners",
         "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
         "broker.id",
         "broker.rack",
@@ -55,6 +57,7 @@ _OWN: Final = frozenset(
         "delete.topic.enable",
         "fetch.max.bytes",
         "initial.broker.registration.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
         "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
         "listeners",
         "log.dir",

@@ -29,6 +29,16 @@ class DuplicateVoter(ApiError):
     default_message = "The voter is already part of the set of voters."
 
 
+class ElectionNotNeeded(ApiError):
+    name = "ELECTION_NOT_NEEDED"
+    default_message = "Leader election not needed for topic partition."
+
+
+class EligibleLeadersNotAvailable(ApiError):
+    name = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+    default_message = "Eligible topic partition leaders are not available."
+
+
 class FencedLeaderEpoch(ApiError):
     name = "FENCED_LEADER_EPOCH"
     default_message = "The leader epoch in the request is older than the epoch on the broker."
@@ -97,6 +107,11 @@ class NewLeaderElected(ApiError):
     default_message = "The AlterPartition request successfully updated the partition state but the leader has changed."
 
 
+class NoReassignmentInProgress(ApiError):
+    name = "NO_REASSIGNMENT_IN_PROGRESS"
+    default_message = "No partition reassignment is in progress."
+
+
 class NotController(ApiError):
     """This node is not the active controller, or ceased to be one; what was asked for may or may not come about."""
 
@@ -107,6 +122,11 @@ class NotController(ApiError):
 class PolicyViolation(ApiError):
     name = "POLICY_VIOLATION"
     default_message = "Request parameters do not satisfy the configured policy."
+
+
+class PreferredLeaderNotAvailable(ApiError):
+    name = "PREFERRED_LEADER_NOT_AVAILABLE"
+    default_message = "The preferred leader was not available."
 
 
 class RequestTimedOut(ApiError):

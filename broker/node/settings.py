@@ -17,6 +17,8 @@ def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
     )
 
 

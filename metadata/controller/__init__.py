@@ -20,6 +20,7 @@ from metadata.controller.config import (
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
 from metadata.controller.decision import Decision
+from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType
 from metadata.controller.features import FeatureUpdate, UpgradeType
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
@@ -49,6 +50,9 @@ __all__ = [
     "CreatedTopic",
     "Decision",
     "DeletedTopic",
+    "ElectedPartition",
+    "ElectedTopic",
+    "ElectionType",
     "FeatureUpdate",
     "IsrChange",
     "IsrMember",

@@ -40,4 +40,11 @@ class ControllerConfig:
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     connection_lost_grace_ms: int = 300
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
     features: Mapping[str, int] = DEFAULT_FEATURES
+
+    @property
+    def leader_balance_interval_ms(self) -> float | None:
+        """None where nothing is to be moved to preferred leaders by itself."""
+        return self.leader_imbalance_check_interval_seconds * 1000.0 if self.auto_leader_rebalance_enable else None

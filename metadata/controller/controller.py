@@ -15,8 +15,11 @@ from metadata.controller.brokers import BrokerRegistration, BrokersRoom
 from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsRoom
 from metadata.controller.decision import Decision
+from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersRoom
+from metadata.controller.election_configs import overdue_elections
 from metadata.controller.features import FeatureUpdate, bootstrap, update_features
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsRoom
+from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
@@ -61,6 +64,8 @@ class Controller:
         self._brokers = BrokersRoom(config, partitions)
         self._heartbeats = HeartbeatsRoom(partitions)
         self._isrs = AlterPartitionRoom(schema)
+        self._elections = ElectLeadersRoom(schema)
+        self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
         self._epoch: int | None = None
@@ -159,8 +164,17 @@ class Controller:
         """One answer for each partition, in order (KIP-497). Raises StaleBrokerEpoch."""
         return await self._write(lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
 
+    async def elect_leaders(
+        self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[ElectedTopic]:
+        """One answer for each partition, in order (KIP-460); None stands for all there are.
+
+        Raises InvalidRequest for an unknown type, PolicyViolation.
+        """
+        return await self._write(lambda image: self._elections.elect(image, election_type, partitions))
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fence brokers whose time is up, until cancelled."""
+        """Fence brokers whose time is up, and give leadership back to preferred leaders, until cancelled."""
         task_status.started()
         while True:
             with trio.CancelScope(deadline=self._deadline_s()) as self._timer:
@@ -168,7 +182,11 @@ class Controller:
             now_ms = _now_ms()
             if now_ms > self._timer.deadline * 1000 + _OVERSLEPT_MS:
                 self._sessions.overslept(now_ms)
-            self._fence_silent(now_ms)
+            try:
+                self._fence_silent(now_ms)
+                self._balance_leaders(now_ms)
+            except NotLeader:
+                self._epoch = None  # it is the next controller's to do this
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Nothing to do: what others appended is taken over from the loader on activation."""
@@ -183,20 +201,26 @@ class Controller:
             self._epoch = leadership.epoch
             self.image = self._loader.image
             self._sessions.start_anew(self.image.cluster, self.image.offset, _now_ms())
+            self._balance.start_anew(self.image, _now_ms())
             try:
-                if records := bootstrap(self.image, self._config, self._schema):
+                overdue = overdue_elections(self.image, self._schema)
+                if records := [*bootstrap(self.image, self._config, self._schema), *overdue]:
                     self._append(leadership.epoch, records)
             except NotLeader:
                 self._epoch = None  # already over; the log is about to say so
         self._reset_timer()
 
     def _fence_silent(self, now_ms: float) -> None:
-        try:
-            for broker_id in self._sessions.expired(now_ms):
-                if self._epoch is not None:
-                    self._append(self._epoch, self._brokers.fence(self.image, broker_id).records)
-        except NotLeader:
-            self._epoch = None  # it is the next controller's to fence them
+        for broker_id in self._sessions.expired(now_ms):
+            if self._epoch is not None:
+                self._append(self._epoch, self._brokers.fence(self.image, broker_id).records)
+
+    def _balance_leaders(self, now_ms: float) -> None:
+        due_ms = self._balance.next_check_ms
+        if self._epoch is None or due_ms is None or due_ms > now_ms:
+            return
+        if records := self._balance.batch(self.image, now_ms):
+            self._append(self._epoch, records)
 
     async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
         """Decide, append, and answer when that is committed. What only wants to know is answered by what is known."""
@@ -243,11 +267,14 @@ class Controller:
         self._loader.foretell(delta, self.image)
         if delta.cluster.changed:
             self._sessions.follow(self.image.cluster, delta.cluster.changed, offset, _now_ms())
-            self._reset_timer()
+        self._balance.follow(delta, _now_ms())
+        self._reset_timer()
 
     def _deadline_s(self) -> float:
-        end_ms = self._sessions.next_end_ms() if self.is_active else None
-        return math.inf if end_ms is None else end_ms / 1000 + _TIMER_SLACK_S
+        if not self.is_active:
+            return math.inf
+        times_ms = (self._sessions.next_end_ms(), self._balance.next_check_ms)
+        return min((time_ms / 1000 + _TIMER_SLACK_S for time_ms in times_ms if time_ms is not None), default=math.inf)
 
     def _reset_timer(self) -> None:
         self._timer.deadline = self._deadline_s()

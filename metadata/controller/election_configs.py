@@ -5,13 +5,19 @@ leader and controller must not differ about it: while eligible leader replicas a
 whole cluster and not for single brokers, and a change of it settles in the same batch who is eligible from then on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from metadata.configuration import ConfigSchema, ResourceType
-from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules, elr_in_use
+from metadata.controller.elections import (
+    ElectionRules,
+    PartitionElection,
+    acceptable_leaders,
+    election_rules,
+    elr_in_use,
+)
 from metadata.errors import InvalidConfig
-from metadata.image import ConfigResource, MetadataDelta, MetadataImage, TopicImage
+from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from metadata.records import NO_LEADER, ConfigRecord, PartitionChangeRecord
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -52,18 +58,41 @@ def settle(image: MetadataImage, schema: ConfigSchema, records: Sequence[ConfigR
     delta = MetadataDelta(image)
     delta.replay(changed)
     after = delta.apply(image.offset)
+    return _settled(
+        after,
+        schema,
+        _concerned(after, changed),
+        lambda partition: partition.leader == NO_LEADER or bool(partition.eligible_leader_replicas),
+    )
+
+
+def overdue_elections(image: MetadataImage, schema: ConfigSchema) -> list[PartitionChangeRecord]:
+    """Leaders for partitions that have none, where this controller's own defaults allow what its predecessor's did not.
+
+    All other reasons to elect somebody are acted upon when they arise. Kafka looks for such partitions every 5 minutes.
+    """
+    return _settled(image, schema, image.topics.by_id.values(), lambda partition: partition.leader == NO_LEADER)
+
+
+def _settled(
+    image: MetadataImage,
+    schema: ConfigSchema,
+    topics: Iterable[TopicImage],
+    chosen: Callable[[PartitionImage], bool],
+) -> list[PartitionChangeRecord]:
     changes = []
-    for topic in _concerned(after, changed):
-        rules = election_rules(after, topic, schema)
+    for topic in topics:
+        rules: ElectionRules | None = None
         for partition_id, partition in topic.partitions.items():
-            if partition.leader != NO_LEADER and not partition.eligible_leader_replicas:
+            if not chosen(partition):
                 continue
+            rules = rules or election_rules(image, topic, schema)
             change = PartitionElection(
                 topic_id=topic.topic_id,
                 partition_id=partition_id,
                 partition=partition,
                 rules=rules,
-                may_lead=acceptable_leaders(after, partition),
+                may_lead=acceptable_leaders(image, partition),
                 isr=partition.isr,
             ).decide()
             if change is not None:

@@ -53,6 +53,7 @@ APIS: Final = {
         Api(33, "AlterConfigs", "alter_configs", 0, 2, flexible_from=2),
         Api(35, "DescribeLogDirs", "describe_log_dirs", 1, 5, flexible_from=2),
         Api(37, "CreatePartitions", "create_partitions", 0, 3, flexible_from=2),
+        Api(43, "ElectLeaders", "elect_leaders", 0, 2, flexible_from=2),
         Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, flexible_from=1),
         Api(55, "DescribeQuorum", "describe_quorum", 0, 2, flexible_from=0),
         Api(56, "AlterPartition", "alter_partition", 2, 3, flexible_from=0),

@@ -1,0 +1,46 @@
+"""ElectLeaders (key 43): have the leaders of partitions elected anew (KIP-460)."""
+
+from collections.abc import Sequence
+
+from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from metadata.controller import ElectedPartition
+from metadata.errors import ApiError
+
+
+async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Version 0 knows one type of election, which is the default of the field that it lacks."""
+    named = request.topic_partitions
+    wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
+    topics = await context.services.controller.elect_leaders(request.election_type, wanted)
+    return ElectLeadersResponse(replica_election_results=[_result(topic.name, topic.partitions) for topic in topics])
+
+
+def refused(context: ControllerContext, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+    """Each partition tells of it too: version 0 has no error for the whole."""
+    results = [
+        _result(topic.topic, [ElectedPartition(partition_id, error) for partition_id in topic.partitions])
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code_of(error), replica_election_results=results)
+
+
+def _result(topic: str, partitions: Sequence[ElectedPartition]) -> ReplicaElectionResult:
+    return ReplicaElectionResult(
+        topic=topic,
+        partition_result=[
+            PartitionResult(
+                partition_id=each.partition_id, error_code=code_of(each.error), error_message=message_of(each.error)
+            )
+            for each in partitions
+        ],
+    )
+
+
+HANDLER = Handler(api_key=43, min_version=0, max_version=2, deferred=elect_leaders, refused=refused, forwarded=True)

@@ -1,0 +1,148 @@
+"""Elections that an operator asks for (KIP-460): of preferred leaders, or of whoever is there to lead."""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+import attrs
+
+from metadata.configuration import ConfigSchema
+from metadata.controller.decision import Decision
+from metadata.controller.elections import ElectionRules, PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH
+from metadata.errors import (
+    ApiError,
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidRequest,
+    PolicyViolation,
+    PreferredLeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
+from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+
+
+class ElectionType(IntEnum):
+    """Kafka's numbers. PREFERRED elects the first replica if it is in sync, UNCLEAN any that lives if nobody leads."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@attrs.frozen
+class ElectedPartition:
+    """What came of one partition; `error` is None where it has got another leader."""
+
+    partition_id: int
+    error: ApiError | None = None
+
+
+@attrs.frozen
+class ElectedTopic:
+    name: str
+    partitions: Sequence[ElectedPartition]
+
+
+class ElectLeadersRoom:
+    """Decides who leads where the operator wants somebody else to, or somebody at all."""
+
+    def __init__(self, schema: ConfigSchema) -> None:
+        self._schema = schema
+
+    def elect(
+        self, image: MetadataImage, election_type: int, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> Decision[list[ElectedTopic]]:
+        """`wanted` are partitions by topic, each of which succeeds or fails for itself. None stands for all there are.
+
+        Of all there are, those are not told of that need no election. Raises InvalidRequest for a type that there is
+        not, PolicyViolation for more elections than fit into one batch.
+        """
+        if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
+            raise InvalidRequest(f"Unknown election type {election_type}")
+        elections = _Elections(image, self._schema, ElectionType(election_type))
+        if wanted is None:
+            topics = [_needed(elections.of_topic(topic, topic.partitions)) for topic in image.topics.by_name.values()]
+        else:
+            topics = [elections.named(name, partition_ids) for name, partition_ids in wanted]
+        return Decision(list(elections.records.values()), topics)
+
+
+def preferred_election(
+    image: MetadataImage, topic: TopicImage, partition_id: int, partition: PartitionImage, rules: ElectionRules
+) -> PartitionChangeRecord | None:
+    """The first replica becomes the leader; None where it does not lead and cannot. Never unclean."""
+    return _leader_change(image, topic, partition_id, partition, attrs.evolve(rules, unclean=False), prefer_first=True)
+
+
+class _Elections:
+    """Those of one request. A partition that is named twice is decided once."""
+
+    def __init__(self, image: MetadataImage, schema: ConfigSchema, election_type: ElectionType) -> None:
+        self._image = image
+        self._schema = schema
+        self._type = election_type
+        self.records: dict[tuple[bytes, int], PartitionChangeRecord] = {}
+
+    def named(self, name: str, partition_ids: Iterable[int]) -> ElectedTopic:
+        topic = self._image.topics.by_name.get(name)
+        if topic is not None:
+            return self.of_topic(topic, partition_ids)
+        unknown = UnknownTopicOrPartition(f"No such topic as {name}")
+        return ElectedTopic(name, [ElectedPartition(partition_id, unknown) for partition_id in partition_ids])
+
+    def of_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> ElectedTopic:
+        rules = election_rules(self._image, topic, self._schema)
+        return ElectedTopic(topic.name, [self._elect(topic, partition_id, rules) for partition_id in partition_ids])
+
+    def _elect(self, topic: TopicImage, partition_id: int, rules: ElectionRules) -> ElectedPartition:
+        partition = topic.partitions.get(partition_id)
+        if partition is None:
+            error = UnknownTopicOrPartition(f"No such partition as {topic.name}-{partition_id}")
+            return ElectedPartition(partition_id, error)
+        key = (topic.topic_id, partition_id)
+        if key in self.records:
+            return ElectedPartition(partition_id)
+        is_preferred = self._type == ElectionType.PREFERRED
+        if partition.leader == partition.replicas[0] if is_preferred else partition.leader != NO_LEADER:
+            return ElectedPartition(partition_id, ElectionNotNeeded())
+        decide = preferred_election if is_preferred else _unclean_election
+        record = decide(self._image, topic, partition_id, partition, rules)
+        if record is None:
+            none_to_elect = PreferredLeaderNotAvailable() if is_preferred else EligibleLeadersNotAvailable()
+            return ElectedPartition(partition_id, none_to_elect)
+        if len(self.records) >= MAX_PARTITIONS_PER_BATCH:
+            raise PolicyViolation("Unable to perform excessively large batch operation.")
+        self.records[key] = record
+        return ElectedPartition(partition_id)
+
+
+def _unclean_election(
+    image: MetadataImage, topic: TopicImage, partition_id: int, partition: PartitionImage, rules: ElectionRules
+) -> PartitionChangeRecord | None:
+    return _leader_change(image, topic, partition_id, partition, attrs.evolve(rules, unclean=True), prefer_first=False)
+
+
+def _leader_change(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition_id: int,
+    partition: PartitionImage,
+    rules: ElectionRules,
+    *,
+    prefer_first: bool,
+) -> PartitionChangeRecord | None:
+    change = PartitionElection(
+        topic_id=topic.topic_id,
+        partition_id=partition_id,
+        partition=partition,
+        rules=rules,
+        may_lead=acceptable_leaders(image, partition),
+        isr=partition.isr,
+        prefer_first=prefer_first,
+    ).decide()
+    return None if change is None or change.leader == NO_LEADER_CHANGE else change
+
+
+def _needed(topic: ElectedTopic) -> ElectedTopic:
+    needed = [each for each in topic.partitions if not isinstance(each.error, ElectionNotNeeded)]
+    return ElectedTopic(topic.name, needed)
