@@ -97,11 +97,11 @@ class Host:
         """kill -9: the page cache stays, and the kernel closes the process's sockets."""
         self._crash("process-killed", silently=False)
 
-    def power_cut(self) -> None:
-        """The machine goes dark: what was not synced may be lost, and nobody is told."""
+    def power_cut(self, fate: str | None = None) -> None:
+        """The machine goes dark: what was not synced may be lost, see `Volume.power_cut`, and nobody is told."""
         self.is_powered = False
         self._crash("power-cut", silently=True)
-        self.volume.power_cut()
+        self.volume.power_cut(fate)
 
     def pause(self) -> None:
         """SIGSTOP: no task of the process runs; its kernel goes on receiving and acknowledging."""

@@ -63,10 +63,11 @@ class Inode:
         self.cached = bytearray(self.durable)
         return at
 
-    def power_cut(self, rng: Random, note: Callable[..., None]) -> None:
+    def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
+        """Keep of what was not synced what `fate` says, or chance."""
         dirty = self._take(self.written)
         if dirty:
-            fate = rng.choice(FATES_OF_WRITES)
+            fate = fate or rng.choice(FATES_OF_WRITES)
             kept = _surviving(dirty, fate, rng)
             note(fate, len(dirty), len(kept))
             self._keep(kept)
@@ -132,18 +133,21 @@ class Directory:
         del self._dirty[:count]
         self._settled += count
 
-    def power_cut(self, rng: Random, note: Callable[..., None]) -> None:
-        """Keep the synced entries and, as journals are in order, any first part of the others; then go below."""
+    def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
+        """Keep the synced entries and, as journals are in order, any first part of the others; then go below.
+
+        `fate`, which may be "none" or "all", takes the place of chance.
+        """
         if self._dirty:
-            fate = rng.choice(FATES_OF_ENTRIES)
-            lost = {"none": len(self._dirty), "all": 0}.get(fate, rng.randrange(len(self._dirty) + 1))
-            note("entries", fate, len(self._dirty), lost)
+            fate_here = fate or rng.choice(FATES_OF_ENTRIES)
+            lost = {"none": len(self._dirty), "all": 0}.get(fate_here, rng.randrange(len(self._dirty) + 1))
+            note("entries", fate_here, len(self._dirty), lost)
             self.settle(self.changed - lost)
             self._dirty.clear()
             self._settled = self.changed
         self.entries = dict(self.durable)
         for node in self.entries.values():
-            node.power_cut(rng, note)
+            node.power_cut(rng, note, fate)
 
 
 def _rename(entries: dict[str, "Node"], changes: Iterable[tuple[str, "Node | None"]]) -> None:

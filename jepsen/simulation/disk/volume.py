@@ -160,11 +160,14 @@ class Volume:
 
         await self._perform(REMOVE_SECONDS, effect, is_gone)
 
-    def power_cut(self) -> None:
-        """Forget what was not durable: none of it, or some, torn where it may be torn."""
+    def power_cut(self, fate: str | None = None) -> None:
+        """Forget what was not durable: all of it, or some, torn where it may be torn.
+
+        With the `fate` "none" nothing of it is kept, with "all" everything.
+        """
         self._generation += 1
         self.locks.clear()
-        self.root.power_cut(self._rng, lambda *what: self._note("lost", self.name, *what))
+        self.root.power_cut(self._rng, lambda *what: self._note("lost", self.name, *what), fate)
         self.is_stalled = False
 
     def lose(self, path: str) -> None:

@@ -61,11 +61,14 @@ class Network:
         """Make every link good again. What was held up arrives within the next retransmissions."""
         self.links.heal()
         for pipe in list(self._pipes):
-            if pipe.held:
-                self.clock.after(self._rng.uniform(0, 4 * RETRANSMISSION_SECONDS), self._release, pipe)
-            if pipe.unconfirmed_bytes:
-                count, pipe.unconfirmed_bytes = pipe.unconfirmed_bytes, 0
-                self.clock.after(self.delay(pipe.receiver, pipe.sender), self.credit, pipe, count)
+            self._go_on(pipe)
+
+    def mend(self, source: str, target: str) -> None:
+        """Make one link good again, which was blocked."""
+        self.links.link(source, target).is_blocked = False
+        for pipe in list(self._pipes):
+            if {pipe.sender.name, pipe.receiver.name} == {source, target}:
+                self._go_on(pipe)
 
     def reset_between(self, one: Host, other: Host) -> None:
         """Break every connection between two hosts, as a middlebox does that forgot about them."""
@@ -107,6 +110,14 @@ class Network:
     def forget(self, pipe: Pipe) -> None:
         """Both ends are done with it."""
         self._pipes.pop(pipe, None)
+
+    def _go_on(self, pipe: Pipe) -> None:
+        """Retransmit what was held up, and acknowledge what has arrived, where that gets through now."""
+        if pipe.held:
+            self.clock.after(self._rng.uniform(0, 4 * RETRANSMISSION_SECONDS), self._release, pipe)
+        if pipe.unconfirmed_bytes and not self.is_cut(pipe.receiver, pipe.sender):
+            count, pipe.unconfirmed_bytes = pipe.unconfirmed_bytes, 0
+            self.clock.after(self.delay(pipe.receiver, pipe.sender), self.credit, pipe, count)
 
     def _arrive(self, pipe: Pipe, segment: bytes | None) -> None:
         if pipe.error is not None:
