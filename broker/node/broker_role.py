@@ -26,7 +26,10 @@ from metadata.records import BrokerEndpoint
 
 
 class BrokerRole:
-    """Its tasks run in `nursery`. `partitions` follows the metadata from the start of the log on."""
+    """Its tasks run in `nursery`. `partitions` follows the metadata from the start of the log on.
+
+    `fetchers` fetch what others lead; they are there once the logs are loaded.
+    """
 
     def __init__(
         self,
@@ -38,12 +41,13 @@ class BrokerRole:
     ) -> None:
         self._shared = shared
         self._log_dirs = log_dirs
-        self._partitions = partitions
+        self.partitions = partitions
         self._channel = channel
         self._nursery = nursery
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
+        self.fetchers: Fetchers | None = None
         self._load_began = False
         self._is_loaded = False
         self._lifecycle = BrokerLifecycle(
@@ -67,15 +71,15 @@ class BrokerRole:
         effective, loader = shared.effective, shared.loader
         await self._log_dirs.load(lambda topic: effective.topic(loader.image.configs.topic(topic)).log)
         self._is_loaded = True
-        fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
-        self._partitions.when_followed(fetchers.followed)
-        self._partitions.start(loader.image)
+        self.fetchers = fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
+        self.partitions.when_followed(fetchers.followed)
+        self.partitions.start(loader.image)
         nursery.start_soon(fetchers.run)
         services = self._services()
         nursery.start_soon(services.producer_ids.run)
         nursery.start_soon(services.deadlines.run)
-        nursery.start_soon(self._partitions.flushes.run)
-        nursery.start_soon(self._partitions.isr_changes.run, self._channel, lambda: self._lifecycle.broker_epoch)
+        nursery.start_soon(self.partitions.flushes.run)
+        nursery.start_soon(self.partitions.isr_changes.run, self._channel, lambda: self._lifecycle.broker_epoch)
         nursery.start_soon(self._housekeeping.run)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)
@@ -118,7 +122,7 @@ class BrokerRole:
             request_timeout_ms=shared.config.replica_socket_timeout_ms,
             source=lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
             broker_epoch=lambda: self._lifecycle.broker_epoch,
-            log_failed=self._partitions.log_failed,
+            log_failed=self.partitions.log_failed,
         )
 
     def _services(self) -> Services:
@@ -131,7 +135,7 @@ class BrokerRole:
             effective=shared.effective,
             quorum=shared.quorum,
             controllers=self._channel,
-            partitions=self._partitions,
+            partitions=self.partitions,
             log_dirs=self._log_dirs,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),

@@ -43,6 +43,8 @@ METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 class Node:
     """See the module's docstring. `bound` and `cluster_id` are known once it serves, which `is_serving` tells.
 
+    `loader`, and `broker` where it is one, are there once its rooms are: for whoever looks on.
+
     Raises ConfigError for what it cannot run yet.
     """
 
@@ -53,6 +55,8 @@ class Node:
         self._stop = trio.Event()
         self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
+        self.loader: Loader | None = None
+        self.broker: BrokerRole | None = None
         self.cluster_id = ""
         self.is_serving = False
 
@@ -88,7 +92,8 @@ class Node:
             f"{config.metadata_log_dir}/{METADATA_DIRECTORY}",
             driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir)),
         )
-        effective, loader = EffectiveConfig(config, env.trace), Loader()
+        effective = EffectiveConfig(config, env.trace)
+        loader = self.loader = Loader()
         partitions = Partitions(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
@@ -98,14 +103,13 @@ class Node:
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:
-                broker = None
                 if config.is_broker:
-                    broker = BrokerRole(shared, log_dirs, partitions, channel, broker_nursery)
-                await self._serve(nursery, quorum, broker, task_status)
+                    self.broker = BrokerRole(shared, log_dirs, partitions, channel, broker_nursery)
+                await self._serve(nursery, quorum, self.broker, task_status)
                 broker_nursery.cancel_scope.cancel()
             await quorum.leave()
             nursery.cancel_scope.cancel()
-        return broker
+        return self.broker
 
     async def _join_quorum(self, shared: Shared, nursery: trio.Nursery) -> ControllerChannel:
         """Everything that listens to the quorum, in the order in which it has to hear; all but the quorum runs."""

@@ -5,7 +5,7 @@ the next request says by its offsets that it is there. Where the topic's config 
 flushed before the next request says so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -72,6 +72,11 @@ class Fetcher:
         self._changed = trio.Event()
         self._connected_to: BrokerImage | None = None
         self._holding = trio.CancelScope()
+
+    @property
+    def followed(self) -> Iterable[PartitionKey]:
+        """What it fetches, or would if it could."""
+        return self._partitions.keys()
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition under its leader epoch of now, from where its log ends."""

@@ -1,6 +1,6 @@
 """The fetchers of a broker, one for each broker that leads partitions of which it has a replica."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import trio
@@ -40,6 +40,12 @@ class Fetchers:
             if fetcher is not None:
                 self._fetcher_of[key] = fetcher
                 fetcher.follow(partition)
+
+    def sources(self) -> Iterator[tuple[PartitionKey, int]]:
+        """Each partition with the broker that it is fetched from."""
+        for source_id, fetcher in self._fetchers.items():
+            for key in fetcher.followed:
+                yield key, source_id
 
     async def run(self) -> None:
         """Fetch until cancelled. Raises FsyncFailed."""
