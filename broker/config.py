@@ -156,6 +156,10 @@ class KafkaConfig:
         return self.find_str("broker.rack")
 
     @property
+    def replica_selector_class(self) -> str | None:
+        return self.find_str("replica.selector.class")
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """Every listener, the controllers' too; `endpoints` has them apart, and what is advertised."""
         return self.endpoints.listeners

@@ -86,6 +86,7 @@ _OWN: Final = frozenset(
         "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
         "replica.lag.time.max.ms",
+        "replica.selector.class",  # the one that Kafka brings along
         "replica.socket.timeout.ms",
         "request.timeout.ms",
         "socket.listen.backlog.size",

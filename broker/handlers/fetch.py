@@ -10,12 +10,12 @@ from typing import Final
 import trio
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
+from broker.handlers.fetch_readers import Reader, reader_of
 from broker.handlers.handler import RequestContext
 from broker.net.deadlines import Deadline
 from broker.net.reply import FileRange, Pending
 from broker.replication.fetch_sessions import Fetch, FetchedPartition, FetchTarget, TargetKey
-from broker.replication.in_sync import Follower
-from broker.replication.leading import diverging_epoch, follower_fetched, follower_of
+from broker.replication.leading import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
 from broker.replication.replica import READ_COMMITTED
 from broker.storage.log import Log
@@ -27,7 +27,6 @@ from broker.wire.api.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
-    ReplicaState,
 )
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -55,7 +54,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
-    reading = Reading(context, session, request.isolation_level, max_bytes, _replica(request))
+    reading = Reading(context, session, reader_of(context, request), request.isolation_level, max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     fetched = reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(fetched, min_bytes):
@@ -68,27 +67,23 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
 class Reading:
     """One fetch request's plan, which may be carried out more than once while it waits."""
 
-    __slots__ = ("_absent_before", "_context", "_is_noted", "_isolation_level", "_max_bytes", "_replica", "session")
+    __slots__ = ("_absent_before", "_context", "_is_noted", "_isolation_level", "_max_bytes", "reader", "session")
 
     def __init__(
         self,
         context: RequestContext,
         session: Fetch,
+        reader: Reader,
         isolation_level: int,
         max_bytes: int,
-        replica: ReplicaState | None,
     ) -> None:
         self._context = context
         self._isolation_level = isolation_level
         self._max_bytes = max_bytes
         self._absent_before = -1
-        self._replica = replica
-        self._is_noted = replica is None
+        self._is_noted = False
+        self.reader = reader
         self.session = session
-
-    @property
-    def is_of_follower(self) -> bool:
-        return self._replica is not None
 
     def partitions(self) -> dict[Partition, int]:
         """Those that exist here, for waiting on them, each with its place among what is read."""
@@ -128,12 +123,14 @@ class Reading:
         """
         size = absent = 0
         for partition in fetched:
-            if partition.diverging is not None:
+            if partition.diverging is not None or partition.read_replica is not None:
                 return True
             if partition.error is ErrorCode.NONE:
                 if partition.records is not None:
                     size += len(partition.records)
-            elif partition.error in _ABSENT and self._replica is None:
+                elif self.reader.is_news(partition):
+                    return True
+            elif partition.error in _ABSENT and not self.reader.is_follower:
                 absent += 1
             else:
                 return True
@@ -183,7 +180,10 @@ class Reading:
         if partition is None:
             return FetchedPartition(target, topics.absent(target.topic, target.index).code)
         try:
-            log = partition.leader_log(target.current_leader_epoch)
+            log = self.reader.log(partition, target)
+            read_replica = self.reader.read_replica(partition, target)
+            if read_replica is not None:
+                return self._told(partition, log, target, read_replica=read_replica)
             if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
             return self._read_log(partition, log, target, left, is_first=is_first)
@@ -193,21 +193,26 @@ class Reading:
     def _read_log(
         self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
     ) -> FetchedPartition:
-        replica = self._replica
-        follower = None
-        if replica is not None:
-            follower = follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
         diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
-        records = None
-        if diverging is None:
-            upper_bound = log.readable_end_offset
-            if follower is None:
-                upper_bound = partition.end_for(log, self._isolation_level)
-            max_bytes = min(target.max_bytes, left)
-            found = log.read(target.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=is_first)
-            records = FileRange(found.file, found.position, found.size) if found.size else None
-            if follower is not None and not self._is_noted:
-                self._note_progress(partition, log, follower, target)
+        if diverging is not None:
+            return self._told(partition, log, target, diverging=diverging)
+        max_bytes, end = min(target.max_bytes, left), self.reader.end(partition, log)
+        found = log.read(target.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first)
+        if not self._is_noted:
+            self.reader.note(partition, log, target)
+        records = FileRange(found.file, found.position, found.size) if found.size else None
+        return self._told(partition, log, target, records=records)
+
+    def _told(
+        self,
+        partition: Partition,
+        log: Log,
+        target: FetchTarget,
+        *,
+        records: FileRange | None = None,
+        diverging: DivergingEpoch | None = None,
+        read_replica: int | None = None,
+    ) -> FetchedPartition:
         return FetchedPartition(
             target,
             ErrorCode.NONE,
@@ -216,18 +221,7 @@ class Reading:
             log.log_start_offset,
             records,
             diverging,
-        )
-
-    def _note_progress(self, partition: Partition, log: Log, follower: Follower, target: FetchTarget) -> None:
-        """Once per request: while it waits, it says nothing new."""
-        assert self._replica is not None, "consumers hold nothing for others"
-        follower_fetched(
-            partition,
-            log,
-            follower,
-            broker_epoch=self._replica.replica_epoch,
-            fetch_offset=target.fetch_offset,
-            log_start_offset=target.log_start_offset,
+            read_replica,
         )
 
     def _partition_data(self, fetched: FetchedPartition) -> PartitionData:
@@ -244,6 +238,8 @@ class Reading:
             data.diverging_epoch = EpochEndOffset(
                 epoch=fetched.diverging.epoch, end_offset=fetched.diverging.end_offset
             )
+        if fetched.read_replica is not None:
+            data.preferred_read_replica = fetched.read_replica
         if fetched.error in LEADER_CHANGED and self._context.api_version >= _CURRENT_LEADER_FROM:
             leader = current_leader(self._context, fetched.target.topic, fetched.target.index)
             if leader is not None:
@@ -277,7 +273,7 @@ class ParkedFetch(Pending):
         self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self._expire)
         self._watched = self._reading.partitions()
         for partition in self._watched:
-            self._watch(partition)
+            self._reading.reader.wait(partition, self)
 
     def poke(self, partition: Partition) -> None:
         """One of the partitions has moved and has forgotten us."""
@@ -288,10 +284,7 @@ class ParkedFetch(Pending):
             # Where records were found early, and were too few, they may have been deleted since.
             self._answer(self._fetched if self._min_bytes <= 1 else self._reading.read())
         else:
-            self._watch(partition)
-
-    def _watch(self, partition: Partition) -> None:
-        (partition.tailing if self._reading.is_of_follower else partition.waiting)[self] = None
+            self._reading.reader.wait(partition, self)
 
     def _expire(self) -> None:
         self._answer(self._reading.read())
@@ -306,13 +299,6 @@ class ParkedFetch(Pending):
         for partition in self._watched:
             partition.waiting.pop(self, None)
             partition.tailing.pop(self, None)
-
-
-def _replica(request: FetchRequest) -> ReplicaState | None:
-    """The follower that asks; None for a consumer."""
-    if request.replica_state is not None and request.replica_state.replica_id >= 0:
-        return request.replica_state
-    return ReplicaState(replica_id=request.replica_id) if request.replica_id >= 0 else None
 
 
 def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget]:

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final, Literal, TypeAlias
 
 from broker.handlers.fetch import ZSTD_FROM, fetch
+from broker.handlers.fetch_readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.services import Services
 from broker.net.connection import Connection
@@ -48,6 +49,8 @@ class FetchShortcut:
         self._topics = services.partitions.topics
         self._flexible = flexible
         self._reads_zstd = version >= ZSTD_FROM
+        self._leader_only = version < READ_REPLICAS_FROM
+        self._may_select = services.replica_selector is not None
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
@@ -65,7 +68,8 @@ class FetchShortcut:
         if partition is None:
             return False
         try:
-            log = partition.leader_log(entry.current_leader_epoch)
+            epoch = entry.current_leader_epoch
+            log = partition.leader_log(epoch) if self._leader_only else partition.readable_log(epoch)
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
             (offset,) = _OFFSET.unpack_from(view, position)
@@ -98,7 +102,8 @@ class FetchShortcut:
             or request.session_epoch != FINAL_EPOCH
             or request.topics[0].partitions[0].last_fetched_epoch != NO_EPOCH
             or request.replica_state is not None
-            or request.replica_id >= 0
+            or request.replica_id != CONSUMER_REPLICA_ID
+            or (request.rack_id and self._may_select)
         ):
             return
         frame = bytes(context.own_connection.buffer.view[start:end])

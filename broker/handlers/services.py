@@ -13,6 +13,7 @@ from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.partitions import Partitions
+from broker.replication.replica_selector import ReplicaSelector
 from broker.storage.log_dirs import LogDirs
 from kraft.driver import Quorum
 from kraft.env import Env
@@ -39,7 +40,10 @@ class NodeServices(Protocol):
 
 @attrs.frozen
 class Services:
-    """On the listeners for clients and brokers. `loader` follows the log, and may be behind the controller's state."""
+    """On the listeners for clients and brokers. `loader` follows the log, and may be behind the controller's state.
+
+    Without a `replica_selector` consumers are never sent to another replica than the leader.
+    """
 
     env: Env
     cluster_id: str
@@ -50,6 +54,7 @@ class Services:
     partitions: Partitions
     log_dirs: LogDirs
     fetch_sessions: FetchSessions
+    replica_selector: ReplicaSelector | None
     producer_ids: ProducerIds
     deadlines: Deadlines
     image_waits: ImageWaits

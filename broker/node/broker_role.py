@@ -10,7 +10,7 @@ from broker.image_waits import ImageWaits
 from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
 from broker.node.listeners import reachable
-from broker.node.settings import fetch_settings, lifecycle_config
+from broker.node.settings import fetch_settings, lifecycle_config, replica_selector
 from broker.node.shared import Shared
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
@@ -138,6 +138,7 @@ class BrokerRole:
             partitions=self.partitions,
             log_dirs=self._log_dirs,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
+            replica_selector=replica_selector(shared.config),
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
             deadlines=Deadlines(),
         )

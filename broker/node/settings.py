@@ -6,6 +6,7 @@ from broker.config import KafkaConfig
 from broker.lifecycle import LifecycleConfig
 from broker.net.acceptor import ConnectionLimits
 from broker.replication.fetch_plan import FetchSettings
+from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.controller import ControllerConfig
 
@@ -38,6 +39,12 @@ def fetch_settings(config: KafkaConfig) -> FetchSettings:
         partition_max_bytes=config.replica_fetch_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
     )
+
+
+def replica_selector(config: KafkaConfig) -> ReplicaSelector | None:
+    """None where consumers read from leaders, which is so unless `replica.selector.class` is set."""
+    name = config.replica_selector_class
+    return REPLICA_SELECTORS[name] if name else None
 
 
 def log_dirs_config(config: KafkaConfig) -> LogDirsConfig:

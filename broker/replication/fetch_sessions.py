@@ -61,10 +61,20 @@ class FetchTarget:
 class FetchedPartition:
     """What one partition answers. `records` is opaque here; only whether it is empty matters.
 
-    `diverging` is where the log parts from the client's, and comes instead of records.
+    `diverging` is where the log parts from the client's, and `read_replica` is the broker to read from instead; both
+    come instead of records.
     """
 
-    __slots__ = ("diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "records", "target")
+    __slots__ = (
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "read_replica",
+        "records",
+        "target",
+    )
 
     def __init__(
         self,
@@ -75,6 +85,7 @@ class FetchedPartition:
         log_start_offset: int = -1,
         records: Sized | None = None,
         diverging: DivergingEpoch | None = None,
+        read_replica: int | None = None,
     ) -> None:
         self.target = target
         self.error = error
@@ -83,6 +94,7 @@ class FetchedPartition:
         self.log_start_offset = log_start_offset
         self.records = records
         self.diverging = diverging
+        self.read_replica = read_replica
 
 
 class FullFetch:
@@ -229,7 +241,7 @@ class FetchSessions:
 def _changed(fetched: FetchedPartition) -> bool:
     """Whether this says anything the client has not been told, and note that it is told now."""
     target = fetched.target
-    changed = bool(fetched.records) or fetched.diverging is not None
+    changed = bool(fetched.records) or fetched.diverging is not None or fetched.read_replica is not None
     if fetched.high_watermark != target.sent_high_watermark:
         target.sent_high_watermark = fetched.high_watermark
         changed = True

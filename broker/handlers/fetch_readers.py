@@ -1,0 +1,152 @@
+"""Who fetches decides what a fetch gets of a partition, from which replica, and what it waits for.
+
+A follower gets all there is, from the leader alone, and by what it asks for says what it has. A consumer gets what is
+committed, from the leader, or from any replica if its version of Fetch can tell it which one is nearer (KIP-392).
+"""
+
+from typing import Final
+
+from broker.handlers.handler import RequestContext
+from broker.replication.fetch_sessions import FetchedPartition, FetchTarget
+from broker.replication.in_sync import Follower
+from broker.replication.leading import follower_fetched, follower_of
+from broker.replication.partition import Partition, Waiter
+from broker.replication.replica import READ_UNCOMMITTED
+from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
+from broker.storage.log import Log
+from broker.wire.api.fetch import FetchRequest, ReplicaState
+
+# From this version on consumers can be told of other replicas, and may ask any.
+READ_REPLICAS_FROM: Final = 11
+# In place of a broker's id.
+CONSUMER_REPLICA_ID: Final = -1
+DEBUGGING_REPLICA_ID: Final = -2
+# To a client that names its partitions anew each time, nothing was told before.
+_NEVER_SENT: Final = -1
+
+
+class Reader:
+    """A consumer that reads what is committed. `leader_only` from the leader alone."""
+
+    __slots__ = ("_isolation_level", "_leader_only")
+
+    is_follower = False
+
+    def __init__(self, isolation_level: int, *, leader_only: bool) -> None:
+        self._isolation_level = isolation_level
+        self._leader_only = leader_only
+
+    def log(self, partition: Partition, target: FetchTarget) -> Log:
+        """The log to read. Raises KafkaError where this replica is not the one to ask."""
+        if self._leader_only:
+            return partition.leader_log(target.current_leader_epoch)
+        return partition.readable_log(target.current_leader_epoch)
+
+    def read_replica(self, partition: Partition, target: FetchTarget) -> int | None:
+        """The broker to read from instead, where another one is nearer."""
+        return None
+
+    def end(self, partition: Partition, log: Log) -> int:
+        """Up to where it may read."""
+        return partition.end_for(log, self._isolation_level)
+
+    def note(self, partition: Partition, log: Log, target: FetchTarget) -> None:
+        """It asks for what comes next: once per request, since while it waits it says nothing new."""
+
+    def is_news(self, fetched: FetchedPartition) -> bool:
+        """Whether this is worth an answer although there is nothing to read."""
+        return False
+
+    def wait(self, partition: Partition, waiter: Waiter) -> None:
+        """Have the waiter poked when there may be more to read."""
+        partition.waiting[waiter] = None
+
+
+class NearbyReader(Reader):
+    """A consumer that says where it is: in `rack`, and come through `listener`."""
+
+    __slots__ = ("_listener", "_rack", "_select")
+
+    def __init__(self, isolation_level: int, *, rack: str, listener: str, select: ReplicaSelector) -> None:
+        super().__init__(isolation_level, leader_only=False)
+        self._rack, self._listener, self._select = rack, listener, select
+
+    def read_replica(self, partition: Partition, target: FetchTarget) -> int | None:
+        return preferred_read_replica(
+            partition, target.fetch_offset, rack=self._rack, listener=self._listener, select=self._select
+        )
+
+
+class DebuggingReader(Reader):
+    """Somebody who looks for faults: reads all there is, from whatever replica it asks."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(READ_UNCOMMITTED, leader_only=False)
+
+    def end(self, partition: Partition, log: Log) -> int:
+        return log.readable_end_offset
+
+    def wait(self, partition: Partition, waiter: Waiter) -> None:
+        partition.tailing[waiter] = None
+
+
+class FollowerReader(Reader):
+    """A broker that replicates. `hurries` tells it of a new high watermark at once, for those who read from it."""
+
+    __slots__ = ("_hurries", "_replica")
+
+    is_follower = True
+
+    def __init__(self, replica: ReplicaState, *, hurries: bool) -> None:
+        super().__init__(READ_UNCOMMITTED, leader_only=True)
+        self._replica = replica
+        self._hurries = hurries
+
+    def log(self, partition: Partition, target: FetchTarget) -> Log:
+        log = super().log(partition, target)
+        self._follower(partition, target)
+        return log
+
+    def end(self, partition: Partition, log: Log) -> int:
+        return log.readable_end_offset
+
+    def note(self, partition: Partition, log: Log, target: FetchTarget) -> None:
+        follower_fetched(
+            partition,
+            log,
+            self._follower(partition, target),
+            broker_epoch=self._replica.replica_epoch,
+            fetch_offset=target.fetch_offset,
+            log_start_offset=target.log_start_offset,
+        )
+
+    def is_news(self, fetched: FetchedPartition) -> bool:
+        """That records were deleted, which whoever deleted them may wait for; and what is committed."""
+        told = fetched.target
+        if _NEVER_SENT != told.sent_log_start_offset < fetched.log_start_offset:
+            return True
+        return self._hurries and _NEVER_SENT != told.sent_high_watermark < fetched.high_watermark
+
+    def wait(self, partition: Partition, waiter: Waiter) -> None:
+        partition.tailing[waiter] = None
+        if self._hurries:
+            partition.waiting[waiter] = None
+
+    def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
+        replica = self._replica
+        return follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
+
+
+def reader_of(context: RequestContext, request: FetchRequest) -> Reader:
+    """Who fetches."""
+    select = context.services.replica_selector
+    replica = request.replica_state or ReplicaState(replica_id=request.replica_id)
+    if replica.replica_id >= 0:
+        return FollowerReader(replica, hurries=select is not None)
+    if replica.replica_id == DEBUGGING_REPLICA_ID:
+        return DebuggingReader()
+    if select is not None and request.rack_id:
+        return NearbyReader(request.isolation_level, rack=request.rack_id, listener=context.listener, select=select)
+    return Reader(request.isolation_level, leader_only=context.api_version < READ_REPLICAS_FROM)

@@ -1,0 +1,74 @@
+"""Which replica a consumer had better read from (KIP-392). Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import attrs
+
+from broker.replication.in_sync import Follower
+from broker.replication.partition import Partition
+from metadata.image import BrokerImage
+
+
+@attrs.frozen
+class ReplicaView:
+    """A replica that has what the consumer asks for; `caught_up_ms` is when it last had all there was."""
+
+    broker_id: int
+    rack: str | None
+    log_end_offset: int
+    caught_up_ms: float
+
+
+# Given the consumer's rack, the leader and the followers that could serve it: the one to read from.
+ReplicaSelector: TypeAlias = Callable[[str, ReplicaView, Sequence[ReplicaView]], ReplicaView]
+
+
+def select_by_rack(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> ReplicaView:
+    """The leader if it is in the consumer's rack, or else who is most caught up there, or else the leader after all."""
+    in_rack = [follower for follower in followers if follower.rack == rack]
+    if not rack or leader.rack == rack or not in_rack:
+        return leader
+    return max(in_rack, key=lambda follower: (follower.log_end_offset, follower.caught_up_ms, follower.broker_id))
+
+
+# By the names that `replica.selector.class` has for them in Kafka.
+REPLICA_SELECTORS: Final[Mapping[str, ReplicaSelector]] = MappingProxyType(
+    {"org.apache.kafka.common.replica.RackAwareReplicaSelector": select_by_rack}
+)
+
+
+def preferred_read_replica(
+    partition: Partition, fetch_offset: int, *, rack: str, listener: str, select: ReplicaSelector
+) -> int | None:
+    """The follower to read `fetch_offset` from instead of this leader; None for the leader.
+
+    Only followers in sync are candidates: one that lags would let the consumer fall behind, who would be sent to it
+    again and again. And only those that are to be reached by the listener through which the consumer came.
+    """
+    log, in_sync, now_ms = partition.log, partition.in_sync, partition.surroundings.now_ms()
+    if not partition.leads or log is None or in_sync is None:
+        return None
+
+    def view(broker_id: int, log_end_offset: int, caught_up_ms: float) -> ReplicaView:
+        broker = partition.surroundings.broker(broker_id)
+        return ReplicaView(broker_id, broker.rack if broker else None, log_end_offset, caught_up_ms)
+
+    def can_serve(follower: Follower) -> bool:
+        has_it = follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+        return has_it and follower.broker_id in in_sync.isr and _is_reachable(partition, follower.broker_id, listener)
+
+    leader = view(partition.local_id, log.log_end_offset, now_ms)
+    followers = [
+        view(follower.broker_id, follower.log_end_offset, follower.caught_up_ms)
+        for follower in in_sync.followers.values()
+        if can_serve(follower)
+    ]
+    chosen = select(rack, leader, followers)
+    return None if chosen is leader else chosen.broker_id
+
+
+def _is_reachable(partition: Partition, broker_id: int, listener: str) -> bool:
+    broker: BrokerImage | None = partition.surroundings.broker(broker_id)
+    return broker is not None and not broker.fenced and listener in broker.end_points
