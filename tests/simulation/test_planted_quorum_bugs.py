@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from jepsen.simulation.trace import Event
-from tests.simulation.staging import Stage, play
+from tests.simulation.quorum_staging import QuorumStage, play
 from tests.support.planted_bugs import QUORUM_BUGS
 
 # Where a disk or a clock decides by chance whether a bug shows, so often it may.
@@ -18,19 +18,19 @@ ROUNDS = 6
 LONG_SECONDS = 120.0
 
 
-async def power_cuts_of_all(stage: Stage) -> None:
+async def power_cuts_of_all(stage: QuorumStage) -> None:
     """All machines lose their power at once, shortly after a write was acknowledged."""
     for serial in range(ROUNDS):
         await stage.write(f"{serial}a", f"{serial}b", f"{serial}c")
-        for host in stage.subject.cluster.nodes.values():
-            stage.subject.cluster.crash(host, power=True, down_seconds=0)
-        await stage.subject.cluster.wait_serving()
+        for host in stage.cluster.nodes.values():
+            stage.cluster.crash(host, power=True, down_seconds=0)
+        await stage.cluster.wait_serving()
         await trio.sleep(3)
 
 
-async def power_cuts_after_votes(stage: Stage) -> None:
+async def power_cuts_after_votes(stage: QuorumStage) -> None:
     """The power goes wherever a vote has just been made durable, as the trace says."""
-    cluster, cuts = stage.subject.cluster, 0
+    cluster, cuts = stage.cluster, 0
 
     def listen(event: Event) -> None:
         nonlocal cuts
@@ -43,13 +43,13 @@ async def power_cuts_after_votes(stage: Stage) -> None:
     await trio.sleep(20)
 
 
-async def a_write_that_nobody_hears_of(stage: Stage) -> None:
+async def a_write_that_nobody_hears_of(stage: QuorumStage) -> None:
     """A leader takes a write while it is alone."""
     stage.isolate(stage.leader)
     await stage.write("alone")
 
 
-async def a_write_without_acknowledgements(stage: Stage) -> None:
+async def a_write_without_acknowledgements(stage: QuorumStage) -> None:
     """Both followers have an entry, the leader does not know, and goes: figure 8 of Raft's paper, with three voters."""
     for serial in range(ROUNDS):
         leader = stage.leader
@@ -57,16 +57,16 @@ async def a_write_without_acknowledgements(stage: Stage) -> None:
         for follower in stage.followers():
             stage.cut(follower, leader)
         await stage.write(str(serial))
-        stage.subject.cluster.crash(stage.subject.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
+        stage.cluster.crash(stage.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
         stage.simulation.network.heal()
         await stage.leads_another(leader)
         await trio.sleep(3)
-        stage.subject.cluster.heal()
-        await stage.subject.cluster.wait_serving()
+        stage.cluster.heal()
+        await stage.cluster.wait_serving()
         await trio.sleep(1)
 
 
-async def a_leader_with_a_past(stage: Stage) -> None:
+async def a_leader_with_a_past(stage: QuorumStage) -> None:
     """One that was alone wrote entries of its own, and comes back to a quorum with other ones in their places."""
     alone = stage.leader
     stage.isolate(alone)
@@ -78,25 +78,25 @@ async def a_leader_with_a_past(stage: Stage) -> None:
     await stage.write(*"ghi")
 
 
-async def pages_that_only_seem_durable(stage: Stage) -> None:
+async def pages_that_only_seem_durable(stage: QuorumStage) -> None:
     """An fsync fails, the process starts again over what the page cache shows, goes on, and then the power goes."""
     for serial in range(ROUNDS):
-        host = list(stage.subject.cluster.nodes.values())[serial % 3]
+        host = list(stage.cluster.nodes.values())[serial % 3]
         host.volume.sync_failures = 1.0
         await stage.write(f"{serial}a", f"{serial}b")
         with trio.move_on_after(5):
             await host.ended.wait()
         host.volume.sync_failures = 0.0
-        await stage.subject.cluster.wait_serving()
+        await stage.cluster.wait_serving()
         await stage.write(f"{serial}c", f"{serial}d")
         await trio.sleep(3)
-        stage.subject.cluster.crash(host, power=True, down_seconds=0)
+        stage.cluster.crash(host, power=True, down_seconds=0)
         await trio.sleep(3)
 
 
-async def bits_that_flip(stage: Stage) -> None:
+async def bits_that_flip(stage: QuorumStage) -> None:
     """Bits turn around on disks, in entries that others have too; soon everybody has to know the same again."""
-    cluster, administrator = stage.subject.cluster, stage.subject.administrator
+    cluster, administrator = stage.cluster, stage.subject.administrator
     for serial in range(2 * ROUNDS):
         await stage.write(*(f"{serial}{letter}" for letter in "abcdef"))
         await trio.sleep(1)
@@ -111,7 +111,7 @@ async def bits_that_flip(stage: Stage) -> None:
     assert len([event for event in stage.events if event.kind == "disk-damaged"]) == 2 * ROUNDS
 
 
-async def two_removals(stage: Stage) -> None:
+async def two_removals(stage: QuorumStage) -> None:
     """A leader that nobody hears is asked to remove one of the others, and when that takes too long, the other too."""
     leader, others = stage.leader, stage.followers()
     stage.isolate(leader)
@@ -122,23 +122,23 @@ async def two_removals(stage: Stage) -> None:
             await stage.subject.ask(leader, "remove-voter", "", key.node_id, key.directory_id, "", give_up)
 
 
-async def a_candidate_that_missed_much(stage: Stage) -> None:
+async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
     """One follower hears nothing of some writes; then the leader goes, and the two others elect the next one."""
     for serial in range(ROUNDS):
         leader, (behind, _) = stage.leader, stage.followers()
         stage.isolate(behind)
         await stage.write(f"{serial}a", f"{serial}b")
-        stage.subject.cluster.crash(stage.subject.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
+        stage.cluster.crash(stage.cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
         stage.simulation.network.heal()
         await stage.leads_another(leader)
-        stage.subject.cluster.heal()
-        await stage.subject.cluster.wait_serving()
+        stage.cluster.heal()
+        await stage.cluster.wait_serving()
         await trio.sleep(3)
 
 
 @attrs.frozen
 class Showing:
-    script: Callable[[Stage], Awaitable[None]]
+    script: Callable[[QuorumStage], Awaitable[None]]
     by: Sequence[str]
 
 

@@ -2,18 +2,18 @@
 
 import trio
 
-from tests.simulation.staging import Stage, play
+from tests.simulation.quorum_staging import QuorumStage, play
 from tests.support.planted_bugs import QUORUM_BUGS
 
 
-async def a_deaf_minute(stage: Stage) -> None:
+async def a_deaf_minute(stage: QuorumStage) -> None:
     """A follower is heard for a minute, and hears nothing of the others."""
     before = stage.epoch
     deaf, other = stage.followers()
     stage.cut(stage.leader, deaf)
     stage.cut(other, deaf)
     await trio.sleep(60)
-    stage.subject.cluster.heal()
+    stage.cluster.heal()
     await trio.sleep(10)
     stage.events = [
         event for event in stage.events if event.kind == "role" and int(str(event.fields["epoch"])) > before
@@ -30,9 +30,9 @@ def test_pre_votes_that_are_not_heeded_are_found() -> None:
         assert len({event.fields["epoch"] for event in play(a_deaf_minute).events}) > 5
 
 
-async def a_stopped_leader(stage: Stage) -> None:
+async def a_stopped_leader(stage: QuorumStage) -> None:
     """SIGSTOP for 30 seconds. What is kept of the trace is what the leader did from then on."""
-    leader = stage.subject.cluster.nodes[stage.leader]
+    leader = stage.cluster.nodes[stage.leader]
     epoch = stage.epoch
     leader.pause()
     stage.events.clear()
