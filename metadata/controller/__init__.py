@@ -25,6 +25,14 @@ from metadata.controller.features import FeatureUpdate, UpgradeType
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
+from metadata.controller.reassignment import (
+    OngoingReassignment,
+    ReassignedPartition,
+    ReassignedTopic,
+    Reassignment,
+    TopicOngoing,
+    TopicReassignments,
+)
 from metadata.controller.topic_names import validate_topic_name
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 
@@ -58,9 +66,15 @@ __all__ = [
     "IsrMember",
     "NewPartitions",
     "NewTopic",
+    "OngoingReassignment",
     "ProducerIdsBlock",
+    "ReassignedPartition",
+    "ReassignedTopic",
+    "Reassignment",
     "TopicIsrChanges",
+    "TopicOngoing",
     "TopicOutcome",
+    "TopicReassignments",
     "TopicToDelete",
     "UpgradeType",
     "validate_topic_name",

@@ -22,6 +22,13 @@ from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
+from metadata.controller.reassignment import (
+    ReassignedTopic,
+    ReassignmentsRoom,
+    TopicOngoing,
+    TopicReassignments,
+    ongoing_reassignments,
+)
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsRoom, TopicToDelete
 from metadata.errors import NotController
@@ -64,6 +71,7 @@ class Controller:
         self._brokers = BrokersRoom(config, partitions)
         self._heartbeats = HeartbeatsRoom(partitions)
         self._isrs = AlterPartitionRoom(schema)
+        self._reassignments = ReassignmentsRoom(schema)
         self._elections = ElectLeadersRoom(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
@@ -172,6 +180,20 @@ class Controller:
         Raises InvalidRequest for an unknown type, PolicyViolation.
         """
         return await self._write(lambda image: self._elections.elect(image, election_type, partitions))
+
+    async def alter_partition_reassignments(
+        self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
+    ) -> list[ReassignedTopic]:
+        """One answer for each partition, in order (KIP-455): its replicas are on their way. Raises PolicyViolation."""
+        return await self._write(
+            lambda image: self._reassignments.alter(image, topics, allow_factor_change=allow_factor_change)
+        )
+
+    async def list_partition_reassignments(
+        self, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[TopicOngoing]:
+        """What goes on, of these partitions or of all."""
+        return await self._write(lambda image: Decision((), ongoing_reassignments(image, wanted)))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fence brokers whose time is up, and give leadership back to preferred leaders, until cancelled."""

@@ -151,7 +151,7 @@ class PartitionElection:
         old = self.partition
         if state.leader != NO_LEADER or not self.rules.elr_enabled:
             state.last_known_elr = ()
-        elif not state.isr and old.leader != NO_LEADER:
+        elif not state.isr and old.leader in state.assignment.replicas:
             state.last_known_elr = (old.leader,)
 
     def _difference(self, state: _State) -> PartitionChangeRecord | None:

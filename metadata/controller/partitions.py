@@ -6,6 +6,7 @@ from random import Random
 
 import attrs
 
+from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
 from metadata.controller.placement import StripedReplicaPlacer
 from metadata.errors import (
@@ -91,7 +92,7 @@ def assigned_partition(
     cluster: ClusterImage, topic_id: bytes, partition_id: int, replicas: tuple[int, ...], replication_factor: int | None
 ) -> PartitionRecord:
     """A new partition on the brokers that the client chose. Raises InvalidReplicaAssignment."""
-    _check_assignment(cluster, replicas, replication_factor)
+    check_assignment(cluster, replicas, replication_factor)
     record = new_partition(cluster, topic_id, partition_id, replicas)
     if record is None:
         raise InvalidReplicaAssignment(
@@ -114,7 +115,7 @@ def new_partition(
         replicas=replicas,
         isr=isr,
         leader=isr[0],
-        directories=tuple(_default_directory(cluster, broker_id) for broker_id in replicas),
+        directories=tuple(default_directory(cluster, broker_id) for broker_id in replicas),
     )
 
 
@@ -124,7 +125,8 @@ def _grow(image: MetadataImage, wanted: NewPartitions, partitions_max: int, rng:
         raise UnknownTopicOrPartition
     _check_growth(topic, wanted, partitions_max)
     count = len(topic.partitions)
-    replication_factor = len(topic.partitions[0].replicas)
+    # What a reassignment that goes on is to end with, and not all that it needs meanwhile, which Kafka would take.
+    replication_factor = len(Assignment.of(topic.partitions[0]).target)
     if wanted.assignments is None:
         return placed_partitions(image, topic.topic_id, range(count, wanted.count), replication_factor, rng)
     return [
@@ -151,7 +153,8 @@ def _check_growth(topic: TopicImage, wanted: NewPartitions, partitions_max: int)
         raise PolicyViolation("Unable to perform excessively large batch operation.")
 
 
-def _check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
+def check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
+    """Raises InvalidReplicaAssignment for brokers that are not there, or are named twice, or are too few or many."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     previous = None
@@ -172,7 +175,7 @@ def _check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replicat
         )
 
 
-def _default_directory(cluster: ClusterImage, broker_id: int) -> bytes:
+def default_directory(cluster: ClusterImage, broker_id: int) -> bytes:
     """The only log directory of the broker; a broker that has several chooses one itself."""
     log_dirs = cluster.brokers[broker_id].log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

@@ -35,6 +35,10 @@ class PartitionImage:
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
 
 def new_partition(record: PartitionRecord) -> PartitionImage:
     return PartitionImage(
@@ -88,13 +92,15 @@ class TopicsImage:
     """All topics. `unified_names` maps a name with '.' turned to '_' to the names that have one of the two.
 
     `by_broker` has for each broker, by topic id, the partitions of which it has a replica, in ascending order: what its
-    coming and going can change, to be found without a look at the others.
+    coming and going can change, to be found without a look at the others. `reassigning` has, by topic id, the
+    partitions of which a reassignment goes on, in ascending order (KIP-455).
     """
 
     by_id: PersistentMap[bytes, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_bytes))
     by_name: PersistentMap[str, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_text))
     unified_names: PersistentMap[str, tuple[str, ...]] = attrs.field(factory=lambda: PersistentMap(place_text))
     by_broker: Mapping[int, PersistentMap[bytes, tuple[int, ...]]] = attrs.field(factory=dict)
+    reassigning: PersistentMap[bytes, tuple[int, ...]] = attrs.field(factory=lambda: PersistentMap(place_bytes))
 
     def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicImage, Iterable[int]]]:
         """The topics of which the broker has replicas, each with the ids of the partitions."""
@@ -171,6 +177,7 @@ class TopicsDelta:
             ),
             self._unified_names(),
             self._by_broker(),
+            self._reassigning(),
         )
 
     def _topic(self, topic_id: bytes) -> TopicDelta:
@@ -199,6 +206,18 @@ class TopicsDelta:
             before = after.get(broker_id) or PersistentMap[bytes, tuple[int, ...]](place_bytes)
             after[broker_id] = before.changed(put.get(broker_id, {}), gone.get(broker_id, ()))
         return {broker_id: topics for broker_id, topics in after.items() if topics}
+
+    def _reassigning(self) -> PersistentMap[bytes, tuple[int, ...]]:
+        base, put = self.base.reassigning, dict[bytes, tuple[int, ...]]()
+        for delta in self.changed.values():
+            before = (base.get(delta.topic_id) if delta.base else None) or ()
+            after = {index for index in before if index not in delta.partitions}
+            after.update(index for index, partition in delta.partitions.items() if partition.is_reassigning)
+            if after or before:
+                put[delta.topic_id] = tuple(sorted(after))
+        gone = [topic_id for topic_id in self.deleted if topic_id in base]
+        gone += [topic_id for topic_id, after in put.items() if not after]
+        return base.changed({k: v for k, v in put.items() if v}, gone) if put or gone else base
 
     def _unified_names(self) -> PersistentMap[str, tuple[str, ...]]:
         base, put = self.base.unified_names, dict[str, tuple[str, ...]]()

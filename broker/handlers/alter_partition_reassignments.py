@@ -1,0 +1,64 @@
+"""AlterPartitionReassignments (key 45): have the replicas of partitions on other brokers (KIP-455).
+
+Answers once it is decided, not when the replicas are there.
+"""
+
+from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from metadata.controller import ReassignedPartition, Reassignment, TopicReassignments
+from metadata.errors import ApiError
+
+
+async def alter_partition_reassignments(
+    context: ControllerContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    allowed = request.allow_replication_factor_change
+    topics = [TopicReassignments(topic.name, [_wanted(each) for each in topic.partitions]) for topic in request.topics]
+    outcomes = await context.services.controller.alter_partition_reassignments(topics, allow_factor_change=allowed)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=allowed,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(name=topic.name, partitions=[_outcome(each) for each in topic.partitions])
+            for topic in outcomes
+        ],
+    )
+
+
+def refused(
+    context: ControllerContext, request: AlterPartitionReassignmentsRequest, error: ApiError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code_of(error),
+        error_message=message_of(error),
+    )
+
+
+def _wanted(partition: ReassignablePartition) -> Reassignment:
+    return Reassignment(partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
+
+
+def _outcome(partition: ReassignedPartition) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=partition.partition_id,
+        error_code=code_of(partition.error),
+        error_message=message_of(partition.error),
+    )
+
+
+HANDLER = Handler(
+    api_key=45,
+    min_version=0,
+    max_version=1,
+    deferred=alter_partition_reassignments,
+    refused=refused,
+    forwarded=True,
+)

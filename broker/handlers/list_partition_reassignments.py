@@ -1,0 +1,57 @@
+"""ListPartitionReassignments (key 46): which partitions' replicas are being moved (KIP-455).
+
+Asked of the controller, so that who has just begun one finds it listed.
+"""
+
+from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from metadata.controller import OngoingReassignment
+from metadata.errors import ApiError
+
+
+async def list_partition_reassignments(
+    context: ControllerContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    ongoing = await context.services.controller.list_partition_reassignments(wanted)
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[
+            OngoingTopicReassignment(name=topic.name, partitions=[_listed(each) for each in topic.partitions])
+            for topic in ongoing
+        ],
+    )
+
+
+def refused(
+    context: ControllerContext, request: ListPartitionReassignmentsRequest, error: ApiError
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=code_of(error), error_message=message_of(error))
+
+
+def _listed(ongoing: OngoingReassignment) -> OngoingPartitionReassignment:
+    partition = ongoing.partition
+    return OngoingPartitionReassignment(
+        partition_index=ongoing.partition_id,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding_replicas),
+        removing_replicas=list(partition.removing_replicas),
+    )
+
+
+HANDLER = Handler(
+    api_key=46,
+    min_version=0,
+    max_version=0,
+    deferred=list_partition_reassignments,
+    refused=refused,
+    forwarded=True,
+)

@@ -1,0 +1,187 @@
+"""Moving replicas to other brokers, while everything goes on (KIP-455)."""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from metadata.configuration import ConfigSchema
+from metadata.controller.assignment import Assignment
+from metadata.controller.decision import Decision
+from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, check_assignment, default_directory
+from metadata.errors import (
+    ApiError,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    NoReassignmentInProgress,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
+from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.records import PartitionChangeRecord
+
+
+@attrs.frozen
+class Reassignment:
+    """A partition's replicas are to be on these brokers, the preferred leader first; None cancels what goes on."""
+
+    partition_id: int
+    replicas: tuple[int, ...] | None
+
+
+@attrs.frozen
+class TopicReassignments:
+    name: str
+    partitions: Sequence[Reassignment]
+
+
+@attrs.frozen
+class ReassignedPartition:
+    """What came of a Reassignment: it has begun, or is done already, where `error` is None."""
+
+    partition_id: int
+    error: ApiError | None = None
+
+
+@attrs.frozen
+class ReassignedTopic:
+    name: str
+    partitions: Sequence[ReassignedPartition]
+
+
+@attrs.frozen
+class OngoingReassignment:
+    partition_id: int
+    partition: PartitionImage
+
+
+@attrs.frozen
+class TopicOngoing:
+    """The partitions of one topic of which a reassignment goes on; never none."""
+
+    name: str
+    partitions: Sequence[OngoingReassignment]
+
+
+class ReassignmentsRoom:
+    """Decides where replicas go. When they have arrived is seen by `PartitionElection`, whatever changes the ISR."""
+
+    def __init__(self, schema: ConfigSchema) -> None:
+        self._schema = schema
+
+    def alter(
+        self, image: MetadataImage, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
+    ) -> Decision[list[ReassignedTopic]]:
+        """Each partition succeeds or fails for itself; one that is named twice ends where the last one says.
+
+        Raises PolicyViolation for a request too large to be one batch.
+        """
+        if sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS_PER_BATCH:
+            raise PolicyViolation("Unable to perform excessively large batch operation.")
+        changes: dict[tuple[bytes, int], PartitionChangeRecord] = {}
+        answers = []
+        for asked in topics:
+            topic = image.topics.by_name.get(asked.name)
+            partitions = []
+            for one in asked.partitions:
+                try:
+                    self._alter(image, topic, asked.name, one, allow_factor_change, changes)
+                    partitions.append(ReassignedPartition(one.partition_id))
+                except ApiError as error:
+                    partitions.append(ReassignedPartition(one.partition_id, error))
+            answers.append(ReassignedTopic(asked.name, partitions))
+        return Decision(list(changes.values()), answers)
+
+    def _alter(
+        self,
+        image: MetadataImage,
+        topic: TopicImage | None,
+        name: str,
+        asked: Reassignment,
+        allow_factor_change: bool,
+        changes: dict[tuple[bytes, int], PartitionChangeRecord],
+    ) -> None:
+        if topic is None:
+            raise UnknownTopicOrPartition(f"Unable to find a topic named {name}.")
+        partition = topic.partitions.get(asked.partition_id)
+        if partition is None:
+            raise UnknownTopicOrPartition(f"Unable to find partition {name}:{asked.partition_id}.")
+        if asked.replicas is None:
+            change = self._cancel(image, topic, asked.partition_id, partition)
+        else:
+            check_assignment(image.cluster, asked.replicas, None)
+            before = Assignment.of(partition)
+            if not allow_factor_change:
+                _check_factor(before, asked.replicas)
+            after = before.towards(asked.replicas, lambda broker: default_directory(image.cluster, broker))
+            change = self._decide(image, topic, asked.partition_id, partition, after)
+        # Both are decided on the same state, so only one of them can be carried out.
+        changes.pop((topic.topic_id, asked.partition_id), None)
+        if change is not None:
+            changes[topic.topic_id, asked.partition_id] = change
+
+    def _cancel(
+        self, image: MetadataImage, topic: TopicImage, partition_id: int, partition: PartitionImage
+    ) -> PartitionChangeRecord | None:
+        """Whoever was to come goes at once, whether it leads or not."""
+        if not partition.is_reassigning:
+            raise NoReassignmentInProgress
+        after = Assignment.of(partition).reverted()
+        change = self._decide(image, topic, partition_id, partition, after)
+        have_most = (*partition.isr, *partition.eligible_leader_replicas, *partition.last_known_elr)
+        is_led_uncleanly = change is not None and change.leader >= 0
+        if not is_led_uncleanly and not any(replica in after.replicas for replica in have_most):
+            raise InvalidReplicaAssignment(
+                f"Unable to revert partition assignment for {topic.name}:{partition_id} because it would require an "
+                "unclean leader election."
+            )
+        return change
+
+    def _decide(
+        self,
+        image: MetadataImage,
+        topic: TopicImage,
+        partition_id: int,
+        partition: PartitionImage,
+        assignment: Assignment,
+    ) -> PartitionChangeRecord | None:
+        return PartitionElection(
+            topic_id=topic.topic_id,
+            partition_id=partition_id,
+            partition=partition,
+            rules=election_rules(image, topic, self._schema),
+            may_lead=acceptable_leaders(image, partition),
+            isr=tuple(replica for replica in partition.isr if replica in assignment.replicas),
+            assignment=assignment,
+        ).decide()
+
+
+def ongoing_reassignments(
+    image: MetadataImage, wanted: Iterable[tuple[str, Iterable[int]]] | None
+) -> list[TopicOngoing]:
+    """Of these partitions, or of all for None; what is not there, or has all it should have, is passed over."""
+    found: Iterable[tuple[TopicImage | None, Iterable[int]]]
+    if wanted is None:
+        found = [(image.topics.by_id[topic_id], indexes) for topic_id, indexes in image.topics.reassigning.items()]
+    else:
+        found = [(image.topics.by_name.get(name), indexes) for name, indexes in wanted]
+    topics = []
+    for topic, indexes in found:
+        if topic is None:
+            continue
+        ongoing = [
+            OngoingReassignment(index, partition)
+            for index in indexes
+            if (partition := topic.partitions.get(index)) is not None and partition.is_reassigning
+        ]
+        if ongoing:
+            topics.append(TopicOngoing(topic.name, ongoing))
+    return topics
+
+
+def _check_factor(before: Assignment, replicas: Sequence[int]) -> None:
+    """KIP-860. What counts is the number of replicas that a reassignment which goes on is to end with."""
+    if len(replicas) != len(before.target):
+        raise InvalidReplicationFactor(
+            f"The replication factor is changed from {len(before.target)} to {len(replicas)}"
+        )
