@@ -21,6 +21,7 @@ from metadata.controller import (
     ControllerConfig,
     Decision,
 )
+from metadata.controller.alter_partition import AlterPartitionRoom, IsrChange, IsrMember, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokersRoom
 from metadata.controller.configs import ConfigsRoom
@@ -75,6 +76,7 @@ class Cluster:
         self.partitions = BrokerPartitions(schema())
         self.brokers = BrokersRoom(self.config, self.partitions)
         self.heartbeats = HeartbeatsRoom(self.partitions)
+        self.isrs = AlterPartitionRoom(schema())
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms, self.config.connection_lost_grace_ms)
         self.now_ms = 0.0
         self.take(bootstrap(self.image, self.config, schema()))
@@ -124,6 +126,25 @@ class Cluster:
         broker_epoch = self.register(broker_id, **changes)
         self.heartbeat(broker_id)
         return broker_epoch
+
+    def catch_up(self, broker_id: int) -> None:
+        """The broker gets in sync with everything of which it has a replica, on the word of those that lead it."""
+        for topic, partition_ids in self.image.topics.replicas_on(broker_id):
+            for partition_id in partition_ids:
+                partition = topic.partitions[partition_id]
+                leader = self.image.cluster.brokers.get(partition.leader)
+                if leader is None or broker_id in partition.isr:
+                    continue
+                change = IsrChange(
+                    partition_id=partition_id,
+                    leader_epoch=partition.leader_epoch,
+                    partition_epoch=partition.partition_epoch,
+                    new_isr=[IsrMember(member) for member in (*partition.isr, broker_id)],
+                )
+                changes = [TopicIsrChanges(topic.topic_id, [change])]
+                decision = self.isrs.alter(self.image, leader.broker_id, leader.broker_epoch, changes)
+                (altered,) = self.decide(decision)
+                assert altered.partitions[0].error is None, "the leader's word counts"
 
 
 @attrs.define

@@ -1,0 +1,142 @@
+"""Elections that an operator asks for, rule by rule (KIP-460)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from metadata.controller import ElectedTopic, ElectionType, NewTopic
+from metadata.controller.elect_leaders import ElectLeadersRoom
+from metadata.errors import InvalidRequest
+from metadata.image import PartitionImage
+from metadata.records import LEADER_RECOVERING, NO_LEADER
+from tests.support.metadata import Cluster, schema
+
+PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
+
+
+def cluster_with(replicas: Sequence[int] = (1, 2, 3), partitions: int = 1, **configs: str) -> Cluster:
+    cluster = Cluster(brokers=3)
+    assignments = [(partition_id, tuple(replicas)) for partition_id in range(partitions)]
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", assignments=assignments, configs=named)]))
+    return cluster
+
+
+def partition(cluster: Cluster, partition_id: int = 0) -> PartitionImage:
+    return cluster.image.topics.by_name["t"].partitions[partition_id]
+
+
+def elect(
+    cluster: Cluster, kind: int, wanted: Sequence[tuple[str, Sequence[int]]] | None = (("t", (0,)),)
+) -> list[tuple[str, int, str | None]]:
+    """Topic, partition and error of each answer."""
+    topics: list[ElectedTopic] = cluster.decide(ElectLeadersRoom(schema()).elect(cluster.image, kind, wanted))
+    return [
+        (topic.name, each.partition_id, each.error.name if each.error else None)
+        for topic in topics
+        for each in topic.partitions
+    ]
+
+
+def come_back(cluster: Cluster, broker_id: int) -> None:
+    """The broker lives again, and is in sync again."""
+    cluster.join(broker_id)
+    cluster.catch_up(broker_id)
+
+
+def test_the_preferred_leader_that_came_back_leads_again() -> None:
+    cluster = cluster_with()
+    cluster.fence(1)
+    come_back(cluster, 1)
+    before = partition(cluster)
+    assert before.leader == 2
+
+    assert elect(cluster, PREFERRED) == [("t", 0, None)]
+
+    after = partition(cluster)
+    assert (after.leader, after.isr, after.leader_epoch) == (1, before.isr, before.leader_epoch + 1)
+
+
+def test_nothing_is_done_where_the_preferred_leader_leads() -> None:
+    cluster = cluster_with()
+    assert elect(cluster, PREFERRED) == [("t", 0, "ELECTION_NOT_NEEDED")]
+    assert partition(cluster).leader_epoch == 0
+
+
+def test_a_preferred_leader_that_is_not_in_sync_is_not_available() -> None:
+    cluster = cluster_with(unclean_leader_election_enable="true")
+    cluster.fence(1)
+    assert elect(cluster, PREFERRED) == [("t", 0, "PREFERRED_LEADER_NOT_AVAILABLE")]
+    cluster.join(1)
+    assert elect(cluster, PREFERRED) == [("t", 0, "PREFERRED_LEADER_NOT_AVAILABLE")], "alive is not in sync"
+    assert partition(cluster).leader == 2
+
+
+def test_preferred_elections_are_never_unclean() -> None:
+    cluster = cluster_with((1, 2))
+    lose_all_but(cluster, 2)
+    assert elect(cluster, PREFERRED) == [("t", 0, "PREFERRED_LEADER_NOT_AVAILABLE")]
+    assert partition(cluster).leader == NO_LEADER
+
+
+def test_an_unclean_election_takes_whoever_lives() -> None:
+    cluster = cluster_with((1, 2))
+    lose_all_but(cluster, 2)
+
+    assert elect(cluster, UNCLEAN) == [("t", 0, None)]
+
+    after = partition(cluster)
+    assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), LEADER_RECOVERING)
+
+
+def test_an_unclean_election_is_not_needed_where_somebody_leads() -> None:
+    cluster = cluster_with()
+    cluster.fence(1)
+    assert elect(cluster, UNCLEAN) == [("t", 0, "ELECTION_NOT_NEEDED")]
+
+
+def test_an_unclean_election_without_a_living_replica() -> None:
+    cluster = cluster_with((1,))
+    cluster.fence(1)
+    assert elect(cluster, UNCLEAN) == [("t", 0, "ELIGIBLE_LEADERS_NOT_AVAILABLE")]
+
+
+def test_each_partition_is_answered_for_itself_and_decided_once() -> None:
+    cluster = cluster_with(partitions=2)
+    cluster.fence(1)
+    come_back(cluster, 1)
+    answers = elect(cluster, PREFERRED, [("t", (0, 7, 0)), ("none", (3,))])
+    assert answers == [
+        ("t", 0, None),
+        ("t", 7, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("t", 0, None),
+        ("none", 3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    assert partition(cluster).leader_epoch == 2, "once away and once back"
+    assert partition(cluster, 1).leader == 2
+
+
+def test_of_all_partitions_those_are_told_of_that_needed_an_election() -> None:
+    cluster = cluster_with(partitions=2)
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("other", assignments=[(0, (3, 2))])]))
+    cluster.fence(1)
+    come_back(cluster, 1)
+    topics = cluster.decide(ElectLeadersRoom(schema()).elect(cluster.image, PREFERRED, None))
+    assert {topic.name: [each.partition_id for each in topic.partitions] for topic in topics} == {
+        "t": [0, 1],
+        "other": [],
+    }
+
+
+def test_a_type_that_there_is_not() -> None:
+    with pytest.raises(InvalidRequest, match="Unknown election type 2"):
+        elect(cluster_with(), 2)
+
+
+def lose_all_but(cluster: Cluster, broker_id: int) -> None:
+    """Everybody goes; `broker_id`, which was out of sync before the others went, is the only one to come back."""
+    cluster.fence(broker_id)
+    for other in cluster.image.topics.by_name["t"].partitions[0].replicas:
+        if other != broker_id:
+            cluster.fence(other)
+    cluster.join(broker_id)
