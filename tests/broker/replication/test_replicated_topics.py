@@ -1,112 +1,26 @@
 """Topics with several replicas, over sockets: followers hold what leaders acknowledged, whoever goes and comes back."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import trio
-
-from broker.wire.api.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
-from broker.wire.records import iter_headers, iter_records, patch
+from broker.wire.records import patch
 from kraft.env import File, RealDisk
-from tests.support.requests import batch, fetch, produce, read_values
-from tests.support.running_cluster import WITHIN_S, RunningCluster, running_cluster
+from tests.support.replicated_topics import (
+    content,
+    create_replicated,
+    described,
+    read,
+    send,
+    stored,
+    until_described,
+    until_led_by_another,
+    until_replicated,
+)
+from tests.support.requests import batch, fetch, read_values
+from tests.support.running_cluster import RunningCluster, running_cluster
 from tests.support.wire_client import connected, only
-
-
-async def create_replicated(
-    cluster: RunningCluster,
-    assignments: Sequence[Sequence[int]] = ((1, 2, 3),),
-    configs: Mapping[str, str] | None = None,
-) -> None:
-    """Create a topic with these replicas of its partitions, and wait until every broker knows it."""
-    topic = CreatableTopic(
-        name="topic",
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
-            for index, replicas in enumerate(assignments)
-        ],
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
-    )
-    brokers = [node_id for node_id, node in cluster.nodes.items() if node.is_up and node.config.is_broker]
-    async with connected(cluster.port(brokers[0])) as client:
-        result = only((await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)).topics)
-    assert result.error_code == 0, result.error_message
-    for node_id in brokers:
-        await until_described(cluster, node_id, leader=assignments[0][0])
-
-
-async def described(cluster: RunningCluster, node_id: int, index: int = 0) -> Any:
-    """The partition as a broker tells of it; None where it does not know it."""
-    async with connected(cluster.port(node_id)) as client:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name="topic")], allow_auto_topic_creation=False)
-        topic = only((await client.call(request, 12)).topics)
-    return next((each for each in topic.partitions if each.partition_index == index), None)
-
-
-async def until_described(
-    cluster: RunningCluster,
-    node_id: int,
-    index: int = 0,
-    *,
-    leader: int | None = None,
-    isr: Sequence[int] | None = None,
-) -> Any:
-    """The partition, once this leads it and these are in sync."""
-    with trio.fail_after(WITHIN_S):
-        while True:
-            partition = await described(cluster, node_id, index)
-            if (
-                partition is not None
-                and leader in (None, partition.leader_id)
-                and (isr is None or sorted(isr) == sorted(partition.isr_nodes))
-            ):
-                return partition
-            await trio.sleep(0.01)
-
-
-async def until_led_by_another(cluster: RunningCluster, node_id: int, former: int) -> Any:
-    with trio.fail_after(WITHIN_S):
-        while (partition := await described(cluster, node_id)) is None or partition.leader_id in (-1, former):
-            await trio.sleep(0.01)
-    return partition
-
-
-async def send(cluster: RunningCluster, node_id: int, *values: bytes, index: int = 0, acks: int = -1) -> int:
-    """Produce one batch; the error code."""
-    async with connected(cluster.port(node_id)) as client:
-        return int((await produce(client, batch(*values), index=index, acks=acks)).error_code)
-
-
-async def read(cluster: RunningCluster, node_id: int, index: int = 0) -> list[bytes | None]:
-    async with connected(cluster.port(node_id)) as client:
-        return await read_values(client, indexes=[index])
-
-
-def content(directory: Path, node_id: int, index: int = 0) -> bytes:
-    """The bytes of a replica's segments."""
-    segments = sorted((directory / f"node-{node_id}" / f"topic-{index}").glob("*.log"))
-    return b"".join(path.read_bytes() for path in segments)
-
-
-def stored(directory: Path, node_id: int, index: int = 0) -> list[bytes | None]:
-    data = content(directory, node_id, index)
-    return [record.value for at, header in iter_headers(data) for record in iter_records(data, at, header)]
-
-
-async def until_replicated(cluster: RunningCluster, directory: Path, node_ids: Sequence[int], index: int = 0) -> None:
-    """All of these have the same bytes."""
-    await cluster.until(lambda: len({content(directory, node_id, index) for node_id in node_ids}) == 1)
 
 
 def truncations(cluster: RunningCluster, node_id: int) -> list[str]:
