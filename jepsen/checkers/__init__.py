@@ -1,18 +1,23 @@
 """What a history must not show, however much went wrong meanwhile: one class for each promise."""
 
 from jepsen.checkers.checker import Anomaly, Checker
-from jepsen.checkers.queue import QUEUE_CHECKERS
+from jepsen.checkers.losses import Losses, count_losses
+from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
 from jepsen.checkers.topics import TOPIC_CHECKERS
 from jepsen.checkers.verdict import Promise, Verdict, judge
 
 __all__ = [
+    "ACKS_ONE_CHECKERS",
+    "IDEMPOTENT_CHECKERS",
     "QUEUE_CHECKERS",
     "REGISTER_CHECKERS",
     "TOPIC_CHECKERS",
     "Anomaly",
     "Checker",
+    "Losses",
     "Promise",
     "Verdict",
+    "count_losses",
     "judge",
 ]

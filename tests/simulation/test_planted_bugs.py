@@ -29,11 +29,11 @@ class Hunt:
 
 HUNTS = {
     "a single batch is acknowledged and not written": Hunt(
-        ["AcknowledgedRecordsStay", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
+        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
     ),
-    "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay"]),
-    "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay"], 5),
-    "recovery keeps segments behind a gap": Hunt(["PollsSkipNothing", "LossesAreOfTheEnd", "SessionsAreInOrder"], 7),
+    "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]),
+    "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 5),
+    "recovery keeps segments behind a gap": Hunt(["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"], 7),
     "a new log directory is not made durable": Hunt(
         ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness"], faults=["power"]
     ),

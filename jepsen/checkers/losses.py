@@ -1,0 +1,113 @@
+"""What was acknowledged stays."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import attrs
+
+from jepsen.checkers.checker import Anomaly
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, lasting, observations
+from jepsen.history import History, Operation, Outcome
+
+
+class AcknowledgedRecordsStay:
+    """No write is lost: an acknowledged record is at its offset, where others are behind it.
+
+    For good in a flushed topic, else up to the next power cut. ("lost-write")
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        for partition, operation in lasting(history, finals):
+            final = finals.get(partition)
+            if final is None or operation.result is None:
+                continue
+            for offset, value in enumerate(operation.value.values, operation.result):
+                found = final.records.get(offset)
+                if found != value and offset < final.end:
+                    what = f"{value} was acknowledged at {offset}, where there is {found}"
+                    yield Anomaly(type(self).__name__, what, (operation, final.around(offset)))
+
+
+class AcknowledgedRecordsAreRead:
+    """Nothing is unseen: whoever reads all there is at last gets every acknowledged record. ("unseen")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+        unread: dict[TopicPartition, Operation] = {}
+        for partition, operation in lasting(history, finals):
+            if partition not in finals:
+                unread.setdefault(partition, operation)
+                continue
+            missing = [value for value in operation.value.values if value not in seen[partition]]
+            if missing:
+                final = finals[partition]
+                what = f"{missing[0]} was acknowledged, and is not among the {len(final.records)} records at last"
+                yield Anomaly(type(self).__name__, what, (operation, final.around(operation.result or final.end)))
+        for partition, operation in unread.items():
+            yield Anomaly(type(self).__name__, f"{partition} could not be read at last", (operation,))
+
+
+class LossesAreOfTheEnd:
+    """What is left of a life is a prefix of it: a record that is gone takes all later ones with it.
+
+    A record that was not acknowledged in that life may have been sent again, and have come to the same offset.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        acknowledged = {
+            value: operation.life
+            for operation in history.of("send", outcome=Outcome.OK)
+            for value in operation.value.values
+        }
+        for (partition, life), records in _records_by_life(history).items():
+            if partition not in finals:
+                continue
+            kept = finals[partition].records
+            lost = {offset for offset, (value, _) in records.items() if kept.get(offset) != value}
+            first_lost = min(lost, default=None)
+            if first_lost is None:
+                continue
+            later = [
+                offset
+                for offset, (value, _) in records.items()
+                if offset > first_lost and offset not in lost and acknowledged.get(value, life + 1) <= life
+            ]
+            if later:
+                what = f"{partition} lost offset {first_lost} of life {life}, and kept {min(later)}"
+                proof = [excerpt(records[offset][1], offset) for offset in (first_lost, min(later))]
+                yield Anomaly(type(self).__name__, what, (*proof, finals[partition].around(first_lost)))
+
+
+def _records_by_life(history: History) -> dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]]:
+    lives: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
+    for partition, offset, value, operation in observations(history):
+        lives[partition, operation.life][offset] = value, operation
+    return lives
+
+
+@attrs.frozen
+class Losses:
+    """How much of what was acknowledged is not there at last: allowed with acks=1, and to be told."""
+
+    acknowledged: int
+    lost: int
+
+    def __str__(self) -> str:
+        share = self.lost / self.acknowledged if self.acknowledged else 0.0
+        return f"{self.lost:,} of {self.acknowledged:,} acknowledged records ({share:.3%})"
+
+
+def count_losses(history: History) -> Losses:
+    """Of partitions that could be read at last."""
+    finals = final_reads(history)
+    seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+    total = lost = 0
+    for operation in history.of("send", outcome=Outcome.OK):
+        there = seen.get((operation.value.topic, operation.value.partition))
+        if there is not None:
+            total += len(operation.value.values)
+            lost += sum(value not in there for value in operation.value.values)
+    return Losses(total, lost)

@@ -1,0 +1,103 @@
+"""What is sent is in the log once, in the order in which it was sent."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from operator import attrgetter
+
+from jepsen.checkers.checker import Anomaly
+from jepsen.checkers.records import (
+    TopicPartition,
+    acknowledged,
+    excerpt,
+    final_reads,
+    flushed_topics,
+    lasting,
+    observations,
+)
+from jepsen.history import History, Operation
+
+
+class NothingTwice:
+    """A value is at one offset of one partition at most: retries of an idempotent producer do not show. ("duplicate")
+
+    After a power cut that took a record, it may come to another offset.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        found: dict[tuple[str, int], tuple[TopicPartition, int, Operation]] = {}
+        for partition, offset, value, operation in observations(history):
+            where, at, by = found.setdefault((value, operation.life), (partition, offset, operation))
+            if at != offset or where != partition:
+                what = f"{value} is in {where} at {at}, and in {partition} at {offset}"
+                yield Anomaly(type(self).__name__, what, (excerpt(by, at), excerpt(operation, offset)))
+
+
+class SendsAreInOrder:
+    """What a session sends later to a partition is behind what it sent before. ("nonmonotonic-send")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        offsets = {
+            (partition, value): offset for partition, final in finals.items() for offset, value in final.records.items()
+        }
+        told = {id(operation): operation.result for _, operation in lasting(history, finals)}
+        last: dict[tuple[TopicPartition, str], tuple[int, Operation]] = {}
+        for operation in sorted(history.of("send"), key=lambda each: each.value.sequence):
+            sending = operation.value
+            partition = sending.topic, sending.partition
+            offset = offsets.get((partition, sending.values[0]), told.get(id(operation)))
+            if offset is None or not sending.session:
+                continue
+            before, earlier = last.get((partition, sending.session), (-1, operation))
+            if offset < before:
+                what = f"{sending.values[0]} is at {offset} of {partition}, and what was sent before it at {before}"
+                yield Anomaly(type(self).__name__, what, (earlier, operation))
+            last[partition, sending.session] = offset, operation
+
+
+class SessionsAreInOrder:
+    """The records of an idempotent session are in a partition in its order, and without a gap from its first.
+
+    A partition that has lost all of a producer's records to a power cut knows nothing of the producer, and takes any
+    sequence number from it, as Kafka does.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        flushed = flushed_topics(history)
+        for partition, final in final_reads(history).items():
+            may_be_cut = final.life > 0 and partition[0] not in flushed
+            expected: dict[str, int] = {}
+            for offset, value in sorted(final.records.items()):
+                session, _, sequence = value.rpartition("/")
+                if int(sequence) != expected.setdefault(session, int(sequence) if may_be_cut else 0):
+                    what = f"{value} is in {partition} where sequence {expected[session]} belongs"
+                    yield Anomaly(type(self).__name__, what, (final.around(offset),))
+                expected[session] = int(sequence) + 1
+
+
+class AcknowledgedOffsetsGrow:
+    """Whoever begins to send after another was acknowledged comes behind it. ("real-time")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        sends: dict[tuple[TopicPartition, int], list[Operation]] = defaultdict(list)
+        for partition, operation in acknowledged(history):
+            if operation.result is not None:
+                sends[partition, operation.life].append(operation)
+        for (partition, _), operations in sends.items():
+            for earlier, later in _backwards(operations):
+                what = f"offset {later.result} of {partition} was given after {earlier.result} had been acknowledged"
+                yield Anomaly(type(self).__name__, what, (earlier, later))
+
+
+def _backwards(operations: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
+    """Each send at an offset below the highest that was acknowledged before it began, behind the latter."""
+    completed = iter(sorted(operations, key=attrgetter("completed_at")))
+    following = next(completed, None)
+    highest: Operation | None = None
+    for operation in sorted(operations, key=attrgetter("invoked_at")):
+        while following is not None and attrgetter("completed_at")(following) < operation.invoked_at:
+            if highest is None or following.result > highest.result:
+                highest = following
+            following = next(completed, None)
+        if highest is not None and operation.result < highest.result:
+            yield highest, operation

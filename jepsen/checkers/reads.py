@@ -1,0 +1,121 @@
+"""What is read is what was sent, the same for everybody, and all of it."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from jepsen.checkers.checker import Anomaly
+from jepsen.checkers.records import TopicPartition, excerpt, observations, reads, records_read
+from jepsen.history import History, Operation, Outcome
+
+
+class OffsetsNeverChange:
+    """Within a life, everyone who is told of an offset is told the same. ("inconsistent-offsets")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        return _contradictions(type(self).__name__, observations(history))
+
+
+class OffsetsReadNeverChange:
+    """Within a life, everyone who reads an offset reads the same, whatever producers were told with acks=1."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        return _contradictions(type(self).__name__, records_read(history))
+
+
+def _contradictions(promise: str, told: Iterable[tuple[TopicPartition, int, str, Operation]]) -> Iterator[Anomaly]:
+    seen: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
+    for partition, offset, value, operation in told:
+        first, by = seen[partition, operation.life].setdefault(offset, (value, operation))
+        if first != value:
+            what = f"offset {offset} of {partition} is {first}, and {value}"
+            yield Anomaly(promise, what, (excerpt(by, offset), excerpt(operation, offset)))
+
+
+class NothingFromNowhere:
+    """What is read was sent."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        sent = {value for operation in history.of("send") for value in operation.value.values}
+        for partition, offset, value, operation in records_read(history):
+            if value not in sent:
+                what = f"offset {offset} of {partition} holds {value!r}, which nobody sent"
+                yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
+
+
+class NothingRefusedIsRead:
+    """What certainly failed to be written is never read. ("aborted read")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        refused = {
+            value: operation
+            for operation in history.of("send", outcome=Outcome.FAIL)
+            for value in operation.value.values
+        }
+        for partition, offset, value, operation in records_read(history) if refused else ():
+            if value in refused:
+                what = f"offset {offset} of {partition} holds {value!r}, which was refused"
+                yield Anomaly(type(self).__name__, what, (refused[value], excerpt(operation, offset)))
+
+
+class PollsSkipNothing:
+    """A poll returns what there is from the offset on that was asked for, without a gap. ("poll-skip")
+
+    A consumer asks for the offset behind the last that it got, so it jumps over nothing from poll to poll either. What
+    there is in a life is what anybody has seen in it.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        known = _known_offsets(history)
+        for partition, operation in reads(history):
+            if not operation.result:
+                continue
+            offsets = known[partition, operation.life]
+            got = {offset for offset, _ in operation.result}
+            first = operation.value.offset if operation.function == "poll" else 0
+            last = max(got)
+            between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
+            if between[1] - between[0] > len(got):
+                skipped = next(offset for offset in offsets[slice(*between)] if offset not in got)
+                what = f"from {first} on, offset {skipped} of {partition} is left out"
+                yield Anomaly(type(self).__name__, what, (excerpt(operation, skipped),))
+
+
+def _known_offsets(history: History) -> dict[tuple[TopicPartition, int], list[int]]:
+    known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
+    for partition, offset, _, operation in observations(history):
+        known[partition, operation.life].add(offset)
+    return {life: sorted(offsets) for life, offsets in known.items()}
+
+
+class PollsGoForward:
+    """Offsets grow within a poll, and none is below what was asked for. ("nonmonotonic-poll")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for partition, operation in reads(history):
+            before = (operation.value.offset if operation.function == "poll" else 0) - 1
+            for offset, _ in operation.result:
+                if offset <= before:
+                    what = f"offset {offset} of {partition} comes behind {before}"
+                    yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
+                    break
+                before = offset
+
+
+class LogsHaveNoGaps:
+    """The offsets of a partition are those from its first record to its last."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("final-read", outcome=Outcome.OK):
+            for (before, _), (offset, _) in zip(operation.result, operation.result[1:], strict=False):
+                if offset > before + 1:
+                    what = f"{operation.value} has nothing between {before} and {offset}"
+                    yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
+
+
+class NothingIsCorrupt:
+    """Whatever a node serves are whole batches with the right checksums."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("poll", "final-read", outcome=Outcome.FAIL):
+            yield Anomaly(type(self).__name__, str(operation.result), (operation,))

@@ -1,0 +1,97 @@
+"""What a history says about records, as several checkers need it.
+
+Values are unique. A "life" lies between two power cuts: what a log without flush.messages had at the end of one may be
+lost, but only from the end backwards. Where storage is never lost, all is one life.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import attrs
+
+from jepsen.history import History, Operation, Outcome
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+# What a proof shows of a long read, on both sides of the offset that it is about.
+_AROUND: Final = 3
+
+
+@attrs.frozen
+class FinalRead:
+    """A partition after the end of all troubles: its records by offset."""
+
+    operation: Operation
+    records: dict[int, str]
+
+    @property
+    def life(self) -> int:
+        return self.operation.life
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last record; 0 where there is none."""
+        return max(self.records, default=-1) + 1
+
+    def around(self, offset: int) -> Operation:
+        return excerpt(self.operation, offset)
+
+
+def final_reads(history: History) -> dict[TopicPartition, FinalRead]:
+    """The last read of each partition from offset zero."""
+    return {
+        operation.value: FinalRead(operation, dict(operation.result))
+        for operation in history.of("final-read", outcome=Outcome.OK)
+    }
+
+
+def acknowledged(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
+    for operation in history.of("send", outcome=Outcome.OK):
+        yield (operation.value.topic, operation.value.partition), operation
+
+
+def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterator[tuple[TopicPartition, Operation]]:
+    """What was acknowledged for good: in a flushed topic, or in the life that the final read is of."""
+    flushed = flushed_topics(history)
+    for partition, operation in acknowledged(history):
+        final = finals.get(partition)
+        if final is None or partition[0] in flushed or operation.life == final.life:
+            yield partition, operation
+
+
+def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
+    """Those that returned something, the final ones too."""
+    for operation in history.of("poll", "final-read", outcome=Outcome.OK):
+        value = operation.value
+        yield value if operation.function == "final-read" else (value.topic, value.partition), operation
+
+
+def records_read(history: History) -> Iterator[tuple[TopicPartition, int, str, Operation]]:
+    """Everything that anyone has read: where, at which offset, what, by whom."""
+    for partition, operation in reads(history):
+        for offset, value in operation.result:
+            yield partition, offset, value, operation
+
+
+def observations(history: History) -> Iterator[tuple[TopicPartition, int, str, Operation]]:
+    """Everything anyone was told to be at an offset: acknowledged sends, and reads.
+
+    A producer that repeats what had arrived the first time may be told that all is well, and not where.
+    """
+    for partition, operation in acknowledged(history):
+        if operation.result is not None:
+            for at, value in enumerate(operation.value.values):
+                yield partition, operation.result + at, value, operation
+    yield from records_read(history)
+
+
+def flushed_topics(history: History) -> set[str]:
+    return {operation.value.name for operation in history.of("create-topic") if operation.value.is_flushed}
+
+
+def excerpt(operation: Operation, offset: int) -> Operation:
+    """The operation as a proof shows it: of a read, only what lies around an offset."""
+    if operation.function == "send" or operation.outcome is not Outcome.OK:
+        return operation
+    near = tuple(record for record in operation.result if abs(record[0] - offset) <= _AROUND)
+    return attrs.evolve(operation, result=near)

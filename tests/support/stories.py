@@ -1,0 +1,57 @@
+"""Histories in few words, for checkers to judge."""
+
+from collections.abc import Iterable, Sequence
+
+from jepsen.checkers import Checker
+from jepsen.history import History, Operation
+from jepsen.values import Polling, SeenTopic, Sending, WantedTopic
+
+ID = "AAECAwQFBgcICQoLDA0ODw"
+
+
+class Story(History):
+    """The topic "t" is not flushed, "f" is; both have one partition. Its time only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        super().__init__(lambda: self.time)
+        for name in ("t", "f"):
+            self.did("create-topic", WantedTopic(name, 1, is_flushed=name == "f"), ID)
+
+    def did(self, function: str, value: object, result: object, life: int = 0) -> Operation:
+        operation = self.invoke("client", function, value)
+        self.ok(operation, result, life=life)
+        return operation
+
+    def sends(self, *sequences: int, topic: str = "t", session: str = "s") -> Operation:
+        """A batch, and nobody knows yet what becomes of it."""
+        values = tuple(f"{session}/{topic}-0/{sequence}" for sequence in sequences)
+        return self.invoke("client", "send", Sending(topic, 0, session, sequences[0], values))
+
+    def sent(self, *sequences: int, at: int | None, topic: str = "t", life: int = 0, session: str = "s") -> Operation:
+        """A batch was acknowledged at an offset; None: at one that nobody was told."""
+        operation = self.sends(*sequences, topic=topic, session=session)
+        self.ok(operation, at, life=life)
+        return operation
+
+    def read(self, *sequences: int, offset: int = 0, topic: str = "t", life: int = 0) -> None:
+        self.did("poll", Polling(topic, 0, offset), records(sequences, offset, topic), life)
+
+    def polled(self, position: int, *offsets: int) -> None:
+        """A poll from a position on returned these offsets, with what belongs there."""
+        self.did("poll", Polling("t", 0, position), tuple((offset, f"s/t-0/{offset}") for offset in offsets))
+
+    def ends(self, *sequences: int, topic: str = "t", life: int = 0, offset: int = 0) -> None:
+        self.did("final-read", (topic, 0), records(sequences, offset, topic), life)
+
+    def lists(self, *names: str) -> None:
+        self.did("list-topics", None, {name: SeenTopic(ID, 1) for name in names})
+
+
+def records(sequences: Iterable[int], offset: int, topic: str) -> tuple[tuple[int, str], ...]:
+    return tuple((offset + at, f"s/{topic}-0/{sequence}") for at, sequence in enumerate(sequences))
+
+
+def broken(story: History, checkers: Sequence[Checker]) -> list[str]:
+    """The promises that a story breaks, once for each anomaly."""
+    return [anomaly.promise for checker in checkers for anomaly in checker.check(story)]
