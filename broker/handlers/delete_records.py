@@ -3,8 +3,13 @@
 from typing import Final
 
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.parked_delete_records import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
 from broker.handlers.topic_names import is_internal
+from broker.net.reply import Pending
+from broker.replication.partition import Partition
+from broker.replication.trimming import delete_before
 from broker.wire.api.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -14,48 +19,57 @@ from broker.wire.errors import ErrorCode, KafkaError
 
 # "Everything that is committed."
 HIGH_WATERMARK: Final = -1
-_INVALID_LOW_WATERMARK: Final = -1
 
 
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Pending:
     partitions = context.services.partitions
     partitions.commit_staged()
-    results = []
-    for topic_request in request.topics:
-        answers = []
-        for asked in topic_request.partitions:
-            try:
-                low_watermark = _delete(context, topic_request.name, asked.partition_index, asked.offset)
-                code = ErrorCode.NONE
-            except KafkaError as error:
-                low_watermark, code = _INVALID_LOW_WATERMARK, error.code
-            answers.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
-                )
+    waiting: list[Deletion] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(context, topic.name, asked, waiting) for asked in topic.partitions]
             )
-        results.append(DeleteRecordsTopicResult(name=topic_request.name, partitions=answers))
-    return DeleteRecordsResponse(topics=results)
+            for topic in request.topics
+        ]
+    )
+    if not waiting:
+        return response
+    parked = ParkedDeleteRecords(context.own_connection, waiting, partitions.get, lambda: context.encode(response))
+    parked.wait(context.services.deadlines, request.timeout_ms)
+    return parked
 
 
-def _delete(context: RequestContext, topic_name: str, index: int, offset: int) -> int:
-    partitions = context.services.partitions
-    partition = partitions.get(topic_name, index)
-    if is_internal(topic_name):
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
+def _delete(
+    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, waiting: list[Deletion]
+) -> DeleteRecordsPartitionResult:
+    """Delete them here. Adds to `waiting` what followers have yet to delete."""
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
+    try:
+        partition = context.services.partitions.get(topic_name, asked.partition_index)
+        if is_internal(topic_name):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
+        deletion = Deletion(partition, _delete_here(context, partition, asked.offset), result)
+        if not deletion.is_settled(context.services.partitions.get):
+            waiting.append(deletion)
+    except KafkaError as error:
+        result.error_code = error.code
+    return result
+
+
+def _delete_here(context: RequestContext, partition: Partition, offset: int) -> int:
+    """The offset from which on records remain."""
     log = partition.leader_log()
     if not log.config.delete_enabled:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition} is only compacted, its records cannot be deleted")
     if offset == HIGH_WATERMARK:
         offset = partition.high_watermark
-    if not 0 <= offset <= partition.high_watermark:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the high watermark of {partition}")
     try:
-        log.advance_log_start_offset(offset)
+        delete_before(partition, log, offset)
     except OSError as error:
-        partitions.log_failed(partition, error)
+        context.services.partitions.log_failed(partition, error)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error}") from error
-    return log.log_start_offset
+    return offset
 
 
 HANDLER = Handler(api_key=21, min_version=0, max_version=2, immediate=delete_records)

@@ -2,12 +2,14 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record of the largest timestamp (KIP-734, from version 7), and the
 tiered storage ones: -4 earliest local (from 8) and -5 latest tiered (from 9). Without tiered storage all is local.
-A follower hears of all there is, others of what is committed.
+A follower hears of all there is, consumers of what is committed. Who looks for faults hears of all there is in the
+replica that it asks, be it one that follows.
 """
 
 from collections import Counter
 from typing import Final
 
+from broker.handlers.fetch_readers import DEBUGGING_REPLICA_ID
 from broker.handlers.handler import Handler, RequestContext
 from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import (
@@ -65,12 +67,13 @@ def _list_one(
     if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, _NEVER):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
     partition = context.services.partitions.get(topic_name, asked.partition_index)
-    log = partition.leader_log(asked.current_leader_epoch)
-    is_follower = request.replica_id >= 0
-    end = log.readable_end_offset if is_follower else partition.end_for(log, request.isolation_level)
+    is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
+    is_consumer = not is_debugging and request.replica_id < 0
+    log = (partition.readable_log if is_debugging else partition.leader_log)(asked.current_leader_epoch)
+    end = partition.end_for(log, request.isolation_level) if is_consumer else log.readable_end_offset
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN
     if asked.timestamp == LATEST:
-        if not is_follower:
+        if is_consumer:
             _check_available(context, partition)
         offset, epoch = end, partition.leader_epoch
     elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -84,7 +87,7 @@ def _list_one(
         )
         if found is not None and found.offset < end:
             timestamp, offset, epoch = found.timestamp, found.offset, found.leader_epoch
-        elif found is not None and not is_follower:
+        elif found is not None and is_consumer:
             _check_available(context, partition)
     return ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch

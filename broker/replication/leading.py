@@ -77,6 +77,7 @@ def follower_fetched(
     in_sync = partition.in_sync
     assert in_sync is not None, "it has followers"
     has_moved = fetch_offset != follower.log_end_offset
+    has_trimmed = log_start_offset > follower.log_start_offset
     follower.fetched(
         end_offset=fetch_offset,
         start_offset=log_start_offset,
@@ -88,6 +89,8 @@ def follower_fetched(
         _propose(partition, in_sync, in_sync.to_expand(follower, partition.high_watermark))
     if has_moved and partition.advance_high_watermark():
         partition.moved()
+    if has_trimmed:
+        partition.wake_trimming()
 
 
 def propose_shrinking(partition: Partition) -> None:

@@ -33,7 +33,7 @@ class Partition(Replica):
     this broker has the only replica, and no flush is asked for. `flushes_appends` says that one may be.
 
     `in_sync` is there while this replica leads others. `waiting` wait for the high watermark to move, `tailing` for the
-    log's end, as followers do.
+    log's end, as followers do, and `trimming` for followers to delete what this leader has deleted.
     """
 
     __slots__ = (
@@ -47,6 +47,7 @@ class Partition(Replica):
         "is_under_min_isr",
         "min_insync_replicas",
         "tailing",
+        "trimming",
         "waiting",
     )
 
@@ -69,6 +70,7 @@ class Partition(Replica):
         self.answers_at_once = False
         self.waiting: dict[Waiter, None] = {}
         self.tailing: dict[Waiter, None] = {}
+        self.trimming: dict[Waiter, None] = {}
         self.committing = Acknowledgements()
         self.flushing = Acknowledgements()
 
@@ -162,6 +164,7 @@ class Partition(Replica):
         self.refuse_waiting(code)
         self.wake()
         self.wake_tailing()
+        self.wake_trimming()
 
     def _weigh(self) -> None:
         """Work out what appends go by, so that they need not."""
@@ -175,6 +178,7 @@ class Partition(Replica):
 
     def _reconsider(self) -> None:
         self._weigh()
+        self.wake_trimming()
         if self.leads:
             self.appended()
             if not self.flushes_appends and self.log is not None:
@@ -278,6 +282,13 @@ class Partition(Replica):
         if self.tailing:
             tailing, self.tailing = self.tailing, {}
             for waiter in tailing:
+                waiter.poke(self)
+
+    def wake_trimming(self) -> None:
+        """Have everything that waits for followers to delete records look again."""
+        if self.trimming:
+            trimming, self.trimming = self.trimming, {}
+            for waiter in trimming:
                 waiter.poke(self)
 
     def follow_high_watermark(self, offset: int) -> None:
