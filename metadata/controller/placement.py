@@ -2,31 +2,60 @@
 
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import TypeVar
 
 import attrs
 
 from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
 
-T = TypeVar("T")
-
 
 @attrs.define
 class _Rack:
-    unfenced: list[int]
-    fenced: list[int]
-    # How often the rack has given a leader, and followers: whose turn it is next.
-    leaders: int = 0
-    followers: int = 0
+    """`active` and `others` are brokers, in the order of their turns; the counts say whose turn it is next."""
+
+    active: list[int]
+    others: list[int]
+    led: int = 0
+    followed: int = 0
+    followed_by_others: int = 0
+
+    def leader(self) -> int:
+        self.led += 1
+        return self.active[(self.led - 1) % len(self.active)]
+
+    def followers_beside_leader(self, count: int) -> list[int]:
+        """Those whose turns come right behind the leader's, so that they take turns as leaders do."""
+        active = _rotated(self.active, self.led)[:-1]
+        return [*active[:count], *self._others(count - len(active))]
+
+    def followers(self, count: int) -> list[int]:
+        active = _rotated(self.active, self.followed)[:count]
+        self.followed += len(active)
+        return [*active, *self._others(count - len(active))]
+
+    def _others(self, count: int) -> list[int]:
+        if count <= 0:
+            return []
+        others = _rotated(self.others, self.followed_by_others)[:count]
+        self.followed_by_others += len(others)
+        return others
+
+    def shuffle(self, rng: Random) -> None:
+        for members in (self.active, self.others):
+            if len(members) > 1:
+                rng.shuffle(members)
+
+    def __len__(self) -> int:
+        return len(self.active) + len(self.others)
 
 
 class StripedReplicaPlacer:
-    """Spreads leaders evenly over racks and brokers, and a partition's replicas over as many racks as there are.
+    """Spreads a partition's replicas over as many racks as there are, and leaders evenly over racks and their brokers.
 
-    A fenced broker gets replicas only where a rack has nobody else left, and never the first one, which will lead.
-    Brokers are shuffled at random, so that small topics do not all land on the same ones. Raises
-    InvalidReplicationFactor when that many replicas cannot be had.
+    As in Kafka racks take turns, whatever their sizes, and within a rack its brokers do. A broker that is fenced or
+    shutting down gets replicas only where a rack has nobody else left, and never the first one, which will lead.
+    Brokers are shuffled after each round, so that no two of them share all that they have, and topics of few partitions
+    do not all land on the same ones. Raises InvalidReplicationFactor when that many replicas cannot be had.
     """
 
     def __init__(self, brokers: Iterable[BrokerImage], replication_factor: int, rng: Random) -> None:
@@ -34,56 +63,56 @@ class StripedReplicaPlacer:
         _check(replication_factor, everybody)
         self._replication_factor = replication_factor
         self._rng = rng
-        self._unfenced_count = sum(not broker.fenced for broker in everybody)
+        self._active_count = sum(broker.is_active for broker in everybody)
         self._placed = 0
         self._racks: list[_Rack] = []
         for name in sorted({broker.rack or "" for broker in everybody}):
             members = [broker for broker in everybody if (broker.rack or "") == name]
             self._racks.append(
-                _Rack([b.broker_id for b in members if not b.fenced], [b.broker_id for b in members if b.fenced])
+                _Rack([b.broker_id for b in members if b.is_active], [b.broker_id for b in members if not b.is_active])
             )
         self._shuffle()
 
     def place(self) -> tuple[int, ...]:
         """The replicas of the next partition, the one to lead first."""
-        if self._placed and self._placed % self._unfenced_count == 0:
+        if self._placed and self._placed % self._active_count == 0:
             self._shuffle()
-        racks = _rotated(self._racks, self._placed)
-        leading = next(rack for rack in racks if rack.unfenced)
-        leader = leading.unfenced[leading.leaders % len(leading.unfenced)]
-        leading.leaders += 1
+        leading = self._leading[self._placed % len(self._leading)]
         self._placed += 1
+        leader = leading.leader()
         if self._replication_factor == 1:
             return (leader,)
-        first = racks.index(leading)
-        return (leader, *self._followers([*racks[first + 1 :], *racks[: first + 1]], leader))
+        first = self._racks.index(leading)
+        return (leader, *self._followers([*self._racks[first:], *self._racks[:first]]))
 
-    def _followers(self, racks: list[_Rack], leader: int) -> Iterator[int]:
-        """The others, rack by rack in turn, beginning behind the leader's."""
-        turns = [iter(self._candidates(rack, leader)) for rack in racks]
-        wanted = self._replication_factor - 1
-        while wanted:
-            for turn in turns:
-                broker = next(turn, None)
-                if broker is not None and wanted:
-                    yield broker
-                    wanted -= 1
+    def _followers(self, racks: list[_Rack]) -> Iterator[int]:
+        """The others, rack by rack in turn; the first of them has given the leader."""
+        shares = self._shares(racks)
+        chosen = [racks[0].followers_beside_leader(shares[0] - 1)]
+        chosen += [rack.followers(share) for rack, share in zip(racks[1:], shares[1:], strict=True)]
+        for turn in range(max(shares)):
+            yield from (members[turn] for members in chosen[1:] if turn < len(members))
+            yield from chosen[0][turn : turn + 1]
 
-    def _candidates(self, rack: _Rack, leader: int) -> list[int]:
-        turn, rack.followers = rack.followers, rack.followers + 1
-        in_turn = (*_rotated(rack.unfenced, turn), *_rotated(rack.fenced, turn))
-        return [broker for broker in in_turn if broker != leader]
+    def _shares(self, racks: list[_Rack]) -> list[int]:
+        """How many replicas each rack gets: one more in each turn, unless it has no more brokers."""
+        shares, left = [0] * len(racks), self._replication_factor
+        while left:
+            for index, rack in enumerate(racks):
+                if left and shares[index] < len(rack):
+                    shares[index] += 1
+                    left -= 1
+        return shares
 
     def _shuffle(self) -> None:
         if len(self._racks) > 1:
             self._rng.shuffle(self._racks)
+        self._leading = [rack for rack in self._racks if rack.active]
         for rack in self._racks:
-            for members in (rack.unfenced, rack.fenced):
-                if len(members) > 1:
-                    self._rng.shuffle(members)
+            rack.shuffle(self._rng)
 
 
-def _rotated(members: list[T], turn: int) -> list[T]:
+def _rotated(members: list[int], turn: int) -> list[int]:
     first = turn % len(members) if members else 0
     return [*members[first:], *members[:first]]
 
@@ -93,7 +122,7 @@ def _check(replication_factor: int, brokers: list[BrokerImage]) -> None:
         raise InvalidReplicationFactor(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
         )
-    if all(broker.fenced for broker in brokers):
+    if not any(broker.is_active for broker in brokers):
         raise InvalidReplicationFactor("All brokers are currently fenced.")
     if replication_factor > len(brokers):
         raise InvalidReplicationFactor(

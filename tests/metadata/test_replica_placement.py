@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,16 +41,53 @@ def test_replicas_are_distinct_led_by_a_live_one_and_spread_over_racks(
         assert len({racks[replica] for replica in replicas}) >= min(factor, len(set(racks.values())))
 
 
-@pytest.mark.parametrize("factor", [1, 2, 3])
-def test_leaders_and_replicas_are_even(factor: int) -> None:
-    brokers = [broker(i, "abc"[i % 3]) for i in range(6)]
-    placer = StripedReplicaPlacer(brokers, factor, Random(3))
-    placed = [placer.place() for _ in range(600)]
-    leaders = Counter(replicas[0] for replicas in placed)
-    everybody = Counter(replica for replicas in placed for replica in replicas)
-    assert min(leaders.values()) > 80
-    assert max(leaders.values()) < 120
-    assert max(everybody.values()) - min(everybody.values()) < 60 * factor
+SHAPES = [(1, 1), (1, 5), (3, 1), (3, 3), (4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("racks", "per_rack", "factor"),
+    [(racks, per_rack, factor) for racks, per_rack in SHAPES for factor in range(1, min(racks * per_rack, 5) + 1)],
+)
+def test_leaders_and_replicas_are_even(racks: int, per_rack: int, factor: int) -> None:
+    """In each round everybody leads once, and has as many replicas as all others, give or take one."""
+    count = racks * per_rack
+    placer = StripedReplicaPlacer([broker(i, f"rack-{i % racks}") for i in range(count)], factor, Random(3))
+    for _ in range(20):
+        placed = [placer.place() for _ in range(count)]
+        assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(range(count), 1)
+        everybody = Counter(replica for replicas in placed for replica in replicas)
+        assert max(everybody.values()) - min(everybody[i] for i in range(count)) <= 1
+
+
+def test_replicas_go_round_the_racks() -> None:
+    brokers = [broker(i, "abc"[i % 3]) for i in range(9)]
+    placer = StripedReplicaPlacer(brokers, 4, Random(3))
+    racks = [["abc"[replica % 3] for replica in placer.place()] for _ in range(3)]
+    first = "".join(racks[0][:3])
+    assert sorted(first) == list("abc")
+    assert racks == [[*first[turn:], *first[:turn], first[turn]] for turn in range(3)]
+
+
+def test_racks_without_a_living_broker_give_no_leaders_and_none_of_the_others_leads_more_for_it() -> None:
+    brokers = [broker(i, "abc"[i % 3], fenced=i % 3 == 2) for i in range(9)]
+    placer = StripedReplicaPlacer(brokers, 3, Random(3))
+    placed = [placer.place() for _ in range(60)]
+    assert Counter(replicas[0] for replicas in placed) == dict.fromkeys([0, 1, 3, 4, 6, 7], 10)
+    assert all(len({replica % 3 for replica in replicas}) == 3 for replicas in placed), "racks come before lives"
+
+
+def test_no_broker_shares_all_it_has_with_another() -> None:
+    placer = StripedReplicaPlacer([broker(i) for i in range(6)], 3, Random(3))
+    together = Counter(frozenset(placer.place()) for _ in range(600))
+    assert len(together) == 20, "all sets of three of six"
+
+
+def test_replicas_leave_a_broker_alone_that_is_shutting_down_as_long_as_there_are_others() -> None:
+    brokers = [broker(1), attrs.evolve(broker(2), in_controlled_shutdown=True), broker(3)]
+    placer = StripedReplicaPlacer(brokers, 2, Random(1))
+    assert all(set(placer.place()) == {1, 3} for _ in range(20))
+    placer = StripedReplicaPlacer(brokers, 3, Random(1))
+    assert all(placer.place()[2] == 2 for _ in range(20))
 
 
 def test_small_topics_do_not_all_go_to_the_same_brokers() -> None:
