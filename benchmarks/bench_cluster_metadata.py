@@ -8,8 +8,6 @@ and a broker that has never been there.
 """
 
 import argparse
-import os
-import re
 import statistics
 import tempfile
 import time
@@ -62,31 +60,20 @@ async def change_configs(connection: Connection) -> list[float]:
     return seconds
 
 
-def cpu_seconds(node: NodeProcess) -> float:
-    fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(node: NodeProcess) -> float:
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{node.pid}/status").read_text(), re.MULTILINE)
-    assert found is not None, "Linux tells"
-    return int(found.group(1)) / 1024
-
-
 async def measure(cluster: ProcessCluster, partitions: int, present: int, seconds: float) -> list[str]:
     leader = cluster.by_id((await quorum_status(cluster)).leader_id)
     other = next(node for node in cluster.nodes.values() if node is not leader and node.is_running)
-    connection = await Connection.open(("127.0.0.1", other.ports.client), 0)
+    connection = await Connection.open(("127.0.0.1", other.ports.open), 0)
     began = time.perf_counter()
     await create_up_to(connection, present, partitions)
     created = time.perf_counter() - began
     await trio.sleep(3)
-    idle = cpu_seconds(leader)
+    idle = leader.cpu_seconds()
     await trio.sleep(seconds)
-    idle = (cpu_seconds(leader) - idle) / seconds
-    cpu = cpu_seconds(leader)
+    idle = (leader.cpu_seconds() - idle) / seconds
+    cpu = leader.cpu_seconds()
     changes = await change_configs(connection)
-    cpu = (cpu_seconds(leader) - cpu) / CHANGES
+    cpu = (leader.cpu_seconds() - cpu) / CHANGES
     await connection.aclose()
     return [
         f"{partitions:,}",
@@ -94,7 +81,7 @@ async def measure(cluster: ProcessCluster, partitions: int, present: int, second
         f"{100 * idle:.1f} %",
         f"{1e3 * statistics.median(changes):.1f} ms",
         f"{1e3 * cpu:.2f} ms",
-        f"{memory_mb(leader):.0f} MB",
+        f"{leader.resident_bytes() / 2**20:.0f} MB",
     ]
 
 

@@ -17,7 +17,6 @@ from typing import Final, TypeAlias
 import trio
 
 from benchmarks import report
-from benchmarks.bench_cluster_metadata import cpu_seconds
 from benchmarks.protocol import batch as record_batch
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -125,11 +124,11 @@ async def _produced(cluster: ProcessCluster, partitions: Sequence[Key], batches:
 
 
 async def _connect(cluster: ProcessCluster, node_id: int) -> Connection:
-    return await Connection.open(("127.0.0.1", cluster.by_id(node_id).ports.client), 0)
+    return await Connection.open(("127.0.0.1", cluster.by_id(node_id).ports.open), 0)
 
 
 def _cpu(cluster: ProcessCluster) -> float:
-    return sum(cpu_seconds(node) for node in cluster.nodes.values())
+    return sum(node.cpu_seconds() for node in cluster.nodes.values())
 
 
 async def main(options: argparse.Namespace) -> None:

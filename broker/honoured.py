@@ -57,6 +57,7 @@ _OWN: Final = frozenset(
         "delete.topic.enable",
         "fetch.max.bytes",
         "initial.broker.registration.timeout.ms",
+        "inter.broker.listener.name",
         "leader.imbalance.check.interval.seconds",
         "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
         "listeners",

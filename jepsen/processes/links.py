@@ -1,26 +1,58 @@
-"""Directed links between nodes: what flows from one to another can be held up without touching the way back.
+"""Directed links: what flows from one machine to another can be held up without touching the way back.
 
 A connection that A opens to B goes through a proxy. Its bytes towards B pass the gate of (A, B), those back the gate of
 (B, A); so a gate that is shut holds up everything that A has to say to B, whoever opened the connection. Held-up bytes
 arrive once the gate opens, as TCP's retransmissions do after a partition; what is dropped instead is a connection.
+
+Nodes have links to each other, clients to nodes.
 """
 
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Final, TypeAlias
 
+import attrs
 import trio
 
+# Who speaks, and to whom.
+Pair: TypeAlias = tuple[str, str]
+
 # What the proxy holds of a connection while a gate is shut, besides what kernels hold.
-_BYTES = 65_536
+_BYTES: Final = 65_536
 # Closing with this sends a reset, as the kernel does for a process that was killed.
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+# Linux sends a segment again after this time at least, then after twice as long, and so on.
+_RETRANSMISSION_SECONDS: Final = 0.2
+
+
+@attrs.frozen
+class Weather:
+    """How bytes fare that pass a gate.
+
+    Each piece of them, of 64 KiB at most, is under way for a time between the two `delays` in seconds, and the next
+    waits for it. `loss` is the chance that it has to be sent again.
+    """
+
+    rng: Random
+    delays: tuple[float, float] = (0.0, 0.0)
+    loss: float = 0.0
+
+    def seconds(self) -> float:
+        seconds, again = self.rng.uniform(*self.delays), _RETRANSMISSION_SECONDS
+        while self.rng.random() < self.loss:
+            seconds += again
+            again *= 2
+        return seconds
 
 
 class Gate:
-    """One direction between two nodes."""
+    """One direction between two machines."""
 
     def __init__(self) -> None:
+        self.weather: Weather | None = None
         self._opened = trio.Event()
         self._opened.set()
 
@@ -32,51 +64,80 @@ class Gate:
         self._opened.set()
 
     async def passed(self) -> None:
+        if self.weather is not None:
+            await trio.sleep(self.weather.seconds())
         await self._opened.wait()
 
 
 class Links:
-    """All directed links among `addresses` (node name to where the node really is).
+    """All directed links among `addresses` (node name to where the node really is), and of clients with them.
 
-    `seen_from(name)` has the addresses under which that node sees everybody.
+    `seen_from(name)` has the addresses under which that node or client sees all nodes.
     """
 
-    def __init__(self, addresses: Mapping[str, str]) -> None:
+    def __init__(self, addresses: Mapping[str, str], clients: Sequence[str] = ()) -> None:
         self._addresses = dict(addresses)
-        self._gates = {(here, there): Gate() for here in addresses for there in addresses if here != there}
+        self._names = [*addresses, *clients]
+        to_nodes = [(here, there) for here in self._names for there in addresses if here != there]
+        pairs = dict.fromkeys(each for here, there in to_nodes for each in ((here, there), (there, here)))
+        self._gates = {pair: Gate() for pair in pairs}
+        self._carried: dict[Pair, list[trio.CancelScope]] = {pair: [] for pair in to_nodes}
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self._addresses)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return list(self._gates)
 
     def seen_from(self, name: str) -> dict[str, str]:
         return {other: self._proxy_address(name, other) for other in self._addresses}
 
-    def shut(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def shut(self, pairs: Iterable[Pair]) -> None:
         """Hold up what each first has to say to the second."""
         for pair in pairs:
             self._gates[pair].shut()
 
+    def open(self, pairs: Iterable[Pair]) -> None:
+        for pair in pairs:
+            self._gates[pair].open()
+
+    def change_weather(self, pairs: Iterable[Pair], weather: Weather | None) -> None:
+        for pair in pairs:
+            self._gates[pair].weather = weather
+
     def open_all(self) -> None:
+        """Open all gates, to fair weather."""
         for gate in self._gates.values():
+            gate.weather = None
             gate.open()
 
-    def towards(self, name: str) -> list[tuple[str, str]]:
+    def reset(self, pairs: Iterable[Pair]) -> None:
+        """End the connections that each first has opened to the second: both see a reset."""
+        for pair in pairs:
+            for scope in self._carried.get(pair, ()):
+                scope.cancel()
+
+    def towards(self, name: str) -> list[Pair]:
         """The pairs in which `name` receives."""
         return [pair for pair in self._gates if pair[1] == name]
 
     async def run(
-        self, ports: Mapping[str, Iterable[int]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, ports: Mapping[Pair, Iterable[int]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Carry connections to these ports of each node, until cancelled."""
+        """Carry connections of each pair's first to these ports of its second, until cancelled."""
         async with trio.open_nursery() as nursery:
-            for here, there in self._gates:
-                for port in ports[there]:
-                    proxy = await trio.open_tcp_listeners(port, host=self._proxy_address(here, there))
-                    nursery.start_soon(trio.serve_listeners, _Proxy(self, here, there, port).serve, proxy)
+            for pair, its_ports in ports.items():
+                for port in its_ports:
+                    proxy = await trio.open_tcp_listeners(port, host=self._proxy_address(*pair))
+                    nursery.start_soon(trio.serve_listeners, _Proxy(self, pair, port).serve, proxy)
             task_status.started()
 
     def _proxy_address(self, here: str, there: str) -> str:
         if here == there:
             return self._addresses[there]
-        names = list(self._addresses)
-        return f"127.1.{names.index(here) + 1}.{names.index(there) + 1}"
+        return f"127.1.{self._names.index(here) + 1}.{self._names.index(there) + 1}"
 
     def gate(self, here: str, there: str) -> Gate:
         return self._gates[here, there]
@@ -84,26 +145,40 @@ class Links:
     def address(self, name: str) -> str:
         return self._addresses[name]
 
+    @contextmanager
+    def carrying(self, pair: Pair) -> Iterator[trio.CancelScope]:
+        """While a connection of the pair is carried, which `reset` cancels."""
+        with trio.CancelScope() as scope:
+            self._carried[pair].append(scope)
+            try:
+                yield scope
+            finally:
+                self._carried[pair].remove(scope)
+
 
 class _Proxy:
-    """Connections that `here` opens to one port of `there`."""
+    """Connections that the first of a pair opens to one port of the second."""
 
-    def __init__(self, links: Links, here: str, there: str, port: int) -> None:
+    def __init__(self, links: Links, pair: Pair, port: int) -> None:
         self._links = links
-        self._here, self._there, self._port = here, there, port
+        self._pair, self._port = pair, port
 
     async def serve(self, near: trio.SocketStream) -> None:
-        there, back = self._links.gate(self._here, self._there), self._links.gate(self._there, self._here)
-        await there.passed()
+        here, there = self._pair
+        forth, back = self._links.gate(here, there), self._links.gate(there, here)
+        await forth.passed()
         try:
-            far = await trio.open_tcp_stream(self._links.address(self._there), self._port)
+            far = await trio.open_tcp_stream(self._links.address(there), self._port)
         except OSError:
             await back.passed()
             await _reset(near)
             return
-        async with far, trio.open_nursery() as nursery:
-            nursery.start_soon(_carry, near, far, there)
-            nursery.start_soon(_carry, far, near, back)
+        with self._links.carrying(self._pair) as scope:
+            async with far, trio.open_nursery() as nursery:
+                nursery.start_soon(_carry, near, far, forth)
+                nursery.start_soon(_carry, far, near, back)
+        if scope.cancelled_caught:
+            await _reset(near)
 
 
 async def _carry(source: trio.SocketStream, target: trio.SocketStream, gate: Gate) -> None:

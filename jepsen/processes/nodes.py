@@ -1,19 +1,16 @@
 """A cluster of combined controllers and brokers as processes: formatted, started, killed, paused, started again.
 
-    async with running_cluster(Path(directory), nodes=3) as cluster:
-        cluster.nodes["n1"].kill()
+    async with running_cluster(Path(directory), nodes=3, clients=["p1"]) as cluster:
+        await cluster.nodes["n1"].kill()
 
-Nodes speak to each other over `cluster.links`; clients reach them at `cluster.bootstrap`, which no fault touches.
+Nodes speak to each other over `cluster.links`, and so do the clients that are named, each with listeners of its own
+(`cluster.bootstrap_of`). At `cluster.bootstrap` whoever looks on reaches the nodes, and no fault does.
 """
 
-import contextlib
-import os
-import re
 import signal
-import socket
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -22,102 +19,98 @@ import attrs
 import trio
 
 from jepsen.processes.links import Links
+from jepsen.processes.ports import free_ports
+from jepsen.processes.server_process import ServerProcess
+from jepsen.store import Life
 
-_SERVES: Final = re.compile(rb"^kraft: listening on PLAINTEXT://", re.MULTILINE)
-START_SECONDS: Final = 30.0
-STOP_SECONDS: Final = 20.0
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.01
+
+
+class EndedByItself(AssertionError):
+    """A node has ended that nobody asked to."""
 
 
 @attrs.frozen
 class Ports:
-    """`client` is what clients use, `replication` and `controller` what nodes use among themselves."""
+    """`open` is for whoever looks on, `replication` and `controller` are for nodes, `clients` for each client one."""
 
-    client: int
+    open: int
     replication: int
     controller: int
+    clients: Mapping[str, int]
 
 
-class NodeProcess:
-    """One node: `name`, `node_id`, its `directory` (data, config and output) and `ports`, over all its lives."""
+class NodeProcess(ServerProcess):
+    """One node: `name`, `node_id`, its `directory` (data, config and output) and `ports`, over all its `lives`."""
 
     def __init__(
         self, name: str, node_id: int, directory: Path, ports: Ports, names: Mapping[str, str], *, is_controller: bool
     ) -> None:
+        super().__init__(directory / "output")
         self.name = name
         self.node_id = node_id
         self.directory = directory
         self.ports = ports
         self.is_controller = is_controller
         self.properties_path = directory / "server.properties"
-        self.output_path = directory / "output"
+        self.lives: list[Life] = []
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
-        self._process: trio.Process | None = None
 
     @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+    def data(self) -> Path:
+        return self.directory / "data"
 
     @property
-    def pid(self) -> int:
-        assert self._process is not None, f"{self.name} was never started"
-        return self._process.pid
+    def has_ended_by_itself(self) -> bool:
+        """Whether its last life is over, and nobody asked for that."""
+        return bool(self.lives) and self.lives[-1].ended_at is None and not self.is_running
 
     async def format(self, cluster_id: str) -> None:
-        command = self._command("format", "--cluster-id", cluster_id, "--config", str(self.properties_path))
-        await trio.run_process(command, capture_stdout=True)
+        await trio.run_process(
+            self._command("format", "--cluster-id", cluster_id, "--config", str(self.properties_path)),
+            capture_stdout=True,
+        )
+
+    def command(self) -> list[str]:
+        return self._command("start", str(self.properties_path))
 
     async def start(self) -> None:
         """Start the process; it may take until others are there before it serves."""
-        assert not self.is_running, f"{self.name} runs already"
-        with self.output_path.open("ab") as output:
-            self._process = await trio.lowlevel.open_process(
-                self._command("start", str(self.properties_path)),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        self._output_start = self.output_path.stat().st_size
+        self.launch()
+        self.lives.append(Life(self.name, time.monotonic()))
+        await trio.lowlevel.checkpoint()
 
     async def wait_serving(self) -> None:
-        """Until it says that it listens. Raises AssertionError with the end of its output."""
-        with trio.move_on_after(START_SECONDS):
-            while not _SERVES.search(self.output()):
-                assert self.is_running, f"{self.name} has ended:\n{self.output().decode()}"
-                await trio.sleep(0.01)
-            return
-        raise AssertionError(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output().decode()}")
-
-    def output(self) -> bytes:
-        """What this life of the node has written."""
-        with self.output_path.open("rb") as file:
-            file.seek(self._output_start)
-            return file.read()
+        """Until it says that it listens. Raises EndedByItself, and AssertionError with the end of its output."""
+        if not await _holds(lambda: self.is_serving or not self.is_running, START_SECONDS):
+            raise AssertionError(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
+        if not self.is_running:
+            raise EndedByItself(f"{self.name} has ended:\n{self.output_tail()}")
+        if self.lives[-1].serving_at is None:
+            self.lives[-1] = attrs.evolve(self.lives[-1], serving_at=time.monotonic())
 
     async def kill(self) -> None:
         """kill -9."""
-        await self._end(signal.SIGKILL)
+        await self._end(signal.SIGKILL, "kill -9")
 
     async def stop(self) -> None:
         """SIGTERM, and wait."""
-        await self._end(signal.SIGTERM)
+        await self._end(signal.SIGTERM, "stopped")
 
-    def pause(self) -> None:
-        """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
+    def note_end(self, how: str) -> None:
+        """Its process is over."""
+        self.lives[-1] = attrs.evolve(self.lives[-1], ended_at=time.monotonic(), end=how)
 
-    def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
-    async def _end(self, signal_number: signal.Signals) -> None:
-        assert self._process is not None, f"{self.name} was never started"
-        self._process.send_signal(signal_number)
-        with trio.move_on_after(STOP_SECONDS):
-            await self._process.wait()
-            return
-        self._process.kill()
-        await self._process.wait()
-        raise AssertionError(f"{self.name} does not end:\n{self.output().decode()}")
+    async def _end(self, signal_number: signal.Signals, how: str) -> None:
+        self.send(signal_number)
+        if not await _holds(lambda: not self.is_running, STOP_SECONDS):
+            self.discard()
+            self.note_end(f"did not end when {how}")
+            raise AssertionError(f"{self.name} does not end:\n{self.output_tail()}")
+        code = self.process.returncode
+        self.note_end(how if code in (0, -signal_number) else f"{how}, exit code {code}")
 
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "jepsen.processes.names", self._names, *arguments]
@@ -127,10 +120,16 @@ class NodeProcess:
 class ProcessCluster:
     nodes: Mapping[str, NodeProcess]
     links: Links
+    clients: Sequence[str] = ()
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{node.ports.client}" for node in self.nodes.values())
+        return ",".join(f"127.0.0.1:{node.ports.open}" for node in self.nodes.values())
+
+    def bootstrap_of(self, client: str) -> str:
+        """Where a client finds the nodes, over its own links."""
+        seen = self.links.seen_from(client)
+        return ",".join(f"{seen[node.name]}:{node.ports.clients[client]}" for node in self.nodes.values())
 
     def by_id(self, node_id: int) -> NodeProcess:
         return next(node for node in self.nodes.values() if node.node_id == node_id)
@@ -138,17 +137,21 @@ class ProcessCluster:
 
 @asynccontextmanager
 async def running_cluster(
-    directory: Path, *, nodes: int = 3, late_brokers: int = 0, overrides: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    nodes: int = 3,
+    late_brokers: int = 0,
+    clients: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """A formatted cluster that serves; at the end of the block its processes are killed.
 
     `nodes` are controllers and brokers at once. `late_brokers` are brokers alone, formatted and not started.
     """
-    cluster = _laid_out(directory, nodes, late_brokers, overrides or {})
+    cluster = _laid_out(directory, nodes, late_brokers, clients, overrides or {})
     processes = list(cluster.nodes.values())
     async with trio.open_nursery() as nursery:
-        carried = {each.name: (each.ports.replication, each.ports.controller) for each in processes}
-        await nursery.start(cluster.links.run, carried)
+        await nursery.start(cluster.links.run, _carried(cluster))
         cluster_id = await _random_cluster_id()
         try:
             for process in processes:
@@ -160,18 +163,39 @@ async def running_cluster(
                 await process.wait_serving()
             yield cluster
         finally:
-            with trio.CancelScope(shield=True):
-                for process in processes:
-                    if process.is_running:
-                        await process.kill()
+            for process in processes:
+                process.discard()
         nursery.cancel_scope.cancel()
 
 
-def _laid_out(directory: Path, nodes: int, late_brokers: int, overrides: Mapping[str, str]) -> ProcessCluster:
+async def _holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether it does within so many seconds."""
+    with trio.move_on_after(seconds):
+        while not condition():
+            await trio.sleep(_LOOK_SECONDS)
+        return True
+    return False
+
+
+def _carried(cluster: ProcessCluster) -> dict[tuple[str, str], Sequence[int]]:
+    """The ports over which each talks to each, by pairs."""
+    carried: dict[tuple[str, str], Sequence[int]] = {}
+    for there in cluster.nodes.values():
+        for here in cluster.nodes:
+            if here != there.name:
+                carried[here, there.name] = (there.ports.replication, there.ports.controller)
+        for client in cluster.clients:
+            carried[client, there.name] = (there.ports.clients[client],)
+    return carried
+
+
+def _laid_out(
+    directory: Path, nodes: int, late_brokers: int, clients: Sequence[str], overrides: Mapping[str, str]
+) -> ProcessCluster:
     """Names, addresses, ports, directories and properties; nothing runs."""
     names = [f"n{index}" for index in range(1, nodes + late_brokers + 1)]
-    links = Links({name: f"127.0.1.{index}" for index, name in enumerate(names, 1)})
-    ports = dict(zip(names, _free_ports(len(names)), strict=True))
+    links = Links({name: f"127.0.1.{index}" for index, name in enumerate(names, 1)}, clients)
+    ports = dict(zip(names, _free_ports(len(names), clients), strict=True))
     processes: dict[str, NodeProcess] = {}
     for index, name in enumerate(names, 1):
         seen = links.seen_from(name)
@@ -181,10 +205,11 @@ def _laid_out(directory: Path, nodes: int, late_brokers: int, overrides: Mapping
     voters = [
         f"{each.node_id}@{each.name}:{each.ports.controller}" for each in processes.values() if each.is_controller
     ]
+    cluster = ProcessCluster(processes, links, clients)
     for process in processes.values():
-        settings = {**_settings(process), "controller.quorum.voters": ",".join(voters), **overrides}
+        settings = {**_settings(process, cluster), "controller.quorum.voters": ",".join(voters), **overrides}
         process.properties_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    return ProcessCluster(processes, links)
+    return cluster
 
 
 async def _random_cluster_id() -> str:
@@ -192,28 +217,28 @@ async def _random_cluster_id() -> str:
     return result.stdout.decode().strip()
 
 
-def _settings(process: NodeProcess) -> dict[str, str]:
-    own = process.ports
-    listeners = f"PLAINTEXT://127.0.0.1:{own.client},REPLICATION://{process.name}:{own.replication}"
-    if process.is_controller:
-        listeners += f",CONTROLLER://{process.name}:{own.controller}"
+def _settings(process: NodeProcess, cluster: ProcessCluster) -> dict[str, str]:
+    """Each client has a listener of its own, advertised as that client reaches it: Metadata tells it so."""
+    own, address = process.ports, cluster.links.address(process.name)
+    shared = [f"PLAINTEXT://127.0.0.1:{own.open}", f"REPLICATION://{process.name}:{own.replication}"]
+    listeners = [f"{client}://{address}:{port}" for client, port in own.clients.items()]
+    advertised = [
+        f"{client}://{cluster.links.seen_from(client)[process.name]}:{port}" for client, port in own.clients.items()
+    ]
+    controller = [f"CONTROLLER://{process.name}:{own.controller}"] * process.is_controller
+    names = ("PLAINTEXT", "REPLICATION", "CONTROLLER", *own.clients)
     return {
         "process.roles": "controller,broker" if process.is_controller else "broker",
         "node.id": str(process.node_id),
-        "listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join([*shared, *listeners, *controller]),
+        "advertised.listeners": ",".join([*shared, *advertised]),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
         "inter.broker.listener.name": "REPLICATION",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(process.directory / "data"),
+        "log.dirs": str(process.data),
     }
 
 
-def _free_ports(nodes: int) -> list[Ports]:
-    """Three for each node, free on all addresses of this machine; they stay the same over restarts."""
-    with contextlib.ExitStack() as held:
-        numbers = []
-        for _ in range(3 * nodes):
-            sock = held.enter_context(socket.socket())
-            sock.bind(("", 0))
-            numbers.append(sock.getsockname()[1])
-    return [Ports(*numbers[3 * index : 3 * index + 3]) for index in range(nodes)]
+def _free_ports(nodes: int, clients: Sequence[str]) -> list[Ports]:
+    free = iter(free_ports((3 + len(clients)) * nodes))
+    return [Ports(next(free), next(free), next(free), {client: next(free) for client in clients}) for _ in range(nodes)]

@@ -23,7 +23,7 @@ async def quorum_status(cluster: ProcessCluster, *, besides: str | None = None) 
         for node in cluster.nodes.values():
             if node.name == besides or not node.is_running:
                 continue
-            status = await _ask(node.ports.client)
+            status = await _ask(node.ports.open)
             if status is not None:
                 return status
         await trio.sleep(_RETRY_SECONDS)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from jepsen.processes.links import Links
-from tests.support.node_process import free_ports
+from jepsen.processes.ports import free_ports
 
 
 async def _echo(stream: trio.SocketStream) -> None:
@@ -21,7 +21,7 @@ async def links(nursery: trio.Nursery) -> AsyncIterator[tuple[Links, int]]:
     (port,) = free_ports(1)
     listeners = await trio.open_tcp_listeners(port, host="127.0.1.2")
     nursery.start_soon(trio.serve_listeners, _echo, listeners)
-    await nursery.start(links.run, {"a": [], "b": [port]})
+    await nursery.start(links.run, {("a", "b"): [port]})
     yield links, port
     nursery.cancel_scope.cancel()
 
@@ -57,7 +57,7 @@ async def test_what_is_held_up_in_one_direction_arrives_when_the_gate_opens(
 async def test_a_connection_to_nobody_is_reset(links: tuple[Links, int], nursery: trio.Nursery) -> None:
     (nobody,) = free_ports(1)
     away = Links({"a": "127.0.1.3", "b": "127.0.1.4"})
-    await nursery.start(away.run, {"a": [], "b": [nobody]})
+    await nursery.start(away.run, {("a", "b"): [nobody]})
     async with await trio.open_tcp_stream(away.seen_from("a")["b"], nobody) as stream:
         with pytest.raises(trio.BrokenResourceError):
             assert await stream.receive_some()

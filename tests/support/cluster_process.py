@@ -11,8 +11,9 @@ from typing import NamedTuple
 from broker.cli import main
 from broker.storage.meta_properties import read_meta_properties
 from broker.wire.uuids import encode_uuid, new_uuid
+from jepsen.processes.ports import free_ports
 from kraft.env import RealDisk
-from tests.support.node_process import NodeProcess, free_ports
+from tests.support.node_process import NodeProcess
 
 
 class Answer(NamedTuple):

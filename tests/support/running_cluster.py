@@ -12,9 +12,9 @@ from broker.config import KafkaConfig, read_config
 from broker.formatting import Formatting, format_directories
 from broker.node import Node
 from broker.wire.uuids import encode_uuid, new_uuid
+from jepsen.processes.ports import free_ports
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Disk, Env, RealDisk, real_env
-from tests.support.node_process import free_ports
 from tests.support.running_node import Traced
 
 WITHIN_S = 20.0
@@ -131,9 +131,13 @@ async def running_cluster(
     *,
     disks: Mapping[int, Disk] | None = None,
     overrides: Mapping[str, str] | None = None,
+    of_nodes: Mapping[int, Mapping[str, str]] | None = None,
     is_started: bool = True,
 ) -> AsyncIterator[RunningCluster]:
-    """Nodes with these roles, or so many combined ones; all controllers are voters. At the end all are killed."""
+    """Nodes with these roles, or so many combined ones; all controllers are voters. At the end all are killed.
+
+    `overrides` are configs of all nodes, `of_nodes` those of single ones.
+    """
     if isinstance(roles, int):
         roles = dict.fromkeys(range(1, roles + 1), COMBINED)
     ports = free_ports(2 * len(roles))
@@ -162,6 +166,7 @@ async def running_cluster(
             "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{each}" for each in controllers.values()),
             "log.dirs": str(directory / f"node-{node_id}"),
             **(overrides or {}),
+            **(of_nodes or {}).get(node_id, {}),
         }
         config = read_config("".join(f"{key}={value}\n" for key, value in settings.items()).encode())
         disk = (disks or {}).get(node_id) or RealDisk()

@@ -1,0 +1,101 @@
+"""A server in a process of its own, over all its lives: what it says, what it uses, and what becomes of it."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+_LISTENING = re.compile(rb"^kraft: listening on \w+://\S+$", re.MULTILINE)
+
+
+class ServerProcess:
+    """What is the same for everybody who runs a node. Nothing here waits; subclasses do, each in its own world.
+
+    `output_path` has what all its lives wrote to stdout and stderr.
+    """
+
+    def __init__(self, output_path: Path) -> None:
+        self.output_path = output_path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output_start = 0
+
+    def command(self) -> Sequence[str]:
+        """The command line that starts it."""
+        raise NotImplementedError
+
+    def launch(self) -> None:
+        """Start the process: it may take others until it serves."""
+        assert not self.is_running, f"process {self.pid} runs already"
+        self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
+        with self.output_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the node was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this life of the node has said that it listens."""
+        return _LISTENING.search(self._output()) is not None
+
+    def send(self, signal_number: int) -> None:
+        self.process.send_signal(signal_number)
+
+    def pause(self) -> None:
+        """SIGSTOP: the process is there, and does nothing."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def discard(self) -> None:
+        """End the process if there is one left, whatever state it is in."""
+        if self.is_running:
+            self.process.kill()
+            self.process.wait()
+
+    def output(self) -> str:
+        """What the node wrote to stdout and stderr since it was last started."""
+        return self._output().decode(errors="replace")
+
+    def output_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.output().splitlines()[-lines:])
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the process now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        match = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        assert match is not None, "Linux tells"
+        return int(match.group(1)) * 1024
+
+    def open_files(self) -> int:
+        """File descriptors the process holds now, sockets included."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the process has used since its start, in user and system mode."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _output(self) -> bytes:
+        with self.output_path.open("rb") as file:
+            file.seek(self._output_start)
+            return file.read()
