@@ -1,8 +1,8 @@
 """KIP-966: while a replica that is in sync or eligible survives, no acknowledged record is lost.
 
 A small model of brokers around the controller's rooms: logs are lists of records, brokers act on the metadata they have
-heard of so far, processes crash and lose what only the page cache held, or shut down cleanly. An acknowledged record
-may be missing in a leader's log only if that leader was elected uncleanly.
+heard of so far, processes crash and lose what only the page cache held, or shut down cleanly, and replicas are moved to
+other brokers. An acknowledged record may be missing in a leader's log only if that leader was elected uncleanly.
 """
 
 from itertools import takewhile
@@ -20,15 +20,19 @@ from metadata.controller import (
     IsrChange,
     IsrMember,
     NewTopic,
+    Reassignment,
     TopicIsrChanges,
+    TopicReassignments,
 )
 from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.controller.reassignment import ReassignmentsRoom
 from metadata.image import ConfigResource, PartitionImage, TopicImage
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 from tests.support.metadata import Cluster, schema
 
+BROKERS = (1, 2, 3, 4)
 REPLICAS = (1, 2, 3)
-brokers = st.sampled_from(REPLICAS)
+brokers = st.sampled_from(BROKERS)
 
 
 @attrs.define
@@ -47,11 +51,12 @@ class Process:
 class ReplicatedPartition(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster(len(REPLICAS))
+        self.cluster = Cluster(len(BROKERS))
         self.isrs = AlterPartitionRoom(schema())
+        self.reassignments = ReassignmentsRoom(schema())
         topic = NewTopic("t", assignments=[(0, REPLICAS)], configs={"min.insync.replicas": "2"})
         self.cluster.decide(self.cluster.topics.create(self.cluster.image, [topic]))
-        self.processes = {broker: Process(view=self.partition) for broker in REPLICAS}
+        self.processes = {broker: Process(view=self.partition) for broker in BROKERS}
         self.acknowledged: list[int] = []
         self.next_record = 0
         self.epochs = (0, 0)
@@ -70,16 +75,21 @@ class ReplicatedPartition(RuleBasedStateMachine):
         return self.cluster.image.cluster.brokers[broker].broker_epoch
 
     def hear(self, broker: int) -> None:
-        """The broker follows the metadata; a leader that is new forgets what it knew of followers."""
+        """The broker follows the metadata; a leader that is new forgets what it knew of followers.
+
+        A log that the broker should not have is deleted.
+        """
         process = self.processes[broker]
         if process.alive and process.view != self.partition:
             if process.view is None or process.view.leader_epoch != self.partition.leader_epoch:
                 process.caught_up = {}
             process.view = self.partition
+            if broker not in process.view.replicas:
+                process.log = []
 
     @rule(deaf=st.none() | brokers)
     def metadata_spreads(self, deaf: int | None) -> None:
-        for broker in REPLICAS:
+        for broker in BROKERS:
             if broker != deaf:
                 self.hear(broker)
 
@@ -88,7 +98,9 @@ class ReplicatedPartition(RuleBasedStateMachine):
         """With acks=all; a leader takes it only with enough replicas in sync, as far as it knows."""
         leader = self.processes[broker]
         view = leader.view
-        if view is None or view.leader != broker or len(view.isr) < self.min_insync_replicas:
+        if view is None or view.leader != broker:
+            return
+        if len(view.isr) < min(self.min_insync_replicas, len(view.replicas)):
             return
         leader.log.append(self.new_record())
         copied = [self.fetch(follower, broker) for follower in view.isr if follower != broker]
@@ -110,7 +122,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(lazy=st.none() | brokers)
     def followers_fetch(self, lazy: int | None) -> None:
-        for follower in REPLICAS:
+        for follower in BROKERS:
             view = self.processes[follower].view
             if follower != lazy and view is not None and view.leader not in (NO_LEADER, follower):
                 self.fetch(follower, view.leader)
@@ -122,11 +134,13 @@ class ReplicatedPartition(RuleBasedStateMachine):
             return False
         if source.view.leader_epoch != sink.view.leader_epoch:
             return False
+        if follower not in source.view.replicas or follower not in sink.view.replicas:
+            return False
         sink.log = list(source.log)
         source.caught_up[follower] = (self.epoch(follower), len(source.log))
         return True
 
-    @rule(broker=brokers, wanted=st.sets(st.sampled_from(REPLICAS)))
+    @rule(broker=brokers, wanted=st.sets(brokers))
     def alter_isr(self, broker: int, wanted: set[int]) -> None:
         """A leader asks for whom it has seen catch up, or drops whom it has not."""
         leader = self.processes[broker]
@@ -136,7 +150,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
         life = {replica: epoch for replica, (epoch, size) in leader.caught_up.items() if size == len(leader.log)}
         new = [
             IsrMember(replica, self.epoch(broker) if replica == broker else life.get(replica, ANY_BROKER_EPOCH))
-            for replica in REPLICAS
+            for replica in view.replicas
             if replica == broker or (replica in wanted and (replica in view.isr or replica in life))
         ]
         change = IsrChange(
@@ -144,6 +158,13 @@ class ReplicatedPartition(RuleBasedStateMachine):
         )
         topics = [TopicIsrChanges(self.topic.topic_id, [change])]
         self.cluster.decide(self.isrs.alter(self.cluster.image, broker, self.epoch(broker), topics))
+
+    @rule(replicas=st.none() | st.lists(brokers, min_size=1, max_size=3, unique=True))
+    def reassign(self, replicas: list[int] | None) -> None:
+        """Move the partition, or cancel its move."""
+        wanted = Reassignment(0, None if replicas is None else tuple(replicas))
+        topics = [TopicReassignments("t", [wanted])]
+        self.cluster.decide(self.reassignments.alter(self.cluster.image, topics, allow_factor_change=True))
 
     @rule(broker=brokers)
     def fall_silent(self, broker: int) -> None:
@@ -210,7 +231,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
             self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.image, [change]))[0].error is None
         )
         if name == "min.insync.replicas":  # leaders hear of it as of any other metadata, before what follows from it
-            for broker in REPLICAS:
+            for broker in BROKERS:
                 self.hear(broker)
 
     @property
@@ -233,7 +254,8 @@ class ReplicatedPartition(RuleBasedStateMachine):
     def the_partition_is_sound(self) -> None:
         partition, image = self.partition, self.cluster.image
         isr, elr = partition.isr, partition.eligible_leader_replicas
-        assert set(isr) | set(elr) <= set(partition.replicas)
+        assert set(isr) | set(elr) | set(partition.last_known_elr) <= set(partition.replicas)
+        assert set(partition.adding_replicas) | set(partition.removing_replicas) <= set(partition.replicas)
         assert not set(isr) & set(elr)
         assert all(image.cluster.is_active(replica) for replica in isr)
         assert partition.leader == NO_LEADER or partition.leader in isr

@@ -1,0 +1,343 @@
+"""Reassignments step by step: who comes, who goes, who leads, and how they end (KIP-455)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from metadata.controller import (
+    IsrChange,
+    IsrMember,
+    NewPartitions,
+    NewTopic,
+    Reassignment,
+    TopicIsrChanges,
+    TopicReassignments,
+    TopicToDelete,
+)
+from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, create_partitions
+from metadata.controller.reassignment import ReassignmentsRoom, ongoing_reassignments
+from metadata.errors import PolicyViolation
+from metadata.image import PartitionImage
+from metadata.records import NO_LEADER
+from tests.support.metadata import Cluster, refusal, schema
+
+BROKERS = 6
+
+
+class Moving:
+    """A cluster with a topic "t" of some partitions, by their replicas."""
+
+    def __init__(self, *replicas: Sequence[int], min_isr: int = 2, unclean: bool = False) -> None:
+        self.cluster = Cluster(BROKERS)
+        topic = NewTopic(
+            "t",
+            assignments=[(index, tuple(each)) for index, each in enumerate(replicas or ((1, 2, 3),))],
+            configs={
+                "min.insync.replicas": str(min_isr),
+                "unclean.leader.election.enable": "true" if unclean else "false",
+            },
+        )
+        assert self.cluster.decide(self.cluster.topics.create(self.cluster.image, [topic]))[0].error is None
+        self.room = ReassignmentsRoom(schema())
+        self.isrs = AlterPartitionRoom(schema())
+
+    def partition(self, index: int = 0) -> PartitionImage:
+        return self.cluster.image.topics.by_name["t"].partitions[index]
+
+    def move(
+        self, replicas: Sequence[int] | None, index: int = 0, *, topic: str = "t", allow_factor_change: bool = True
+    ) -> tuple[str, str] | None:
+        """Ask for one partition's move, or that it be cancelled; the refusal, if it is refused."""
+        wanted = Reassignment(index, None if replicas is None else tuple(replicas))
+        decision = self.room.alter(
+            self.cluster.image, [TopicReassignments(topic, [wanted])], allow_factor_change=allow_factor_change
+        )
+        return refusal(self.cluster.decide(decision)[0].partitions[0].error)
+
+    def in_sync(self, *isr: int, index: int = 0) -> str | None:
+        """The leader says who is in sync; the error, if there is one."""
+        partition = self.partition(index)
+        change = IsrChange(
+            partition_id=index,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr=[IsrMember(each) for each in isr],
+        )
+        topic_id = self.cluster.image.topics.by_name["t"].topic_id
+        epoch = self.cluster.image.cluster.brokers[partition.leader].broker_epoch
+        topics = [TopicIsrChanges(topic_id, [change])]
+        decision = self.isrs.alter(self.cluster.image, partition.leader, epoch, topics)
+        error = self.cluster.decide(decision)[0].partitions[0].error
+        return None if error is None else error.name
+
+    def ongoing(self) -> list[int]:
+        return [
+            each.partition_id for topic in ongoing_reassignments(self.cluster.image, None) for each in topic.partitions
+        ]
+
+
+def state(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    return (
+        partition.replicas,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.isr,
+        partition.leader,
+    )
+
+
+def test_replicas_that_come_join_and_those_that_go_stay_until_they_are_in_sync() -> None:
+    moving = Moving()
+    assert moving.move((4, 5, 6)) is None
+    assert state(moving.partition()) == ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3), 1)
+    assert moving.partition().leader_epoch == 0, "nobody has to be fenced yet"
+    assert moving.in_sync(1, 2, 3, 4, 5) is None
+    assert moving.ongoing() == [0]
+
+
+def test_the_target_takes_over_in_one_step_and_the_leader_hears_that_it_is_none_any_more() -> None:
+    moving = Moving()
+    moving.move((4, 5, 6))
+    assert moving.in_sync(1, 2, 3, 6, 5, 4) == "NEW_LEADER_ELECTED"
+    after = moving.partition()
+    assert state(after) == ((4, 5, 6), (), (), (6, 5, 4), 4)
+    assert after.leader_epoch == 1
+    assert moving.ongoing() == []
+    directories = {broker.broker_id: broker.log_dirs[0] for broker in moving.cluster.image.cluster.brokers.values()}
+    assert after.directories == tuple(directories[broker] for broker in (4, 5, 6))
+
+
+def test_a_leader_that_remains_goes_on_in_another_epoch() -> None:
+    """Whoever goes must not be heard any more."""
+    moving = Moving()
+    moving.move((2, 1, 4))
+    assert moving.in_sync(1, 2, 3, 4) is None
+    assert state(moving.partition()) == ((2, 1, 4), (), (), (1, 2, 4), 1)
+    assert moving.partition().leader_epoch == 1
+
+
+def test_it_ends_without_replicas_that_go_being_in_sync() -> None:
+    moving = Moving()
+    moving.move((1, 2, 4))
+    moving.cluster.fence(3)
+    assert moving.ongoing() == [0]
+    assert moving.in_sync(1, 2, 4) is None
+    assert state(moving.partition()) == ((1, 2, 4), (), (), (1, 2, 4), 1)
+
+
+def test_another_order_and_fewer_replicas_need_no_waiting() -> None:
+    moving = Moving()
+    assert moving.move((3, 2, 1)) is None
+    assert state(moving.partition()) == ((3, 2, 1), (), (), (1, 2, 3), 1)
+    assert moving.partition().leader_epoch == 0
+    assert moving.move((3, 2)) is None
+    assert state(moving.partition()) == ((3, 2), (), (), (2, 3), 3)
+    assert moving.partition().leader_epoch == 1
+
+
+def test_fewer_replicas_have_to_wait_for_one_that_is_not_in_sync() -> None:
+    moving = Moving()
+    moving.cluster.fence(3)
+    assert moving.move((1, 3)) is None
+    assert state(moving.partition()) == ((1, 3, 2), (), (2,), (1, 2), 1)
+    moving.cluster.heartbeat(3)
+    assert moving.in_sync(1, 2, 3) is None
+    assert state(moving.partition()) == ((1, 3), (), (), (1, 3), 1)
+
+
+def test_what_is_asked_for_already_changes_nothing() -> None:
+    moving = Moving()
+    epoch = moving.partition().partition_epoch
+    assert moving.move((1, 2, 3)) is None
+    assert moving.partition().partition_epoch == epoch
+    moving.move((4, 2, 3))
+    epoch = moving.partition().partition_epoch
+    assert moving.move((4, 2, 3)) is None
+    assert moving.partition().partition_epoch == epoch
+
+
+# Cancelled, and replaced
+
+
+def test_cancelled_it_is_as_before_but_for_the_order() -> None:
+    moving = Moving()
+    moving.move((4, 3, 5))
+    moving.in_sync(1, 2, 3, 4)
+    assert moving.move(None) is None
+    after = moving.partition()
+    assert state(after) == ((3, 1, 2), (), (), (1, 2, 3), 1)
+    assert after.leader_epoch == 1, "4 and 5 must not be heard any more"
+    assert moving.ongoing() == []
+    assert moving.move(None) == ("NO_REASSIGNMENT_IN_PROGRESS", "No partition reassignment is in progress.")
+
+
+def test_a_leader_that_was_to_come_goes_with_the_reassignment() -> None:
+    moving = Moving((1, 2))
+    moving.move((4, 5))
+    moving.in_sync(1, 2, 4)
+    moving.cluster.fence(1)
+    assert moving.partition().leader == 4, "first in order"
+    assert moving.move(None) is None
+    assert state(moving.partition()) == ((1, 2), (), (), (2,), 2)
+
+
+def test_it_cannot_be_cancelled_where_nobody_is_left_that_was_there_before() -> None:
+    moving = Moving((1, 2), min_isr=1)
+    moving.move((4, 5))
+    moving.in_sync(1, 4)
+    moving.cluster.fence(1)
+    before = moving.partition()
+    assert state(before) == ((4, 5, 1, 2), (4, 5), (1, 2), (4,), 4)
+    assert moving.move(None) == (
+        "INVALID_REPLICA_ASSIGNMENT",
+        "Unable to revert partition assignment for t:0 because it would require an unclean leader election.",
+    )
+    assert moving.partition() == before
+
+
+def test_one_that_is_eligible_is_enough_to_go_back_to() -> None:
+    """Below min.insync.replicas nothing was acknowledged since it left (KIP-966)."""
+    moving = Moving((1, 2), min_isr=2)
+    moving.move((4, 5))
+    moving.in_sync(1, 4)
+    moving.cluster.fence(1)
+    assert (moving.partition().isr, moving.partition().eligible_leader_replicas) == ((4,), (1,))
+    assert moving.move(None) is None
+    after = moving.partition()
+    assert (after.replicas, after.isr, after.eligible_leader_replicas, after.leader) == ((1, 2), (), (1,), NO_LEADER)
+    assert after.last_known_elr == (), "4 has no replica any more"
+    moving.cluster.heartbeat(1)
+    assert (moving.partition().leader, moving.partition().isr) == (1, (1,))
+
+
+def test_another_reassignment_takes_over_from_where_the_first_one_is() -> None:
+    moving = Moving()
+    moving.move((1, 2, 4))
+    moving.in_sync(1, 2, 3, 4)
+    assert moving.ongoing() == []
+    moving.move((1, 2, 5))
+    assert moving.move((1, 6, 3)) is None
+    assert state(moving.partition()) == ((1, 6, 3, 2, 4, 5), (3, 5, 6), (2, 4, 5), (1, 2, 4), 1)
+    assert moving.in_sync(1, 2, 4, 3, 6) is None
+    assert state(moving.partition()) == ((1, 6, 3), (), (), (1, 3, 6), 1)
+
+
+def test_one_that_was_to_come_and_is_to_come_still_goes_when_all_is_cancelled() -> None:
+    moving = Moving()
+    moving.move((1, 2, 4))
+    moving.move((1, 4, 5))
+    assert state(moving.partition()) == ((1, 4, 5, 2, 3), (4, 5), (2, 3), (1, 2, 3), 1)
+    moving.move(None)
+    assert state(moving.partition()) == ((1, 2, 3), (), (), (1, 2, 3), 1)
+
+
+def test_back_to_where_it_was_is_done_at_once() -> None:
+    moving = Moving()
+    moving.move((1, 2, 4))
+    moving.in_sync(1, 2, 3)
+    assert moving.move((1, 2, 3)) is None
+    assert state(moving.partition()) == ((1, 2, 3), (), (), (1, 2, 3), 1)
+
+
+# Refused
+
+
+def test_refusals() -> None:
+    moving = Moving()
+    invalid = "INVALID_REPLICA_ASSIGNMENT"
+    assigned = "The manual partition assignment includes"
+    assert moving.move((1, 2, 7)) == (invalid, f"{assigned} broker 7, but no such broker is registered.")
+    assert moving.move((1, 2, 2)) == (invalid, f"{assigned} the broker 2 more than once.")
+    assert moving.move(()) == (invalid, f"{assigned} an empty replica list.")
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    assert moving.move((1,), topic="x") == (unknown, "Unable to find a topic named x.")
+    assert moving.move((1,), index=1) == (unknown, "Unable to find partition t:1.")
+    assert moving.move(None)[0] == "NO_REASSIGNMENT_IN_PROGRESS"  # type: ignore[index]
+    assert moving.ongoing() == []
+
+
+def test_a_broker_that_is_away_may_get_replicas() -> None:
+    moving = Moving()
+    moving.cluster.fence(4)
+    assert moving.move((1, 2, 4)) is None
+    assert moving.in_sync(1, 2, 3, 4) == "INELIGIBLE_REPLICA"
+
+
+def test_the_replication_factor_may_be_held_fast() -> None:
+    """KIP-860; of a partition that moves, it is the one that it moves to."""
+    moving = Moving()
+    factor = ("INVALID_REPLICATION_FACTOR", "The replication factor is changed from 3 to 2")
+    assert moving.move((4, 5), allow_factor_change=False) == factor
+    assert moving.move((4, 5, 6), allow_factor_change=False) is None
+    assert moving.move((4, 5), allow_factor_change=False) == factor
+    assert moving.move((1, 2, 4), allow_factor_change=False) is None
+    assert moving.move(None, allow_factor_change=False) is None
+
+
+def test_a_request_may_be_no_larger_than_a_batch() -> None:
+    moving = Moving()
+    many = TopicReassignments("t", [Reassignment(0, (1,))] * (MAX_PARTITIONS_PER_BATCH + 1))
+    with pytest.raises(PolicyViolation):
+        moving.room.alter(moving.cluster.image, [many], allow_factor_change=True)
+
+
+def test_of_a_partition_that_is_named_twice_the_last_word_counts() -> None:
+    moving = Moving()
+    twice = TopicReassignments("t", [Reassignment(0, (4,)), Reassignment(0, (5,))])
+    moving.cluster.decide(moving.room.alter(moving.cluster.image, [twice], allow_factor_change=True))
+    assert moving.partition().adding_replicas == (5,)
+
+
+# What else goes on meanwhile
+
+
+def test_new_partitions_get_as_many_replicas_as_there_are_to_be() -> None:
+    moving = Moving()
+    moving.move((4, 5, 6))
+    wanted = [NewPartitions("t", 2)]
+    moving.cluster.decide(create_partitions(moving.cluster.image, wanted, moving.cluster.rng))
+    assert len(moving.partition(1).replicas) == 3
+
+
+def test_a_topic_may_be_deleted_meanwhile() -> None:
+    moving = Moving()
+    moving.move((4, 5, 6))
+    moving.cluster.decide(moving.cluster.topics.delete(moving.cluster.image, [TopicToDelete("t")]))
+    assert moving.ongoing() == []
+    assert moving.cluster.image.topics.by_broker == {}
+
+
+def test_who_is_to_remain_leads_first() -> None:
+    moving = Moving()
+    moving.move((4, 5, 6))
+    moving.in_sync(1, 2, 3, 5)
+    moving.cluster.fence(1)
+    assert moving.partition().leader == 5
+
+
+def test_an_unclean_election_prefers_those_that_have_something() -> None:
+    """Those that are only just being added come first in order, and may be empty."""
+    moving = Moving((1, 2), min_isr=1, unclean=True)
+    moving.cluster.fence(2)
+    moving.move((4, 5))
+    moving.cluster.fence(1)
+    assert moving.partition().leader == 4, "better than nobody, as the topic says"
+    moving = Moving((1, 2), min_isr=1, unclean=True)
+    moving.in_sync(1)
+    moving.move((4, 5))
+    moving.cluster.fence(1)
+    assert moving.partition().leader == 2
+
+
+def test_listing_names_what_was_asked_for_and_is_going_on() -> None:
+    moving = Moving((1, 2, 3), (1, 2, 3), (1, 2, 3))
+    moving.move((4, 2, 3), index=2)
+    moving.move((4, 2, 3), index=0)
+    assert moving.ongoing() == [0, 2]
+    image = moving.cluster.image
+    assert ongoing_reassignments(image, [("x", [0]), ("t", [1])]) == []
+    found = ongoing_reassignments(image, [("t", [2, 7])])
+    assert [(topic.name, [each.partition_id for each in topic.partitions]) for topic in found] == [("t", [2])]
+    moving.in_sync(1, 2, 3, 4, index=0)
+    assert moving.ongoing() == [2]
