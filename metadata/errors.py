@@ -119,6 +119,11 @@ class NotController(ApiError):
     default_message = "This is not the correct controller for this cluster."
 
 
+class NotLeaderOrFollower(ApiError):
+    name = "NOT_LEADER_OR_FOLLOWER"
+    default_message = "For requests intended only for the leader, this error indicates that the broker is not a leader."
+
+
 class PolicyViolation(ApiError):
     name = "POLICY_VIOLATION"
     default_message = "Request parameters do not satisfy the configured policy."

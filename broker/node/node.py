@@ -24,7 +24,7 @@ from broker.node.broker_role import BrokerRole
 from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
-from broker.node.settings import connection_limits, log_dirs_config
+from broker.node.settings import connection_limits, log_dirs_config, replica_selector
 from broker.node.shared import Shared
 from broker.node.voters import driver_config
 from broker.replication.partitions import Partitions
@@ -50,6 +50,7 @@ class Node:
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
         check_supported(config)
+        replica_selector(config)
         self._env = env
         self._config = config
         self._stop = trio.Event()

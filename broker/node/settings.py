@@ -8,6 +8,7 @@ from broker.net.acceptor import ConnectionLimits
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector
 from broker.storage.log_dirs import LogDirsConfig
+from metadata.configuration import ConfigError
 from metadata.controller import ControllerConfig
 
 
@@ -42,8 +43,13 @@ def fetch_settings(config: KafkaConfig) -> FetchSettings:
 
 
 def replica_selector(config: KafkaConfig) -> ReplicaSelector | None:
-    """None where consumers read from leaders, which is so unless `replica.selector.class` is set."""
+    """None where consumers read from leaders, which is so unless `replica.selector.class` is set.
+
+    Raises ConfigError where it names a class of somebody's own.
+    """
     name = config.replica_selector_class
+    if name and name not in REPLICA_SELECTORS:
+        raise ConfigError(f"replica.selector.class can be {' or '.join(REPLICA_SELECTORS)}, and not {name}")
     return REPLICA_SELECTORS[name] if name else None
 
 

@@ -33,6 +33,7 @@ from metadata.controller.reassignment import (
     TopicOngoing,
     TopicReassignments,
 )
+from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment
 from metadata.controller.topic_names import validate_topic_name
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 
@@ -48,6 +49,7 @@ __all__ = [
     "AlterConfigOp",
     "AlteredPartition",
     "AlteredTopic",
+    "AssignedReplica",
     "BrokerHeartbeat",
     "BrokerHeartbeatReply",
     "BrokerRegistration",
@@ -58,6 +60,7 @@ __all__ = [
     "CreatedTopic",
     "Decision",
     "DeletedTopic",
+    "DirectoryAssignment",
     "ElectedPartition",
     "ElectedTopic",
     "ElectionType",

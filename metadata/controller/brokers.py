@@ -98,7 +98,7 @@ class BrokersRoom:
     ) -> Decision[int]:
         broker_id = request.broker_id
         is_clean = existing is not None and request.previous_broker_epoch == existing.broker_epoch
-        carries_on = is_clean and existing is not None and existing.is_active
+        carries_on = is_clean and existing is not None and existing.is_active and _has_all(request, existing)
         records: list[MetadataRecord] = [_registered(request, next_offset, fenced=not carries_on)]
         if not is_clean:
             records += self._partitions.broker_lost_records(image, broker_id)
@@ -177,6 +177,11 @@ def _check_incarnation(
     shut_down = existing.in_controlled_shutdown or request.previous_broker_epoch == existing.broker_epoch
     if not shut_down and sessions.is_proven(request.broker_id, now_ms):
         raise DuplicateBrokerRegistration("Another broker is registered with that broker id.")
+
+
+def _has_all(request: BrokerRegistration, existing: BrokerImage) -> bool:
+    """Whether no log directory of the predecessor is missing, with replicas in it that cannot be led then."""
+    return all(log_dir in request.log_dirs for log_dir in existing.log_dirs)
 
 
 def _check_log_dirs(image: MetadataImage, request: BrokerRegistration) -> None:

@@ -29,6 +29,7 @@ from metadata.controller.reassignment import (
     TopicReassignments,
     ongoing_reassignments,
 )
+from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment, ReplicaDirectoriesRoom
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsRoom, TopicToDelete
 from metadata.errors import NotController
@@ -71,6 +72,7 @@ class Controller:
         self._brokers = BrokersRoom(config, partitions)
         self._heartbeats = HeartbeatsRoom(partitions)
         self._isrs = AlterPartitionRoom(schema)
+        self._directories = ReplicaDirectoriesRoom(schema)
         self._reassignments = ReassignmentsRoom(schema)
         self._elections = ElectLeadersRoom(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
@@ -171,6 +173,12 @@ class Controller:
     ) -> list[AlteredTopic]:
         """One answer for each partition, in order (KIP-497). Raises StaleBrokerEpoch."""
         return await self._write(lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
+
+    async def assign_replicas_to_directories(
+        self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> list[AssignedReplica]:
+        """One answer for each replica, in order (KIP-858). Raises StaleBrokerEpoch."""
+        return await self._write(lambda image: self._directories.assign(image, broker_id, broker_epoch, assignments))
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None

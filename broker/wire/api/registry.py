@@ -66,6 +66,7 @@ APIS: Final = {
         Api(63, "BrokerHeartbeat", "broker_heartbeat", 0, 1, flexible_from=0),
         Api(64, "UnregisterBroker", "unregister_broker", 0, 0, flexible_from=0),
         Api(67, "AllocateProducerIds", "allocate_producer_ids", 0, 0, flexible_from=0),
+        Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0, flexible_from=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),
         Api(80, "AddRaftVoter", "add_raft_voter", 0, 1, flexible_from=0),
         Api(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, flexible_from=0),

@@ -1,0 +1,56 @@
+"""AssignReplicasToDirs (key 73): in which log directories a broker has its replicas (KIP-858).
+
+Served by controllers only.
+"""
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
+from metadata.controller import AssignedReplica, DirectoryAssignment
+from metadata.errors import ApiError
+
+
+async def assign_replicas(
+    context: ControllerContext, request: AssignReplicasToDirsRequest
+) -> AssignReplicasToDirsResponse:
+    assignments = [
+        DirectoryAssignment(directory.id, topic.topic_id, partition.partition_index)
+        for directory in request.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    ]
+    assigned = await context.services.controller.assign_replicas_to_directories(
+        request.broker_id, request.broker_epoch, assignments
+    )
+    outcomes = iter(assigned)
+    return AssignReplicasToDirsResponse(
+        directories=[
+            DirectoryResult(
+                id=directory.id,
+                topics=[
+                    TopicResult(topic_id=topic.topic_id, partitions=[_result(next(outcomes)) for _ in topic.partitions])
+                    for topic in directory.topics
+                ],
+            )
+            for directory in request.directories
+        ]
+    )
+
+
+def _result(outcome: AssignedReplica) -> PartitionResult:
+    return PartitionResult(partition_index=outcome.assignment.partition_id, error_code=code_of(outcome.error))
+
+
+def refused(
+    context: ControllerContext, request: AssignReplicasToDirsRequest, error: ApiError
+) -> AssignReplicasToDirsResponse:
+    return AssignReplicasToDirsResponse(error_code=code_of(error))
+
+
+HANDLER = Handler(api_key=73, min_version=0, max_version=0, deferred=assign_replicas, refused=refused, concurrent=True)

@@ -1,0 +1,126 @@
+"""In which of its log directories a broker has its replicas, as it tells itself (KIP-858).
+
+While a directory works that is of no account. When it fails, what is in it is gone, and nothing else of the broker.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from metadata.configuration import ConfigSchema
+from metadata.controller.brokers import check_broker_epoch
+from metadata.controller.decision import Decision
+from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.errors import ApiError, InvalidRequest, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
+from metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from metadata.records import PartitionChangeRecord
+
+
+@attrs.frozen
+class DirectoryAssignment:
+    """A broker's replica of a partition is in this log directory; LOST_DIRECTORY for one that cannot be found."""
+
+    directory_id: bytes
+    topic_id: bytes
+    partition_id: int
+
+
+@attrs.frozen
+class AssignedReplica:
+    """What came of an assignment; `error` is None where all went well."""
+
+    assignment: DirectoryAssignment
+    error: ApiError | None = None
+
+
+class ReplicaDirectoriesRoom:
+    """Decides what follows from where a replica is."""
+
+    def __init__(self, schema: ConfigSchema) -> None:
+        self._schema = schema
+
+    def assign(
+        self, image: MetadataImage, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> Decision[list[AssignedReplica]]:
+        """Each succeeds or fails for itself. Raises StaleBrokerEpoch."""
+        broker = check_broker_epoch(image, broker_id, broker_epoch)
+        records: list[PartitionChangeRecord] = []
+        return Decision(records, list(self._outcomes(image, broker, assignments, records)))
+
+    def _outcomes(
+        self,
+        image: MetadataImage,
+        broker: BrokerImage,
+        assignments: Sequence[DirectoryAssignment],
+        records: list[PartitionChangeRecord],
+    ) -> Iterator[AssignedReplica]:
+        seen: dict[tuple[bytes, int], None] = {}
+        for each in assignments:
+            key = (each.topic_id, each.partition_id)
+            try:
+                if key in seen:
+                    raise InvalidRequest("A replica is in one directory.")
+                topic, partition = _found(image, broker, each)
+            except ApiError as error:
+                yield AssignedReplica(each, error)
+                continue
+            seen[key] = None
+            record = self._move(image, broker, topic, partition, each)
+            if record is not None:
+                records.append(record)
+            yield AssignedReplica(each)
+
+    def _move(
+        self,
+        image: MetadataImage,
+        broker: BrokerImage,
+        topic: TopicImage,
+        partition: PartitionImage,
+        assignment: DirectoryAssignment,
+    ) -> PartitionChangeRecord | None:
+        place = partition.replicas.index(broker.broker_id)
+        before = partition.directories or (UNASSIGNED_DIRECTORY,) * len(partition.replicas)
+        after = (*before[:place], assignment.directory_id, *before[place + 1 :])
+        if after == partition.directories:
+            return None
+        lost = _lost_its_log(broker, before[place], assignment.directory_id)
+        is_gone = lost or assignment.directory_id not in broker.log_dirs
+        moved = attrs.evolve(partition, directories=after)
+        change = PartitionElection(
+            topic_id=topic.topic_id,
+            partition_id=assignment.partition_id,
+            partition=moved,
+            rules=election_rules(image, topic, self._schema),
+            may_lead=acceptable_leaders(image, moved),
+            isr=tuple(replica for replica in partition.isr if replica != broker.broker_id or not is_gone),
+            unclean_shutdown=broker.broker_id if lost else None,
+        ).decide()
+        if change is None:
+            change = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=assignment.partition_id)
+        return change if change.directories is not None else attrs.evolve(change, directories=after)
+
+
+def _found(
+    image: MetadataImage, broker: BrokerImage, assignment: DirectoryAssignment
+) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.by_id.get(assignment.topic_id)
+    if topic is None:
+        raise UnknownTopicId
+    partition = topic.partitions.get(assignment.partition_id)
+    if partition is None:
+        raise UnknownTopicOrPartition
+    if broker.broker_id not in partition.replicas:
+        raise NotLeaderOrFollower
+    return topic, partition
+
+
+def _lost_its_log(broker: BrokerImage, before: bytes, after: bytes) -> bool:
+    """Whether what the replica once had cannot be there any more.
+
+    Where the directory that it was in is not there, the log in another one began anew. Kafka lets such a replica lead
+    as if it had everything.
+    """
+    if after == LOST_DIRECTORY:
+        return True
+    return not is_reserved(before) and before not in broker.log_dirs and after in broker.log_dirs

@@ -1,0 +1,183 @@
+"""In which log directories replicas are, and what fails with a directory (KIP-858)."""
+
+from random import Random
+
+import pytest
+
+from metadata.controller import AssignedReplica, DirectoryAssignment, NewTopic
+from metadata.controller.replica_directories import ReplicaDirectoriesRoom
+from metadata.errors import (
+    InvalidRequest,
+    NotLeaderOrFollower,
+    StaleBrokerEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, random_uuid
+from metadata.image import PartitionImage
+from metadata.records import NO_LEADER
+from tests.support.metadata import Cluster, schema
+
+# Broker 1 has three of them; the others have one each, as ever.
+ONE, TWO, GONE, ELSEWHERE = (random_uuid(Random(seed)) for seed in (100, 200, 300, 400))
+OF_1 = [ONE, TWO, GONE]
+
+
+def cluster_of_three(replicas: tuple[int, ...] = (1, 2, 3), min_insync_replicas: int = 2) -> Cluster:
+    """The partition's leader is broker 1, and has yet to say where it has its replica."""
+    cluster = Cluster(0)
+    cluster.join(1, log_dirs=OF_1)
+    for broker_id in (2, 3):
+        cluster.join(broker_id)
+    configs = {"min.insync.replicas": str(min_insync_replicas)}
+    cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", assignments=[(0, replicas)], configs=configs)]))
+    assert partition(cluster).leader == replicas[0]
+    return cluster
+
+
+def partition(cluster: Cluster) -> PartitionImage:
+    return cluster.image.topics.by_name["t"].partitions[0]
+
+
+def directory(cluster: Cluster, broker_id: int = 1) -> bytes:
+    now = partition(cluster)
+    return now.directories[now.replicas.index(broker_id)]
+
+
+def outcomes(cluster: Cluster, *assignments: DirectoryAssignment, broker_id: int = 1) -> list[AssignedReplica]:
+    epoch = cluster.image.cluster.brokers[broker_id].broker_epoch
+    return cluster.decide(ReplicaDirectoriesRoom(schema()).assign(cluster.image, broker_id, epoch, assignments))
+
+
+def of_topic(cluster: Cluster, directory_id: bytes, partition_id: int = 0) -> DirectoryAssignment:
+    return DirectoryAssignment(directory_id, cluster.image.topics.by_name["t"].topic_id, partition_id)
+
+
+def assign(cluster: Cluster, directory_id: bytes) -> None:
+    (outcome,) = outcomes(cluster, of_topic(cluster, directory_id))
+    assert outcome.error is None
+
+
+def fail(cluster: Cluster, *directories: bytes) -> None:
+    cluster.heartbeat(1, offline_log_dirs=list(directories))
+
+
+def test_a_broker_says_where_its_replica_is() -> None:
+    cluster = cluster_of_three()
+    before = partition(cluster)
+    assert directory(cluster) == UNASSIGNED_DIRECTORY
+    assign(cluster, TWO)
+    after = partition(cluster)
+    assert directory(cluster) == TWO
+    assert after.directories[1:] == before.directories[1:]
+    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch, before.isr)
+
+
+def test_saying_so_again_changes_nothing() -> None:
+    cluster = cluster_of_three()
+    assign(cluster, TWO)
+    end = cluster.image.offset
+    assign(cluster, TWO)
+    assert cluster.image.offset == end
+
+
+def test_a_replica_may_move_between_directories_that_work() -> None:
+    cluster = cluster_of_three()
+    assign(cluster, TWO)
+    assign(cluster, ONE)
+    assert directory(cluster) == ONE
+    assert partition(cluster).isr == (1, 2, 3)
+
+
+def test_only_what_is_in_a_directory_fails_with_it() -> None:
+    cluster = cluster_of_three()
+    assign(cluster, TWO)
+    fail(cluster, ONE)
+    assert partition(cluster).leader == 1
+    fail(cluster, ONE, TWO)
+    assert partition(cluster).leader == 2
+    assert partition(cluster).isr == (2, 3)
+    assert cluster.image.cluster.brokers[1].log_dirs == (GONE,)
+    assert not cluster.image.cluster.brokers[1].fenced
+
+
+def test_a_directory_that_failed_before_it_was_told_of() -> None:
+    cluster = cluster_of_three()
+    fail(cluster, TWO)
+    assert partition(cluster).leader == 1  # nobody knows yet
+    assign(cluster, TWO)
+    assert directory(cluster) == TWO
+    assert partition(cluster).leader == 2
+    assert 1 not in partition(cluster).isr
+
+
+def test_nobody_leads_what_was_in_the_only_directory() -> None:
+    cluster = cluster_of_three((1,), min_insync_replicas=1)
+    assign(cluster, TWO)
+    fail(cluster, TWO)
+    assert partition(cluster).leader == NO_LEADER
+    assert partition(cluster).eligible_leader_replicas == (1,)  # it may be back after a restart
+
+
+def test_a_replica_that_begins_anew_has_nothing() -> None:
+    """It was eligible, since all it had was in a directory that only has to come back; now it is in another one."""
+    cluster = cluster_of_three((1,), min_insync_replicas=1)
+    assign(cluster, TWO)
+    fail(cluster, TWO)
+    assign(cluster, ONE)
+    assert partition(cluster).eligible_leader_replicas == ()
+    assert partition(cluster).last_known_elr == ()
+    # Nobody else ever had anything: it leads again, and is known to recover (KIP-966).
+    assert partition(cluster).leader == 1
+    assert partition(cluster).leader_recovery_state == 1
+
+
+def test_others_lead_when_a_replica_begins_anew() -> None:
+    cluster = cluster_of_three(min_insync_replicas=3)
+    assign(cluster, TWO)
+    fail(cluster, TWO)
+    cluster.fence(3)
+    cluster.fence(2)
+    assert partition(cluster).leader == NO_LEADER
+    assert 1 in partition(cluster).eligible_leader_replicas
+    assign(cluster, ONE)
+    assert partition(cluster).leader == NO_LEADER
+    assert 1 not in partition(cluster).eligible_leader_replicas
+
+
+def test_a_replica_that_cannot_be_found_counts_as_lost() -> None:
+    cluster = cluster_of_three()
+    assign(cluster, LOST_DIRECTORY)
+    assert partition(cluster).leader == 2
+    assert 1 not in (*partition(cluster).isr, *partition(cluster).eligible_leader_replicas)
+    assign(cluster, TWO)
+    assert directory(cluster) == TWO
+    assert partition(cluster).leader == 2
+
+
+def test_a_restart_without_a_directory_is_no_restart_that_changes_nothing() -> None:
+    """The last active broker leads on when it restarts cleanly: but not what is not there any more."""
+    cluster = Cluster(0)
+    cluster.join(1, log_dirs=[ONE, TWO])
+    topics = [NewTopic("t", assignments=[(0, (1,))])]
+    cluster.decide(cluster.topics.create(cluster.image, topics))
+    assign(cluster, TWO)
+    epoch = cluster.image.cluster.brokers[1].broker_epoch
+    cluster.join(1, log_dirs=[ONE], previous_broker_epoch=epoch)
+    assert partition(cluster).leader == NO_LEADER
+
+
+def test_what_is_refused() -> None:
+    cluster = cluster_of_three((1, 2))
+    before = cluster.image.offset
+    unknown = DirectoryAssignment(ONE, b"unknown".ljust(16), 0)
+    errors = [outcome.error for outcome in outcomes(cluster, unknown, of_topic(cluster, ONE, 7))]
+    assert [type(error) for error in errors] == [UnknownTopicId, UnknownTopicOrPartition]
+    (not_here,) = outcomes(cluster, of_topic(cluster, ELSEWHERE), broker_id=3)
+    assert type(not_here.error) is NotLeaderOrFollower
+    assert cluster.image.offset == before
+    twice = outcomes(cluster, of_topic(cluster, ONE), of_topic(cluster, TWO))
+    assert [type(outcome.error) for outcome in twice] == [type(None), InvalidRequest]
+    assert directory(cluster) == ONE
+    with pytest.raises(StaleBrokerEpoch):
+        ReplicaDirectoriesRoom(schema()).assign(cluster.image, 1, 0, [])
