@@ -7,7 +7,8 @@ committed, from the leader, or from any replica if its version of Fetch can tell
 from typing import Final
 
 from broker.handlers.handler import RequestContext
-from broker.replication.fetch_sessions import FetchedPartition, FetchTarget
+from broker.replication.fetch_sessions import BrokerLife
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.in_sync import Follower
 from broker.replication.leading import follower_fetched, follower_of
 from broker.replication.partition import Partition, Waiter
@@ -36,6 +37,11 @@ class Reader:
         self._isolation_level = isolation_level
         self._leader_only = leader_only
 
+    @property
+    def life(self) -> BrokerLife | None:
+        """Of the follower that this is."""
+        return None
+
     def log(self, partition: Partition, target: FetchTarget) -> Log:
         """The log to read. Raises KafkaError where this replica is not the one to ask."""
         if self._leader_only:
@@ -57,9 +63,17 @@ class Reader:
         """Whether this is worth an answer although there is nothing to read."""
         return False
 
+    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
+        """Whether there is nothing to say of a target of which nothing was read, until its partition moves."""
+        return target.fetch_offset >= self.end(partition, log)
+
     def wait(self, partition: Partition, waiter: Waiter) -> None:
         """Have the waiter poked when there may be more to read."""
         partition.waiting[waiter] = None
+
+    def heeds(self, partition: Partition, target: FetchTarget) -> bool:
+        """Whether a request that waits is to look at a partition that has moved; otherwise the next answer will do."""
+        return True
 
 
 class NearbyReader(Reader):
@@ -75,6 +89,12 @@ class NearbyReader(Reader):
         return preferred_read_replica(
             partition, target.fetch_offset, rack=self._rack, listener=self._listener, select=self._select
         )
+
+    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
+        """Not while it reads here for want of something nearer: that may come without the partition's moving."""
+        local = partition.surroundings.broker(partition.local_id)
+        is_near = not partition.leads or (local is not None and local.rack == self._rack)
+        return is_near and super().is_settled(partition, log, target)
 
 
 class DebuggingReader(Reader):
@@ -104,6 +124,10 @@ class FollowerReader(Reader):
         self._replica = replica
         self._hurries = hurries
 
+    @property
+    def life(self) -> BrokerLife:
+        return self._replica.replica_id, self._replica.replica_epoch
+
     def log(self, partition: Partition, target: FetchTarget) -> Log:
         log = super().log(partition, target)
         self._follower(partition, target)
@@ -129,10 +153,26 @@ class FollowerReader(Reader):
             return True
         return self._hurries and _NEVER_SENT != told.sent_high_watermark < fetched.high_watermark
 
+    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
+        """Not while it is out of sync: each of its requests is an occasion to propose it, which may be refused."""
+        in_sync = partition.in_sync
+        is_in_sync = in_sync is not None and self._replica.replica_id in in_sync.isr
+        return is_in_sync and super().is_settled(partition, log, target)
+
     def wait(self, partition: Partition, waiter: Waiter) -> None:
         partition.tailing[waiter] = None
-        if self._hurries:
-            partition.waiting[waiter] = None
+        partition.waiting[waiter] = None
+
+    def heeds(self, partition: Partition, target: FetchTarget) -> bool:
+        """That no more than the high watermark has moved can wait, unless the follower is to hurry."""
+        log = partition.log
+        return (
+            self._hurries
+            or log is None
+            or partition.leader_epoch != target.current_leader_epoch
+            or log.readable_end_offset != target.fetch_offset
+            or log.log_start_offset != target.sent_log_start_offset
+        )
 
     def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
         replica = self._replica

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.fetch import ZSTD_FROM, fetch
+from broker.handlers.fetch import fetch
 from broker.handlers.fetch_readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
+from broker.handlers.fetch_reading import ZSTD_FROM
 from broker.handlers.handler import Handler, RequestContext
 from broker.handlers.services import Services
 from broker.net.connection import Connection

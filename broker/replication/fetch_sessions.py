@@ -2,13 +2,20 @@
 
 A session lives at the broker, under a random id; each request carries the epoch that follows the last one's, so a
 lost or repeated request is noticed. Sessions belong to no connection and are evicted when slots run out.
+
+A request costs what has changed, and not what there is. Of its targets a session looks only at those that are *due*:
+named anew, or of partitions that may have more to tell than they did. One that has nothing to tell is *settled*: it
+waits at its partition, and is due again when that moves. Those that have something to tell take turns, so that a busy
+partition cannot starve others: whoever is served goes to the back.
 """
 
 import random
-from collections.abc import Iterable, Sequence, Sized
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
-from broker.replication.leading import DivergingEpoch
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
+from broker.replication.leading import was_caught_up
+from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -18,151 +25,191 @@ _EPOCH_MAX: Final = 2**31 - 1
 # A session used this recently is not evicted for a new one (KIP-227, min.incremental.fetch.session.eviction.ms).
 EVICTION_MIN_MS: Final = 120_000
 
-
-class FetchTarget:
-    """One partition of a fetch request, and what the session last told the client about it.
-
-    `topic` is a name, or a topic id of 16 bytes, as the request's version has it.
-    """
-
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        topic: str | bytes,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int,
-        last_fetched_epoch: int,
-        log_start_offset: int = -1,
-    ) -> None:
-        self.topic = topic
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
-
-
-class FetchedPartition:
-    """What one partition answers. `records` is opaque here; only whether it is empty matters.
-
-    `diverging` is where the log parts from the client's, and `read_replica` is the broker to read from instead; both
-    come instead of records.
-    """
-
-    __slots__ = (
-        "diverging",
-        "error",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "read_replica",
-        "records",
-        "target",
-    )
-
-    def __init__(
-        self,
-        target: FetchTarget,
-        error: ErrorCode = ErrorCode.NONE,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        records: Sized | None = None,
-        diverging: DivergingEpoch | None = None,
-        read_replica: int | None = None,
-    ) -> None:
-        self.target = target
-        self.error = error
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.records = records
-        self.diverging = diverging
-        self.read_replica = read_replica
-
-
-class FullFetch:
-    """A request that names all its partitions, within no session or opening one (`session_id` then names it)."""
-
-    def __init__(self, targets: list[FetchTarget], session_id: int) -> None:
-        self.targets: Sequence[FetchTarget] = targets
-        self.session_id = session_id
-
-    def select(self, fetched: list[FetchedPartition]) -> list[FetchedPartition]:
-        """Which of the results the response has to carry, remembering them as told: here, all."""
-        for partition in fetched:
-            _changed(partition)
-        return fetched
-
-
-class IncrementalFetch:
-    """A request within a session: it is answered with the partitions whose answer says something new."""
-
-    def __init__(self, session: "FetchSession") -> None:
-        self._session = session
-        self._epoch = session.epoch
-        self.targets: Sequence[FetchTarget] = list(session.targets.values())
-        self.session_id = session.id
-
-    def select(self, fetched: list[FetchedPartition]) -> list[FetchedPartition]:
-        """As for `FullFetch`. Raises INVALID_FETCH_SESSION_EPOCH if a later request overtook this one."""
-        if self._session.epoch != self._epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
-        changed = [partition for partition in fetched if _changed(partition)]
-        for partition in changed:
-            if partition.records:
-                # To the back of the queue, so that a busy partition cannot starve those behind it (KIP-227).
-                key = (partition.target.topic, partition.target.index)
-                if self._session.targets.get(key) is partition.target:
-                    self._session.targets[key] = self._session.targets.pop(key)
-        return changed
-
-
-Fetch: TypeAlias = FullFetch | IncrementalFetch
 TargetKey: TypeAlias = tuple[str | bytes, int]
+# A broker's id and epoch.
+BrokerLife: TypeAlias = tuple[int, int]
+
+
+class Waiter(Protocol):
+    """The session's request that waits for more."""
+
+    def moved(self, target: FetchTarget, partition: Partition) -> None:
+        """The target's partition has moved, and has forgotten the target. It is due."""
+        ...
+
+    def expire(self) -> None:
+        """Answer with what there is: nothing more will be heard of."""
+        ...
 
 
 class FetchSession:
-    __slots__ = ("by_topic_id", "created_ms", "epoch", "id", "last_used_ms", "targets")
+    """What a client fetches. `due` are the targets to look at, in turn.
 
-    def __init__(self, session_id: int, targets: Iterable[FetchTarget], by_topic_id: bool, now_ms: int) -> None:
+    `follower` is the broker that asks, or None. It has what it had at its last request, at `last_used_ms`, of every
+    settled target, and that was all there was: its progress is noted when the target is due again, not at each request.
+
+    `held` are targets that have something to tell, and are kept from it by a throttle.
+    """
+
+    __slots__ = (
+        "_targets",
+        "by_topic_id",
+        "created_ms",
+        "due",
+        "epoch",
+        "follower",
+        "held",
+        "id",
+        "last_used_ms",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        targets: Iterable[FetchTarget],
+        *,
+        by_topic_id: bool,
+        follower: BrokerLife | None,
+        now_ms: float,
+    ) -> None:
         self.id = session_id
         self.epoch = INITIAL_EPOCH + 1
-        self.targets: dict[TargetKey, FetchTarget] = {(target.topic, target.index): target for target in targets}
+        self._targets: dict[TargetKey, FetchTarget] = {}
+        self.due: dict[FetchTarget, None] = {}
+        self.held: dict[FetchTarget, None] = {}
+        self.waiter: Waiter | None = None
         self.by_topic_id = by_topic_id
+        self.follower = follower
         self.created_ms = now_ms
         self.last_used_ms = now_ms
+        self.update(targets, ())
+
+    def __len__(self) -> int:
+        return len(self._targets)
 
     def update(self, named: Iterable[FetchTarget], forgotten: Iterable[TargetKey]) -> None:
-        """Take over what an incremental request changes."""
+        """Take over what a request changes."""
         for target in named:
-            known = self.targets.get((target.topic, target.index))
+            known = self._targets.get((target.topic, target.index))
             if known is None:
-                self.targets[target.topic, target.index] = target
+                self._targets[target.topic, target.index] = known = target
+                target.listener = self
             else:
-                known.fetch_offset = target.fetch_offset
-                known.max_bytes = target.max_bytes
-                known.current_leader_epoch = target.current_leader_epoch
-                known.last_fetched_epoch = target.last_fetched_epoch
-                known.log_start_offset = target.log_start_offset
+                known.take_over(target)
+                self.held.pop(known, None)
+            self.due[known] = None
         for key in forgotten:
-            self.targets.pop(key, None)
+            gone = self._targets.pop(key, None)
+            if gone is not None:
+                self.due.pop(gone, None)
+                self.held.pop(gone, None)
+                gone.leave()
+
+    def asked(self, follower: BrokerLife | None, now_ms: float) -> None:
+        """Another request has come. One of another life of the broker says anew what it has of everything."""
+        if follower != self.follower:
+            self.look_at_all()
+            self.follower = follower
+        self.last_used_ms = now_ms
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter.expire()
+
+    def look_at_all(self) -> None:
+        """Have every target looked at by the next request."""
+        self.held.clear()
+        for target in self._targets.values():
+            self.due[target] = None
+
+    def settle(self, target: FetchTarget) -> None:
+        """The target has nothing to tell, and waits at its partition."""
+        self.due.pop(target, None)
+
+    def hold(self, target: FetchTarget) -> None:
+        """What the target has to tell, it may not tell now."""
+        if target in self.due:
+            del self.due[target]
+            self.held[target] = None
+
+    def release(self) -> None:
+        """Those that were held back are due, before all others: their turn had come."""
+        if self.held:
+            self.due = {**self.held, **self.due}
+            self.held = {}
+
+    def moved(self, target: FetchTarget, partition: Partition) -> None:
+        """The target's partition has moved."""
+        if target in self.held:
+            del self.held[target]
+            self.due[target] = None
+        elif target not in self.due:
+            self.due[target] = None
+            if self.follower is not None and target.current_leader_epoch == partition.leader_epoch:
+                was_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
+        if self.waiter is not None:
+            self.waiter.moved(target, partition)
+
+    def served(self, target: FetchTarget) -> None:
+        """The target's turn is over."""
+        if target in self.due:
+            del self.due[target]
+            self.due[target] = None
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for target in self._targets.values():
+            target.leave()
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter.expire()
+
+
+class Fetch:
+    """One request: what to look at for it, and what of that to tell.
+
+    A request is *full* if it names all its partitions, and is told of all of them, within no session or opening one
+    (`session_id` then names it). Otherwise it is told of those of which there is something new to say.
+    """
+
+    __slots__ = ("_epoch", "is_full", "session")
+
+    def __init__(self, session: FetchSession, *, is_full: bool) -> None:
+        self.session = session
+        self.is_full = is_full
+        self._epoch = session.epoch
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id
+
+    @property
+    def targets(self) -> Sequence[FetchTarget]:
+        """What to look at, in turn."""
+        return list(self.session.due)
+
+    def select(self, fetched: Iterable[FetchedPartition]) -> list[FetchedPartition]:
+        """Which of the results the response has to carry, remembering them as told.
+
+        Raises INVALID_FETCH_SESSION_EPOCH if a later request of the session overtook this one.
+        """
+        if self.is_full:
+            for partition in fetched:
+                partition.is_news()
+            return list(fetched)
+        if self.session.epoch != self._epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
+        news = [partition for partition in fetched if partition.is_news()]
+        for partition in news:
+            if partition.records:
+                self.session.served(partition.target)
+        return news
+
+    def end(self) -> None:
+        """It is answered, or nobody waits for the answer. What belongs to no session is let go of."""
+        if self.session.id == NO_SESSION:
+            self.session.waiter = None
+            self.session.close()
 
 
 class FetchSessions:
@@ -176,79 +223,86 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def by_id(self) -> Mapping[int, FetchSession]:
+        return self._sessions
+
     def begin(
         self,
         session_id: int,
         epoch: int,
-        named: list[FetchTarget],
-        forgotten: list[TargetKey],
+        named: Sequence[FetchTarget],
+        forgotten: Sequence[TargetKey],
         *,
         by_topic_id: bool,
-        now_ms: int,
+        now_ms: float,
+        follower: BrokerLife | None = None,
     ) -> Fetch:
-        """What a request with this session id and epoch fetches.
+        """What a request with this session id and epoch fetches. `now_ms` is of a clock that does not go back.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR
         where the client changed between topic names and ids in mid-session.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._remove(session_id)
             opened = NO_SESSION
             if epoch == INITIAL_EPOCH and named:
-                opened = self._open(named, by_topic_id, now_ms)
-            return FullFetch(named, opened)
-        session = self._sessions.get(session_id)
-        if session is None:
+                opened = self._free_id(len(named), now_ms)
+            session = FetchSession(opened, named, by_topic_id=by_topic_id, follower=follower, now_ms=now_ms)
+            if opened != NO_SESSION:
+                self._sessions[opened] = session
+            return Fetch(session, is_full=True)
+        known = self._sessions.get(session_id)
+        if known is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {session_id}")
-        if session.epoch != epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {session.epoch}, got {epoch}")
-        if session.by_topic_id != by_topic_id:
+        if known.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {known.epoch}, got {epoch}")
+        if known.by_topic_id != by_topic_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was opened the other way")
-        session.update(named, forgotten)
-        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
-        session.last_used_ms = now_ms
-        if session.targets:
-            self._sessions[session_id] = self._sessions.pop(session_id)
-            return IncrementalFetch(session)
-        del self._sessions[session_id]  # nothing left to fetch: Kafka ends the session too
-        return FullFetch([], NO_SESSION)
+        return self._go_on(known, named, forgotten, follower, now_ms)
 
-    def _open(self, named: list[FetchTarget], by_topic_id: bool, now_ms: int) -> int:
+    def _go_on(
+        self,
+        session: FetchSession,
+        named: Iterable[FetchTarget],
+        forgotten: Iterable[TargetKey],
+        follower: BrokerLife | None,
+        now_ms: float,
+    ) -> Fetch:
+        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
+        session.asked(follower, now_ms)
+        session.update(named, forgotten)
+        if len(session):
+            self._sessions[session.id] = self._sessions.pop(session.id)
+            return Fetch(session, is_full=False)
+        self._remove(session.id)  # nothing left to fetch: Kafka ends the session too
+        nothing = FetchSession(NO_SESSION, (), by_topic_id=session.by_topic_id, follower=follower, now_ms=now_ms)
+        return Fetch(nothing, is_full=True)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _free_id(self, size: int, now_ms: float) -> int:
         """A new session's id, or NO_SESSION when there is no room; the client then simply names all every time."""
-        if len(self._sessions) >= self._slots and not self._evict_for(len(named), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict_for(size, now_ms):
             return NO_SESSION
         while (session_id := self._rng.randrange(1, 2**31)) in self._sessions:
             pass
-        self._sessions[session_id] = FetchSession(session_id, named, by_topic_id, now_ms)
         return session_id
 
-    def _evict_for(self, size: int, now_ms: int) -> bool:
+    def _evict_for(self, size: int, now_ms: float) -> bool:
         """Make room by the session unused for too long, or an established one that is no larger (KIP-227)."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
         if now_ms - oldest.last_used_ms > EVICTION_MIN_MS:
-            del self._sessions[oldest.id]
+            self._remove(oldest.id)
             return True
         established = (session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_MIN_MS)
-        smallest = min(established, key=lambda session: len(session.targets), default=None)
-        if smallest is None or len(smallest.targets) > size:
+        smallest = min(established, key=len, default=None)
+        if smallest is None or len(smallest) > size:
             return False
-        del self._sessions[smallest.id]
+        self._remove(smallest.id)
         return True
-
-
-def _changed(fetched: FetchedPartition) -> bool:
-    """Whether this says anything the client has not been told, and note that it is told now."""
-    target = fetched.target
-    changed = bool(fetched.records) or fetched.diverging is not None or fetched.read_replica is not None
-    if fetched.high_watermark != target.sent_high_watermark:
-        target.sent_high_watermark = fetched.high_watermark
-        changed = True
-    if fetched.log_start_offset != target.sent_log_start_offset:
-        target.sent_log_start_offset = fetched.log_start_offset
-        changed = True
-    if fetched.error is not ErrorCode.NONE:
-        target.sent_high_watermark = -1  # say so again when it has recovered
-        changed = True
-    return changed

@@ -93,6 +93,17 @@ def follower_fetched(
         partition.wake_trimming()
 
 
+def was_caught_up(partition: Partition, replica_id: int, broker_epoch: int, end_offset: int, at_ms: float) -> None:
+    """This life of a follower had all there was at that time, if it has fetched `end_offset` from this leader at all.
+
+    For whoever asks again and again, and says by naming nothing that nothing has changed: within a fetch session that
+    is not noted at each request. To be called before the log grows, or at once when it has.
+    """
+    follower = None if partition.in_sync is None else partition.in_sync.followers.get(replica_id)
+    if follower is not None and (follower.broker_epoch, follower.log_end_offset) == (broker_epoch, end_offset):
+        follower.caught_up_ms = max(follower.caught_up_ms, at_ms)
+
+
 def propose_shrinking(partition: Partition) -> None:
     """Propose the ISR without those that were not caught up for longer than replica.lag.time.max.ms, if there are."""
     log, in_sync = partition.log, partition.in_sync

@@ -71,6 +71,8 @@ class Partition(Replica):
         self.waiting: dict[Waiter, None] = {}
         self.tailing: dict[Waiter, None] = {}
         self.trimming: dict[Waiter, None] = {}
+        if log is not None:
+            log.on_start_moved = self._start_moved
         self.committing = Acknowledgements()
         self.flushing = Acknowledgements()
 
@@ -291,8 +293,13 @@ class Partition(Replica):
             for waiter in trimming:
                 waiter.poke(self)
 
+    def _start_moved(self) -> None:
+        """Records were deleted from the front of the log: whoever reads is to hear of it."""
+        self.wake()
+        self.wake_tailing()
+
     def follow_high_watermark(self, offset: int) -> None:
         """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
-        moved, self.high_watermark = offset > self.high_watermark, offset
+        moved, self.high_watermark = offset != self.high_watermark, offset
         if moved and self.waiting:
             self.wake()

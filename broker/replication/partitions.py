@@ -150,6 +150,10 @@ class Partitions:
         partition = None if local is None else local.partitions.get(index)
         return 0 if partition is None else partition.high_watermark
 
+    def is_of_former_life(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the broker has registered anew since it had this epoch."""
+        return self._surroundings.is_of_former_life(broker_id, broker_epoch)
+
     def when_followed(self, listener: FollowedListener) -> None:
         """Have `listener` called after each change of whom partitions are fetched from; see `Partition.source`."""
         self._followed_listeners.append(listener)

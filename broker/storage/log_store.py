@@ -1,5 +1,6 @@
 """How one partition's log lives on the disk: staged writes, new segments, flushes, and how it becomes shorter."""
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.storage.leader_epochs import LeaderEpochCache
@@ -38,6 +39,7 @@ class LogStore(ReadableLog):
         "epochs",
         "failure",
         "is_unsettled",
+        "on_start_moved",
         "producers",
         "recovery_point",
     )
@@ -69,6 +71,7 @@ class LogStore(ReadableLog):
         self.failure: OSError | None = None
         self.is_unsettled = False  # something was cut off, which `settle` is to make final
         self.recovery_point = 0
+        self.on_start_moved: Callable[[], None] | None = None  # called when records have been deleted from the front
 
     # Properties
 
@@ -218,6 +221,8 @@ class LogStore(ReadableLog):
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.producers.advance_log_start_offset(offset)
+        if self.on_start_moved is not None:
+            self.on_start_moved()
         return True
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> list[str]:

@@ -19,7 +19,8 @@ from broker.replication.fetch_plan import (
     Records,
     Refused,
 )
-from broker.replication.fetch_sessions import FetchedPartition, FetchSessions, FetchTarget
+from broker.replication.fetch_sessions import FetchSessions
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.wire.api.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from broker.wire.errors import ErrorCode, KafkaError
 

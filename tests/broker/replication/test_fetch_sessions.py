@@ -10,10 +10,9 @@ from broker.replication.fetch_sessions import (
     INITIAL_EPOCH,
     NO_SESSION,
     Fetch,
-    FetchedPartition,
     FetchSessions,
-    FetchTarget,
 )
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.wire.errors import ErrorCode, KafkaError
 
 DATA = b"records"
@@ -151,7 +150,7 @@ def test_forgetting_the_last_partition_ends_the_session() -> None:
 def test_epochs_wrap_around_to_one() -> None:
     cache = sessions()
     opened = open_session(cache, target(0))
-    cache._sessions[opened.session_id].epoch = 2**31 - 1
+    cache.by_id[opened.session_id].epoch = 2**31 - 1
     go_on(cache, opened.session_id, 2**31 - 1)
     assert go_on(cache, opened.session_id, 1).session_id == opened.session_id
 

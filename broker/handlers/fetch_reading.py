@@ -1,0 +1,162 @@
+"""What a fetch finds: of the partitions that it has to look at, as much as its limits allow."""
+
+from typing import Final
+
+from broker.handlers.fetch_readers import Reader
+from broker.handlers.handler import RequestContext
+from broker.net.reply import FileRange
+from broker.replication.fetch_sessions import Fetch
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
+from broker.replication.leading import DivergingEpoch, diverging_epoch
+from broker.replication.partition import Partition
+from broker.storage.log import Log
+from broker.wire.errors import ErrorCode, KafkaError
+
+_ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# Clients of these versions do not know KAFKA_STORAGE_ERROR, but refresh their metadata on this one.
+_STORAGE_ERROR_FROM: Final = 6
+# Clients of these versions cannot read zstd; a topic that is known to be stored so is refused to them (KIP-110).
+ZSTD_FROM: Final = 10
+
+
+class Reading:
+    """One fetch request's plan, which may be carried out more than once while it waits; touches no record (KIP-74).
+
+    `found` has what was found by target, in turn.
+    """
+
+    __slots__ = (
+        "_absent",
+        "_absent_before",
+        "_context",
+        "_is_noted",
+        "_max_bytes",
+        "_size",
+        "_urgent",
+        "fetch",
+        "found",
+        "reader",
+    )
+
+    def __init__(self, context: RequestContext, fetch: Fetch, reader: Reader, max_bytes: int) -> None:
+        self._context = context
+        self._max_bytes = max_bytes
+        self._is_noted = False
+        self._size = 0
+        self._absent = 0
+        self._absent_before = -1
+        self._urgent = 0
+        self.fetch = fetch
+        self.reader = reader
+        self.found: dict[FetchTarget, FetchedPartition] = {}
+
+    def read(self) -> None:
+        """Look at whatever is due."""
+        for target in self.fetch.targets:
+            self._take_back(target)
+        for target in self.fetch.targets:
+            self.read_one(target)
+        self._is_noted = True
+
+    def read_one(self, target: FetchTarget) -> None:
+        """Look at one target, alone or in its turn: the others are what they were."""
+        self._take_back(target)
+        found = self._look_at(target, max(self._max_bytes - self._size, 0), is_first=not self._size)
+        self.found[target] = found
+        self._weigh(found, 1)
+
+    def is_enough(self, min_bytes: int) -> bool:
+        """Whether to answer now: enough data, nothing to wait for, or an error the client should hear of.
+
+        Partitions that were unknown from the first do not cut the wait short for the others: a client that keeps asking
+        for a deleted topic would otherwise do so without a pause. A follower knows better when to ask again.
+        """
+        if self._absent_before < 0:
+            self._absent_before = self._absent
+        is_alone = self._absent == len(self.fetch.session)
+        return self._urgent > 0 or self._size >= min_bytes or is_alone or self._absent > self._absent_before
+
+    def watch(self, target: FetchTarget) -> None:
+        """Have the target hear of it when there may be more."""
+        if target.partition is not None:
+            self.reader.wait(target.partition, target)
+
+    def _take_back(self, target: FetchTarget) -> None:
+        """Forget what was found before; it keeps its place among what is found."""
+        before = self.found.get(target)
+        if before is not None:
+            self._weigh(before, -1)
+            self.found[target] = FetchedPartition(target)
+
+    def _weigh(self, found: FetchedPartition, sign: int) -> None:
+        if found.diverging is not None or found.read_replica is not None:
+            self._urgent += sign
+        elif found.error is not ErrorCode.NONE:
+            if found.error in _ABSENT and not self.reader.is_follower:
+                self._absent += sign
+            else:
+                self._urgent += sign
+        elif found.records is not None:
+            self._size += sign * len(found.records)
+        elif self.reader.is_news(found):
+            self._urgent += sign
+
+    def _look_at(self, target: FetchTarget, left: int, *, is_first: bool) -> FetchedPartition:
+        topics = self._context.services.partitions
+        topic = topics.topic(target.topic)
+        partition = target.partition = None if topic is None else topic.partitions.get(target.index)
+        if partition is None:
+            return FetchedPartition(target, topics.absent(target.topic, target.index).code)
+        try:
+            log = self.reader.log(partition, target)
+            read_replica = self.reader.read_replica(partition, target)
+            if read_replica is not None:
+                return _told(partition, log, target, read_replica=read_replica)
+            if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
+            return self._read_log(partition, log, target, left, is_first=is_first)
+        except KafkaError as error:
+            return FetchedPartition(target, self._error_for_version(error.code))
+
+    def _read_log(
+        self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
+    ) -> FetchedPartition:
+        diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
+        if diverging is not None:
+            return _told(partition, log, target, diverging=diverging)
+        max_bytes, end = min(target.max_bytes, left), self.reader.end(partition, log)
+        found = log.read(target.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first)
+        if not self._is_noted:
+            self.reader.note(partition, log, target)
+        if found.size:
+            return _told(partition, log, target, records=FileRange(found.file, found.position, found.size))
+        if self.reader.is_settled(partition, log, target):
+            self.fetch.session.settle(target)
+            self.reader.wait(partition, target)
+        return _told(partition, log, target)
+
+    def _error_for_version(self, code: ErrorCode) -> ErrorCode:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._context.api_version < _STORAGE_ERROR_FROM:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return code
+
+
+def _told(
+    partition: Partition,
+    log: Log,
+    target: FetchTarget,
+    *,
+    records: FileRange | None = None,
+    diverging: DivergingEpoch | None = None,
+    read_replica: int | None = None,
+) -> FetchedPartition:
+    return FetchedPartition(
+        target,
+        ErrorCode.NONE,
+        partition.high_watermark,
+        partition.last_stable_offset(log),
+        log.log_start_offset,
+        records,
+        diverging,
+        read_replica,
+    )
