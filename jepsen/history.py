@@ -55,8 +55,10 @@ class History:
         self._serials: Counter[str] = Counter()
         self.operations: list[Operation] = []
 
-    def invoke(self, client: str, function: str, value: Any) -> Operation:
-        operation = Operation(client, function, value, self._now(), serial=self._serials[client])
+    def invoke(self, client: str, function: str, value: Any, *, at: float | None = None) -> Operation:
+        """`at` is when it was begun, where that is known to be worth an operation only later."""
+        began = self._now() if at is None else at
+        operation = Operation(client, function, value, began, serial=self._serials[client])
         self._serials[client] += 1
         self.operations.append(operation)
         self._note(operation)

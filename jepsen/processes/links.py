@@ -49,18 +49,26 @@ class Weather:
 
 
 class Gate:
-    """One direction between two machines."""
+    """One direction between two machines. It is open when everybody who shut it has opened it again."""
 
     def __init__(self) -> None:
         self.weather: Weather | None = None
+        self._times_shut = 0
         self._opened = trio.Event()
         self._opened.set()
 
     def shut(self) -> None:
-        if self._opened.is_set():
+        if not self._times_shut:
             self._opened = trio.Event()
+        self._times_shut += 1
 
     def open(self) -> None:
+        self._times_shut = max(0, self._times_shut - 1)
+        if not self._times_shut:
+            self._opened.set()
+
+    def open_for_all(self) -> None:
+        self._times_shut = 0
         self._opened.set()
 
     async def passed(self) -> None:
@@ -111,7 +119,7 @@ class Links:
         """Open all gates, to fair weather."""
         for gate in self._gates.values():
             gate.weather = None
-            gate.open()
+            gate.open_for_all()
 
     def reset(self, pairs: Iterable[Pair]) -> None:
         """End the connections that each first has opened to the second: both see a reset."""

@@ -1,0 +1,24 @@
+"""`python -m jepsen.processes.clients <plan as JSON>`: one client, until standard input ends."""
+
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from jepsen.processes.clients.client import Client, ClientPlan
+from jepsen.processes.clients.consuming import consume, read_to_the_end
+from jepsen.processes.clients.producing import produce
+
+ROLES: Final[dict[str, Callable[[Client], None]]] = {
+    "produce": produce,
+    "consume": consume,
+    "read": read_to_the_end,
+}
+
+
+def main() -> None:
+    plan = ClientPlan.read(sys.argv[1])
+    ROLES[plan.role](Client(plan))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What every client has: a plan, chance, a history that goes to a file, and somebody who tells it to stop."""
+
+import json
+import sys
+import threading
+import time
+from io import FileIO
+from random import Random
+from typing import Any, Final, Self
+
+import attrs
+
+from jepsen.history import History
+from jepsen.journal import Journal
+
+# Far below librdkafka's defaults, which wait for minutes until they look for another leader; it retries all the same.
+_PATIENCE: Final[dict[str, str | int]] = {
+    "socket.timeout.ms": 4_000,
+    "topic.metadata.refresh.interval.ms": 2_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 50,
+    "socket.connection.setup.timeout.ms": 3_000,
+    "log_level": 0,
+}
+
+
+@attrs.frozen
+class ClientPlan:
+    """What a client is to do. `zero` is the beginning of the run by `time.monotonic`.
+
+    `rate` is of operations per second; 0 means as many as it can.
+    """
+
+    role: str
+    name: str
+    bootstrap: str
+    journal: str
+    zero: float
+    seed: int
+    topic: str = ""
+    partitions: int = 0
+    rate: float = 0.0
+    is_idempotent: bool = True
+
+    def text(self) -> str:
+        return json.dumps(attrs.asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+
+class Client:
+    """`stopping` is set when standard input ends: whoever started the client wants no more of it, or is gone."""
+
+    def __init__(self, plan: ClientPlan) -> None:
+        self.plan = plan
+        self.rng = Random(f"{plan.seed} {plan.name}")
+        self.stopping = threading.Event()
+        # Unbuffered: a line is one write, and there whatever becomes of this process.
+        self._file = FileIO(plan.journal, "a")
+        self.history = History(self.now, Journal(self._file).note)
+        threading.Thread(target=self._await_end, daemon=True).start()
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.plan.zero
+
+    def settings(self, **more: str | int) -> dict[str, Any]:
+        """librdkafka's."""
+        # An underscore where librdkafka has a dot.
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name, **_PATIENCE, **named}
+
+    def pause(self) -> None:
+        """Wait as long as somebody does who acts `rate` times a second on average; or until it is to stop."""
+        if self.plan.rate:
+            self.stopping.wait(self.rng.expovariate(self.plan.rate))
+
+    def _await_end(self) -> None:
+        sys.stdin.buffer.read()
+        self.stopping.set()

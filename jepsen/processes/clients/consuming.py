@@ -1,0 +1,154 @@
+"""A consumer with all partitions assigned, which begins anew at places of its choice; and the last reader of all."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from jepsen.history import Operation
+from jepsen.processes.clients.client import Client
+from jepsen.values import Polling
+
+_BATCH: Final = 1_000
+_WAIT_SECONDS: Final = 0.3
+# How long one assignment lasts, in seconds.
+_LIVES: Final = (5.0, 20.0)
+# How far back a new assignment goes at most, where it does not begin at zero.
+_BACK_MAX: Final = 20_000
+# The final read begins anew after an error. One that asks for longer than this is not answered.
+_FINAL_SECONDS: Final = 60.0
+# These tell of records that are gone or damaged, and do not pass.
+_BREACHES: Final = (
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError._LOG_TRUNCATION,
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
+
+
+def consume(client: Client) -> None:
+    """Until it is to stop."""
+    ends = dict.fromkeys(range(client.plan.partitions), 0)
+    lives = 0
+    while not client.stopping.is_set():
+        starts = {partition: _start(client, end) for partition, end in ends.items()}
+        reader = _Reader(client, f"{client.plan.name}.{lives}", starts)
+        until = client.now() + client.rng.uniform(*_LIVES)
+        while not client.stopping.is_set() and client.now() < until and reader.is_whole:
+            reader.poll()
+        reader.close()
+        ends = {partition: max(end, reader.positions[partition]) for partition, end in ends.items()}
+        lives += 1
+
+
+def read_to_the_end(client: Client) -> None:
+    """Everything of every partition from offset zero to the high watermark; recorded as `final-read`."""
+    for partition in range(client.plan.partitions):
+        at = TopicPartition(client.plan.topic, partition, 0)
+        operation = client.history.invoke(client.plan.name, "final-read", (at.topic, partition))
+        deadline = time.monotonic() + _FINAL_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                client.history.ok(operation, _read_all(client, at))
+                break
+            except KafkaException as error:
+                reason = error.args[0]
+                if isinstance(reason, KafkaError) and reason.code() in _BREACHES:
+                    client.history.fail(operation, str(reason))
+                    break
+        else:
+            client.history.info(operation, "no answer")
+
+
+def _read_all(client: Client, at: TopicPartition) -> list[tuple[int, str]]:
+    """Raises KafkaException."""
+    consumer = Consumer(_settings(client))
+    records: list[tuple[int, str]] = []
+    try:
+        consumer.assign([at])
+        _, end = consumer.get_watermark_offsets(at, timeout=5)
+        while not records or records[-1][0] < end - 1:
+            if end == 0:
+                break
+            messages = consumer.consume(_BATCH, _WAIT_SECONDS)
+            for message in messages:
+                _raise_error_of(message)
+                records.append(_record(message))
+    finally:
+        consumer.close()
+    return records
+
+
+class _Reader:
+    """One assignment. Only polls that return something are operations."""
+
+    def __init__(self, client: Client, name: str, starts: Mapping[int, int]) -> None:
+        self.positions = dict(starts)
+        self.is_whole = True
+        self._client = client
+        self._name = name
+        self._consumer = Consumer(_settings(client))
+        topic = client.plan.topic
+        self._consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+
+    def poll(self) -> None:
+        began = self._client.now()
+        messages = self._consumer.consume(_BATCH, _WAIT_SECONDS)
+        by_partition: dict[int, list[Message]] = {}
+        for message in messages:
+            by_partition.setdefault(message.partition() or 0, []).append(message)
+        for partition, its_messages in by_partition.items():
+            self._record(partition, its_messages, began)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _record(self, partition: int, messages: Sequence[Message], began: float) -> None:
+        history = self._client.history
+        polling = Polling(self._client.plan.topic, partition, self.positions[partition])
+        records = [_record(message) for message in messages if message.error() is None]
+        if records:
+            history.ok(self._invoked(polling, began), records)
+            self.positions[partition] = records[-1][0] + 1
+        for error in filter(None, (message.error() for message in messages)):
+            if error.code() in _BREACHES:
+                history.fail(self._invoked(polling, began), str(error))
+                self.is_whole = False
+            else:
+                history.info(self._invoked(polling, began), error.name())
+
+    def _invoked(self, polling: Polling, began: float) -> Operation:
+        return self._client.history.invoke(self._name, "poll", polling, at=began)
+
+
+def _settings(client: Client) -> dict[str, object]:
+    return {
+        **client.settings(),
+        # Asked for by librdkafka; no group is ever joined.
+        "group.id": client.plan.name,
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "error",
+        "check.crcs": "true",
+        "fetch.wait.max.ms": 250,
+        "fetch.error.backoff.ms": 50,
+    }
+
+
+def _start(client: Client, end: int) -> int:
+    return 0 if client.rng.random() < 0.3 else client.rng.randint(max(0, end - _BACK_MAX), end)
+
+
+def _record(message: Message) -> tuple[int, str]:
+    """Its offset and its value, without what it was padded with."""
+    offset, content = message.offset(), message.value()
+    assert offset is not None, "a record"
+    assert isinstance(content, bytes), "a record of ours"
+    return offset, content.rpartition(b"/")[0].decode()
+
+
+def _raise_error_of(message: Message) -> None:
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)

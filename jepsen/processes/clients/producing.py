@@ -1,0 +1,96 @@
+"""A producer of unique values. Each producer of librdkafka that it makes is a session, in whose order they are sent."""
+
+from collections import Counter
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from jepsen.history import Operation
+from jepsen.processes.clients.client import Client
+from jepsen.values import Sending
+
+# Records on their way at once; while nothing is acknowledged, no more are begun.
+OUTSTANDING_MAX: Final = 500
+# How long records that are on their way are waited for, once everything works again.
+_FLUSH_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
+# Sizes of what is added to values: most are small, some fill segments.
+_PADDINGS: Final = (0, 20, 100, 1_000)
+# These say for certain that the record is not there, and will not be.
+_REFUSALS: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
+
+
+def produce(client: Client) -> None:
+    """Until it is to stop. A session that librdkafka declares over is followed by another."""
+    sessions = 0
+    while not client.stopping.is_set():
+        _Session(client, f"{client.plan.name}.{sessions}").run()
+        sessions += 1
+
+
+class _Session:
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._sequences: Counter[int] = Counter()
+        self._outstanding = 0
+        self._is_over = False
+        self._producer = Producer(self._settings())
+
+    def _settings(self) -> dict[str, object]:
+        settings = self._client.settings(acks="all", enable_idempotence="true", linger_ms=2)
+        # Without an end: a record that is given up would leave a gap in the order of its session.
+        settings["message.timeout.ms"] = 0
+        settings["request.timeout.ms"] = 4_000
+        if not self._client.plan.is_idempotent:
+            settings |= {"acks": "1", "enable.idempotence": "false"}
+        return settings
+
+    def run(self) -> None:
+        stopping = self._client.stopping
+        while not (stopping.is_set() or self._is_over):
+            if self._outstanding < OUTSTANDING_MAX:
+                self._send()
+                self._client.pause()
+                self._producer.poll(0)
+            else:
+                self._producer.poll(_POLL_SECONDS)
+        self._producer.flush(_FLUSH_SECONDS)
+        self._producer.purge()
+        self._producer.flush(_POLL_SECONDS)
+
+    def _send(self) -> None:
+        plan, rng = self._client.plan, self._client.rng
+        partition = rng.randrange(plan.partitions)
+        sequence = self._sequences[partition]
+        value = f"{self._name}/{plan.topic}-{partition}/{sequence}"
+        session = self._name if plan.is_idempotent else ""
+        operation = self._client.history.invoke(
+            plan.name, "send", Sending(plan.topic, partition, session, sequence, (value,))
+        )
+        content = f"{value}/{'x' * rng.choice(_PADDINGS)}".encode()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._delivered(operation, error, message)
+
+        try:
+            self._producer.produce(plan.topic, content, partition=partition, on_delivery=delivered)
+        except (BufferError, KafkaException) as error:
+            self._client.history.fail(operation, str(error))
+            self._is_over = True
+            return
+        self._sequences[partition] += 1
+        self._outstanding += 1
+
+    def _delivered(self, operation: Operation, error: KafkaError | None, message: Message) -> None:
+        self._outstanding -= 1
+        history, offset = self._client.history, message.offset()
+        if error is None and offset is not None and offset >= 0:
+            history.ok(operation, offset)
+        elif error is None:
+            history.info(operation, "acknowledged at no known offset")
+        elif error.code() in _REFUSALS:
+            history.fail(operation, error.name())
+        else:
+            history.info(operation, error.name())
+            self._is_over = self._is_over or error.fatal()

@@ -1,0 +1,72 @@
+"""Who breaks things: one of the kinds that are allowed after the other, at times two at once."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from jepsen.processes.faults.of_disks import DiskFull
+from jepsen.processes.faults.of_networks import (
+    Bridge,
+    Flapping,
+    Halves,
+    IsolateClient,
+    IsolateController,
+    IsolateLeader,
+    Lossy,
+    MajorityRing,
+    OneWay,
+    Reset,
+    Slow,
+)
+from jepsen.processes.faults.of_processes import Kill, KillLeader, Pause, Restart
+from jepsen.processes.faults.stage import Fault, Stage
+
+FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
+    {
+        "kill": Kill(),
+        "kill-leader": KillLeader(),
+        "pause": Pause(),
+        "restart": Restart(),
+        "disk-full": DiskFull(),
+        "halves": Halves(),
+        "majority-ring": MajorityRing(),
+        "bridge": Bridge(),
+        "one-way": OneWay(),
+        "flapping": Flapping(),
+        "isolate-leader": IsolateLeader(),
+        "isolate-controller": IsolateController(),
+        "isolate-client": IsolateClient(),
+        "slow": Slow(),
+        "lossy": Lossy(),
+        "reset": Reset(),
+    }
+)
+# The chance that a second kind strikes at the same time, where several are allowed.
+_TOGETHER: Final = 0.3
+
+
+class Nemesis:
+    """`kinds` are names of FAULTS. A fault lasts for `fault_seconds` on average, and `peace_seconds` pass until the
+    next.
+    """
+
+    def __init__(self, kinds: Sequence[str], fault_seconds: float, peace_seconds: float) -> None:
+        self._kinds = kinds
+        self._fault_seconds = fault_seconds
+        self._peace_seconds = peace_seconds
+
+    async def run(self, stage: Stage, seconds: float) -> None:
+        """For so long, and until the last fault is undone."""
+        until = stage.now() + seconds
+        while (left := until - stage.now()) > 0:
+            await trio.sleep(min(left, stage.rng.uniform(0.5, 1.5) * self._peace_seconds))
+            if self._kinds and stage.now() < until:
+                await self._strike(stage)
+
+    async def _strike(self, stage: Stage) -> None:
+        count = 2 if len(self._kinds) > 1 and stage.rng.random() < _TOGETHER else 1
+        async with trio.open_nursery() as nursery:
+            for kind in stage.rng.sample(self._kinds, count):
+                nursery.start_soon(FAULTS[kind].strike, stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)

@@ -1,0 +1,50 @@
+"""A disk that is full, as far as one process can tell."""
+
+import resource
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from jepsen.processes.faults.stage import Stage
+from jepsen.processes.nodes import NodeProcess
+
+# What a log may still take, in bytes: the write that fails is torn.
+_ROOM: Final = 3_000
+
+
+class DiskFull:
+    """No file grows beyond the length that one of the node's logs has now, and a little more.
+
+    A full file system takes root to have, and would not be this node's alone. The kernel's limit on the size of a
+    process's files does to a log what a full disk does: writes come back short, and then fail; only the error's name is
+    another (EFBIG). What is shorter goes on growing, as it would with a quota.
+    """
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        healthy = stage.healthy()
+        victim = stage.rng.choice(healthy) if healthy else None
+        lengths = _log_lengths(victim) if victim else []
+        if victim is None or not lengths:
+            return
+        limit = stage.rng.choice(lengths) + stage.rng.randint(0, _ROOM)
+        detail = f"no file grows beyond {limit} bytes"
+        with stage.claimed([victim]), stage.recorded("disk-full", [victim.name], detail):
+            _limit(victim, limit)
+            await trio.sleep(seconds)
+            _limit(victim, resource.RLIM_INFINITY)
+            if not victim.is_running:
+                victim.note_end("its disk was full")
+                await victim.start()
+                await victim.wait_serving()
+
+
+def _limit(node: NodeProcess, size: int) -> None:
+    if node.is_running:
+        resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def _log_lengths(node: NodeProcess) -> list[int]:
+    """Of the segments that are being written to, the metadata's among them."""
+    logs = [sorted(directory.glob("*.log"))[-1:] for directory in Path(node.data).iterdir() if directory.is_dir()]
+    return sorted(path.stat().st_size for paths in logs for path in paths)

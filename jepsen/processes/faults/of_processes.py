@@ -1,0 +1,96 @@
+"""Processes that die, stand still, or are stopped and started."""
+
+from typing import Final
+
+import trio
+
+from jepsen.processes.faults.stage import Stage
+from jepsen.processes.nodes import NodeProcess
+
+# The chance that a blow is aimed: at a partition's leader, or at the active controller.
+_AIMED: Final = 0.3
+# The chance that it is for a majority, or for all.
+_MANY: Final = 0.15
+
+
+class Kill:
+    """kill -9, of one or of many at once, and another start: the page cache is what stays."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        victims = await _victims(stage)
+        if not victims:
+            return
+        with stage.claimed(victims), stage.recorded("kill", [each.name for each in victims]):
+            for victim in victims:
+                await victim.kill()
+            await trio.sleep(seconds * stage.rng.random())
+            await _start_together(victims)
+
+
+class KillLeader:
+    """kill -9 of a partition's leader."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        found = await stage.partition_leader()
+        if found is None or found[0] not in stage.healthy():
+            return
+        victim, partition = found
+        with (
+            stage.claimed([victim]),
+            stage.recorded("kill-leader", [victim.name], f"of partition {partition.partition}"),
+        ):
+            await victim.kill()
+            await trio.sleep(seconds / 2)
+            await _start_together([victim])
+
+
+class Pause:
+    """SIGSTOP: whoever wakes does not know that time has passed."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        victims = await _victims(stage)
+        with stage.claimed(victims), stage.recorded("pause", [each.name for each in victims]):
+            for victim in victims:
+                victim.pause()
+            try:
+                await trio.sleep(seconds)
+            finally:
+                for victim in victims:
+                    victim.resume()
+
+
+class Restart:
+    """SIGTERM and another start, one node after the other."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        for victim in stage.healthy():
+            if victim not in stage.healthy():
+                continue
+            with stage.claimed([victim]), stage.recorded("restart", [victim.name]):
+                await victim.stop()
+                await _start_together([victim])
+            await trio.sleep(seconds / len(stage.names))
+
+
+async def _victims(stage: Stage) -> list[NodeProcess]:
+    """Some of those that nobody else has for victims."""
+    healthy, rng = stage.healthy(), stage.rng
+    chance = rng.random()
+    if chance < _AIMED:
+        found = await stage.partition_leader()
+        aimed = found[0] if found else None
+    elif chance < 2 * _AIMED:
+        aimed = await stage.controller()
+    else:
+        aimed = None
+    if aimed is not None:
+        return [each for each in stage.healthy() if each is aimed]
+    many = rng.choice((len(stage.names) // 2 + 1, len(stage.names)))
+    return rng.sample(healthy, min(len(healthy), many if rng.random() < _MANY else 1))
+
+
+async def _start_together(nodes: list[NodeProcess]) -> None:
+    for node in nodes:
+        await node.start()
+    for node in nodes:
+        await node.wait_serving()

@@ -1,0 +1,93 @@
+"""Where faults act: the cluster, chance, and who is whose victim at the moment."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from jepsen.processes.links import Pair
+from jepsen.processes.nodes import NodeProcess, ProcessCluster
+from jepsen.processes.partition_status import PartitionStatus, any_topic_status
+from jepsen.processes.quorum_status import quorum_status
+from jepsen.store import Fault as FaultRecord
+
+# For a look at who leads: while much is broken, nobody may know.
+_LOOK_SECONDS: Final = 2.0
+
+
+@attrs.define(eq=False)
+class Stage:
+    """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` is what clients use."""
+
+    cluster: ProcessCluster
+    topic: str
+    rng: Random
+    now: Callable[[], float]
+    faults: list[FaultRecord] = attrs.field(factory=list)
+    _victims: list[NodeProcess] = attrs.field(factory=list, init=False)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.cluster.nodes)
+
+    def healthy(self) -> list[NodeProcess]:
+        """The nodes whose process nobody has done anything to."""
+        return [each for each in self.cluster.nodes.values() if each not in self._victims and each.is_running]
+
+    @contextmanager
+    def recorded(self, kind: str, targets: Iterable[str], detail: str = "") -> Iterator[None]:
+        """While something is broken."""
+        at = len(self.faults)
+        self.faults.append(FaultRecord(kind, tuple(targets), self.now(), detail=detail))
+        try:
+            yield
+        finally:
+            self.faults[at] = attrs.evolve(self.faults[at], ended_at=self.now())
+
+    @contextmanager
+    def claimed(self, victims: Sequence[NodeProcess]) -> Iterator[None]:
+        """While no other fault may touch these processes."""
+        self._victims += victims
+        try:
+            yield
+        finally:
+            for victim in victims:
+                self._victims.remove(victim)
+
+    @contextmanager
+    def cut(self, pairs: Sequence[Pair]) -> Iterator[None]:
+        """While what each first says to the second is held up."""
+        self.cluster.links.shut(pairs)
+        try:
+            yield
+        finally:
+            self.cluster.links.open(pairs)
+
+    async def controller(self) -> NodeProcess | None:
+        """Whose controller is active, if anybody knows."""
+        with trio.move_on_after(_LOOK_SECONDS):
+            return self.cluster.by_id((await quorum_status(self.cluster)).leader_id)
+        return None
+
+    async def partition_leader(self) -> tuple[NodeProcess, PartitionStatus] | None:
+        """Some partition and its leader, if anybody knows."""
+        partitions = await any_topic_status(self.cluster, self.topic, within_seconds=_LOOK_SECONDS)
+        led = [each for each in partitions if each.leader >= 0]
+        if not led:
+            return None
+        partition = self.rng.choice(led)
+        return self.cluster.by_id(partition.leader), partition
+
+
+class Fault(Protocol):
+    """A kind of trouble, which `strike` makes and takes back, in about so many seconds."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None: ...
+
+
+def between(some: Sequence[str], others: Sequence[str]) -> list[Pair]:
+    """All pairs of one from each, in both directions."""
+    return [pair for one in some for other in others for pair in ((one, other), (other, one))]
