@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from jepsen import values
+from jepsen.collection import no_collection
 from jepsen.history import History, Operation, Outcome
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -59,7 +60,8 @@ def read_history(lines: Iterable[bytes]) -> History:
     A torn last line, of a process that was killed, is left out.
     """
     history = History(lambda: 0.0)
-    history.operations = operations_of(_parsed(lines))
+    with no_collection():
+        history.operations = operations_of(_parsed(lines))
     return history
 
 
@@ -117,10 +119,10 @@ def _event(operation: Operation, seconds: float, kind: str, value: object) -> di
 
 
 def _plain(value: Any) -> Any:
-    if attrs.has(type(value)):
-        return attrs.asdict(value)
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
+    if attrs.has(type(value)):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
     return value
 
 
@@ -164,4 +166,4 @@ def _made(cls: type[Any] | None, content: Any) -> Any:
 
 def _tuples(content: Any) -> Any:
     """JSON knows lists only; values are never changed, and some are keys."""
-    return tuple(map(_tuples, content)) if isinstance(content, list) else content
+    return tuple([_tuples(each) for each in content]) if type(content) is list else content

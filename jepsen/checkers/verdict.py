@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.collection import no_collection
 from jepsen.history import History
 
 # Anomalies of one promise that a verdict keeps: one that is broken is often broken for every record.
@@ -42,7 +43,8 @@ class Verdict:
 
 def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str] | None = None) -> Verdict:
     """Every checker's word on a complete history."""
-    return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
+    with no_collection():
+        return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
 
 
 def _judged(history: History, checker: Checker) -> Promise:

@@ -1,0 +1,14 @@
+"""What is promised about the processes of nodes."""
+
+from collections.abc import Iterator
+
+from jepsen.checkers.checker import Anomaly
+from jepsen.history import History, Outcome
+
+
+class NodesRunUntilStopped:
+    """A node ends only when it is told to or when its disk fails it, and nothing fails in it meanwhile."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("run-node", outcome=Outcome.FAIL):
+            yield Anomaly(type(self).__name__, f"{operation.value}: {operation.result}", (operation,))
