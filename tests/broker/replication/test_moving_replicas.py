@@ -1,0 +1,205 @@
+"""Replicas that move between brokers, over sockets: what comes, what stays, and what is left of those that go."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from broker.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from broker.wire.errors import ErrorCode
+from tests.support.replicated_topics import (
+    content,
+    create_replicated,
+    described,
+    read,
+    send,
+    until_described,
+    until_replicated,
+)
+from tests.support.running_cluster import COMBINED, WITHIN_S, RunningCluster, running_cluster
+from tests.support.wire_client import connected, only
+
+ROLES = {1: COMBINED, 2: COMBINED, 3: COMBINED, 4: "broker"}
+
+
+async def move(cluster: RunningCluster, asked: int, replicas: Sequence[int] | None, index: int = 0) -> int:
+    """Ask a broker for a partition's move, or that it be cancelled; the error code."""
+    wanted = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="topic", partitions=[wanted])])
+    async with connected(cluster.port(asked)) as client:
+        response = await client.call(request, 1)
+    assert response.error_code == 0, response.error_message
+    return int(only(only(response.responses).partitions).error_code)
+
+
+async def ongoing(cluster: RunningCluster, asked: int) -> dict[int, Any]:
+    async with connected(cluster.port(asked)) as client:
+        response = await client.call(ListPartitionReassignmentsRequest(), 0)
+    assert response.error_code == 0, response.error_message
+    return {each.partition_index: each for topic in response.topics for each in topic.partitions}
+
+
+async def until_moved(cluster: RunningCluster, asked: int) -> None:
+    with trio.fail_after(WITHIN_S):
+        while await ongoing(cluster, asked):
+            await trio.sleep(0.01)
+
+
+def directories(tmp_path: Path, node_id: int) -> list[str]:
+    """The partitions' directories of a broker, without what makes their names unique."""
+    names = (path.name for path in (tmp_path / f"node-{node_id}").iterdir() if path.name.startswith("topic-"))
+    return sorted(name.split(".")[0] + (f".{name.rpartition('-')[2]}" if "." in name else "") for name in names)
+
+
+async def test_a_partition_moves_away_from_its_leader_while_it_is_written(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 2, 3]], {"file.delete.delay.ms": "100"})
+        sent: list[bytes | None] = []
+        leader = 1
+
+        async def write(count: int) -> None:
+            nonlocal leader
+            for _ in range(count):
+                value = b"%d" % len(sent)
+                with trio.fail_after(WITHIN_S):
+                    while (code := await send(cluster, leader, value)) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                        leader = (await described(cluster, 2)).leader_id
+                assert code == 0
+                sent.append(value)
+
+        await write(20)
+        assert await move(cluster, 3, [4, 2, 3]) == 0
+        await write(20)
+        await until_moved(cluster, 4)
+        await write(20)
+        partition = await until_described(cluster, 4, isr=[2, 3, 4])
+        assert (partition.leader_id, list(partition.replica_nodes)) == (4, [4, 2, 3])
+        # What was refused while its leader went may have been appended nevertheless.
+        assert list(dict.fromkeys(await read(cluster, 4))) == sent
+        await until_replicated(cluster, tmp_path, [2, 3, 4])
+        await cluster.until(lambda: directories(tmp_path, 1) == [])
+        assert await send(cluster, 1, b"x") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_while_it_goes_on_it_is_listed_and_all_replicas_are_described(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 2]])
+        await cluster.nodes[4].crash()
+        await cluster.until(lambda: not cluster.nodes[4].is_up)
+        assert await move(cluster, 2, [2, 4]) == 0
+        listed = (await ongoing(cluster, 3))[0]
+        assert (listed.replicas, listed.adding_replicas, listed.removing_replicas) == ([2, 4, 1], [4], [1])
+        partition = await until_described(cluster, 1, isr=[1, 2])
+        assert list(partition.replica_nodes) == [2, 4, 1]
+        assert await send(cluster, 1, b"meanwhile") == 0
+        await cluster.start(4)
+        await until_moved(cluster, 1)
+        partition = await until_described(cluster, 4, leader=2, isr=[2, 4])
+        assert list(partition.replica_nodes) == [2, 4]
+        await until_replicated(cluster, tmp_path, [2, 4])
+
+
+async def test_cancelled_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 2]], {"file.delete.delay.ms": "0"})
+        assert await send(cluster, 1, b"x") == 0
+        await cluster.nodes[3].crash()
+        assert await move(cluster, 4, [3, 4]) == 0
+        await until_described(cluster, 1, isr=[1, 2, 4])
+        assert await move(cluster, 4, None) == 0
+        assert await move(cluster, 4, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        partition = await until_described(cluster, 1, leader=1, isr=[1, 2])
+        assert sorted(partition.replica_nodes) == [1, 2]
+        await cluster.until(lambda: directories(tmp_path, 4) == [])
+        assert await send(cluster, 1, b"y") == 0
+        assert await read(cluster, 1) == [b"x", b"y"]
+
+
+async def test_more_replicas_and_fewer_again(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, [[1]], {"min.insync.replicas": "2"})
+        assert await send(cluster, 1, b"alone") == 0
+        assert await move(cluster, 1, [1, 2, 3]) == 0
+        await until_moved(cluster, 1)
+        await until_described(cluster, 2, isr=[1, 2, 3])
+        assert await send(cluster, 1, b"of three") == 0
+        assert await move(cluster, 1, [3]) == 0
+        assert await ongoing(cluster, 1) == {}
+        await until_described(cluster, 3, leader=3, isr=[3])
+        assert await send(cluster, 3, b"alone again") == 0
+        assert await read(cluster, 3) == [b"alone", b"of three", b"alone again"]
+
+
+async def test_a_broker_that_was_away_puts_aside_what_it_should_not_have(tmp_path: Path) -> None:
+    """As Kafka does; should it get the replica again, it fetches it from the start."""
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 2, 4], [1, 2, 4]], {"min.insync.replicas": "1"})
+        assert await send(cluster, 1, b"x") == 0
+        await cluster.nodes[4].crash()
+        await until_described(cluster, 1, isr=[1, 2])
+        assert await move(cluster, 1, [1, 2, 3]) == 0
+        await until_moved(cluster, 1)
+        await cluster.start(4)
+        assert directories(tmp_path, 4) == ["topic-0.stray", "topic-1"]
+        assert await send(cluster, 1, b"y") == 0
+        assert await move(cluster, 1, [4, 1]) == 0
+        await until_moved(cluster, 1)
+        await until_described(cluster, 4, isr=[1, 4])
+        assert content(tmp_path, 4) == content(tmp_path, 1) != b""
+        assert directories(tmp_path, 4) == ["topic-0", "topic-0.stray", "topic-1"]
+
+
+async def test_a_topic_that_was_deleted_and_made_again_while_a_broker_was_away_is_the_new_one(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster, [[1, 2, 3]], {"file.delete.delay.ms": "0"})
+        assert await send(cluster, 1, b"old", b"older") == 0
+        await cluster.nodes[3].crash()
+        await until_described(cluster, 1, isr=[1, 2])
+        async with connected(cluster.port(1)) as client:
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=5_000)
+            assert only((await client.call(request, 6)).responses).error_code == 0
+        await cluster.until(lambda: directories(tmp_path, 1) == [])
+        await create_replicated(cluster, [[1, 2, 3]])
+        assert await send(cluster, 1, b"new") == 0
+        await cluster.start(3)
+        await until_described(cluster, 1, isr=[1, 2, 3])
+        assert content(tmp_path, 3) == content(tmp_path, 1)
+        assert await read(cluster, 1) == [b"new"]
+        assert directories(tmp_path, 3) == ["topic-0", "topic-0.stray"]
+
+
+async def test_a_removal_that_a_crash_interrupts_is_finished_after_it(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 4]], {"file.delete.delay.ms": "60000"})
+        assert await send(cluster, 1, b"x") == 0
+        assert await move(cluster, 1, [1]) == 0
+        await cluster.until(lambda: directories(tmp_path, 4) == ["topic-0.delete"])
+        await cluster.nodes[4].crash()
+        assert directories(tmp_path, 4) == ["topic-0.delete"]
+        await cluster.start(4)
+        await cluster.until(lambda: directories(tmp_path, 4) == [])
+
+
+async def test_a_replica_that_comes_survives_its_broker_and_the_leader_dying_on_the_way(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[2, 3]], {"min.insync.replicas": "1"})
+        for number in range(50):
+            assert await send(cluster, 2, b"%d" % number) == 0
+        assert await move(cluster, 1, [1, 4]) == 0
+        await cluster.nodes[4].crash()
+        await cluster.nodes[2].crash()
+        await until_described(cluster, 1, isr=[1, 3])
+        await cluster.start(4)
+        await until_moved(cluster, 1)
+        await until_described(cluster, 4, leader=1, isr=[1, 4])
+        assert await read(cluster, 1) == [b"%d" % number for number in range(50)]
+        await until_replicated(cluster, tmp_path, [1, 4])
+        await cluster.start(2)
+        assert directories(tmp_path, 2) == ["topic-0.stray"]
