@@ -4,7 +4,10 @@ Version 0 asks for all topics with an empty list, later ones with null, and is t
 reached. From version 12 topics may be asked for by id.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+import trio
 
 from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -26,6 +29,10 @@ from metadata.image import MetadataImage, PartitionImage, TopicImage
 
 _LISTENER_NOT_FOUND_FROM: Final = 6
 _TOPIC_IDS_FROM: Final = 12
+# From the arrival of a connection's end to its being known as lost, in turns of the event loop, and some to spare.
+_TURNS_OF_NEWS: Final = 6
+# An election takes far less. A leader that is out of this broker's reach only may not be out of the client's.
+_ELECTION_S: Final = 0.5
 _NO_TOPIC_ID: Final = bytes(16)
 
 
@@ -44,7 +51,35 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     missing = _to_create(context, request)
     if missing:
         return context.defer(_create_and_answer(context, request, missing))
+    if request.topics and len(context.services.loader.image.cluster.brokers) > 1:
+        return context.defer(_answer_after_news(context, request))
     return _answer(context, request, {})
+
+
+async def _answer_after_news(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Who asks may do so because a leader has died, and is as quick as the news of it: that is dealt with first.
+
+    Told of the dead leader a client would try that again, and ask the next time long after there is another. So it is
+    told when there is.
+    """
+    for _ in range(_TURNS_OF_NEWS):
+        await trio.lowlevel.checkpoint()
+    services = context.services
+
+    def is_led(image: MetadataImage) -> bool:
+        partitions = (partition for topic in _asked(image, request) for partition in topic.partitions.values())
+        return not services.lost_brokers or all(each.leader not in services.lost_brokers for each in partitions)
+
+    await services.image_waits.until(is_led, _ELECTION_S)
+    return _answer(context, request, {})
+
+
+def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImage]:
+    topics = image.topics
+    for asked in request.topics or []:
+        found = topics.by_name.get(asked.name) if asked.name is not None else topics.by_id.get(asked.topic_id)
+        if found is not None:
+            yield found
 
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> MetadataResponse:

@@ -12,6 +12,7 @@ from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
+from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_selector import ReplicaSelector
 from broker.storage.log_dirs import LogDirs
@@ -53,6 +54,7 @@ class Services:
     controllers: ControllerChannel
     partitions: Partitions
     log_dirs: LogDirs
+    lost_brokers: LostBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None
     producer_ids: ProducerIds

@@ -16,6 +16,7 @@ from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.fetcher import FetcherSurroundings
 from broker.replication.fetchers import Fetchers
+from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
@@ -47,6 +48,7 @@ class BrokerRole:
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
+        self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
         self._load_began = False
         self._is_loaded = False
@@ -108,6 +110,10 @@ class BrokerRole:
         broker = image.cluster.brokers.get(self._shared.config.node_id)
         return broker is not None and broker.broker_epoch == self._lifecycle.broker_epoch and not broker.fenced
 
+    def _epoch_of(self, broker_id: int) -> int | None:
+        broker = self._shared.loader.image.cluster.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
+
     async def _forward(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         timeout_ms = self._shared.effective.config.request_timeout_ms
         return await self._channel.forward(payload, principal=principal, client_host=client_host, timeout_ms=timeout_ms)
@@ -123,6 +129,7 @@ class BrokerRole:
             source=lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             log_failed=self.partitions.log_failed,
+            lost_brokers=self._lost_brokers,
         )
 
     def _services(self) -> Services:
@@ -137,6 +144,7 @@ class BrokerRole:
             controllers=self._channel,
             partitions=self.partitions,
             log_dirs=self._log_dirs,
+            lost_brokers=self._lost_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=replica_selector(shared.config),
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),

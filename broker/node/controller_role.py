@@ -9,6 +9,7 @@ from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.node.settings import controller_config
 from broker.node.shared import Shared
+from broker.node.suspects import Suspects
 from kraft.replicated_log import Batch, Leadership
 from metadata.controller import Controller
 
@@ -44,6 +45,7 @@ class ControllerRole:
             CONTROLLER_HANDLERS,
             nursery,
         )
+        self._suspects = Suspects(self.controller, config.endpoints.inter_broker_listener_name, nursery)
         self._nursery = nursery
         self._was_active = False
         shared.quorum.register(self.controller)
@@ -66,6 +68,11 @@ class ControllerRole:
         """A broker whose heartbeats came through it may be gone."""
         for broker_id, broker_epoch in self._heartbeat_connections.closed(connection):
             self.controller.broker_connection_lost(broker_id, broker_epoch)
+            self._suspects.look_at(broker_id)
+
+    def handle_connection_reset(self, node_id: int) -> None:
+        """The controller has heard of it before."""
+        self._suspects.look_at(node_id)
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         was_active, self._was_active = self._was_active, self.controller.is_active

@@ -28,6 +28,7 @@ from broker.replication.fetch_plan import (
 )
 from broker.replication.following import follow_append, restart_at, truncate
 from broker.replication.leader_ends import LeaderEnds, ask_leader_ends
+from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partition import Partition
 from broker.wire.errors import KafkaError, WireError
 from kraft.env import Env, FsyncFailed
@@ -52,6 +53,7 @@ class FetcherSurroundings:
     source: Callable[[int], BrokerImage | None]
     broker_epoch: Callable[[], int]
     log_failed: Callable[[Partition, OSError], None]
+    lost_brokers: LostBrokers
 
 
 class Fetcher:
@@ -140,19 +142,24 @@ class Fetcher:
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=self._surroundings.request_timeout_ms,
             )
+            self._surroundings.lost_brokers.find(self._source_id)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._carry, connection, nursery.cancel_scope)
                 await self._fetch_over(connection)
                 nursery.cancel_scope.cancel()
         except ConnectionLost as error:
-            self._trace("fetcher-disconnected", reason=str(error))
+            self._lost(error)
 
     async def _carry(self, connection: Connection, scope: trio.CancelScope) -> None:
         try:
             await connection.run()
         except ConnectionLost as error:
-            self._trace("fetcher-disconnected", reason=str(error))
+            self._lost(error)
             scope.cancel()
+
+    def _lost(self, error: ConnectionLost) -> None:
+        self._surroundings.lost_brokers.lose(self._source_id)
+        self._trace("fetcher-disconnected", reason=str(error))
 
     async def _fetch_over(self, connection: Connection) -> None:
         """Returns once there is nothing left to fetch, or the connection is lost."""

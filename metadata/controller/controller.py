@@ -33,7 +33,7 @@ from metadata.controller.replica_directories import AssignedReplica, DirectoryAs
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsRoom, TopicToDelete
 from metadata.errors import NotController
-from metadata.image import ConfigResource, Loader, MetadataDelta, MetadataImage
+from metadata.image import BrokerImage, ConfigResource, Loader, MetadataDelta, MetadataImage
 from metadata.records import MetadataRecord, NoOpRecord, encode_record
 
 T = TypeVar("T")
@@ -162,6 +162,19 @@ class Controller:
         """A link with that voter, which may be a broker too, was reset or refused."""
         if self.is_active:
             self._sessions.connection_reset(node_id, _now_ms())
+            self._reset_timer()
+
+    def suspect(self, broker_id: int) -> BrokerImage | None:
+        """The registration of a broker of which a connection broke, and that was not heard since; None otherwise."""
+        if self.is_active and self._sessions.is_suspect(broker_id):
+            return self.image.cluster.brokers.get(broker_id)
+        return None
+
+    def broker_gone(self, broker_id: int, broker_epoch: int) -> None:
+        """That broker, in that life, is a suspect, and nobody listens any more where it did."""
+        broker = self.suspect(broker_id)
+        if broker is not None and broker.broker_epoch == broker_epoch:
+            self._sessions.gone(broker_id, _now_ms())
             self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:

@@ -77,6 +77,16 @@ class BrokerSessions:
         if session is not None and session.suspect_since_ms is None:
             session.suspect_since_ms = now_ms
 
+    def is_suspect(self, broker_id: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and session.suspect_since_ms is not None
+
+    def gone(self, broker_id: int, now_ms: float) -> None:
+        """The process of a suspect is known to be gone: there is nobody left to be waited for."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.suspect_since_ms is not None:
+            session.suspect_since_ms = now_ms - self._grace_ms
+
     def connection_reset(self, broker_id: int, now_ms: float) -> None:
         """Some other connection with the broker's process broke, or was refused.
 

@@ -45,6 +45,25 @@ def test_losing_more_connections_gives_a_suspect_no_more_time() -> None:
     assert sessions.expired(now_ms=400) == [1]
 
 
+def test_nobody_waits_for_a_suspect_that_is_known_to_be_gone() -> None:
+    sessions = taken_over()
+    sessions.heard(1, 5, now_ms=1_000)
+    sessions.connection_lost(1, now_ms=2_000)
+    assert sessions.is_suspect(1)
+    sessions.gone(1, now_ms=2_010)
+    assert sessions.expired(now_ms=2_010) == [1]
+
+
+def test_a_broker_that_was_heard_is_not_gone() -> None:
+    """Its listener may have refused a connection before it was heard over another."""
+    sessions = taken_over()
+    sessions.connection_lost(1, now_ms=2_000)
+    sessions.heard(1, 5, now_ms=2_005)
+    assert not sessions.is_suspect(1)
+    sessions.gone(1, now_ms=2_010)
+    assert sessions.expired(now_ms=3_000) == []
+
+
 def test_another_connection_says_nothing_about_a_broker_that_is_heard() -> None:
     """Its heartbeats come over one that still stands; where nothing came yet, a refused connection is all there is."""
     sessions = taken_over()
