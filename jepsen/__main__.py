@@ -8,6 +8,7 @@ from typing import Final
 # Imported when it is asked for: what drives real clients needs packages that the simulator does without.
 COMMANDS: Final = {
     "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults as a seed says"),
+    "run": ("jepsen.processes.run.command", "real nodes under clients of librdkafka, a nemesis, and a verdict"),
     "failover": ("jepsen.processes.failover", "real nodes, and trouble for the one that leads the quorum"),
 }
 

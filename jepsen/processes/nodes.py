@@ -56,6 +56,8 @@ class NodeProcess(ServerProcess):
         self.is_controller = is_controller
         self.properties_path = directory / "server.properties"
         self.lives: list[Life] = []
+        # Whether something was done to it that it may end of.
+        self.may_end = False
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
 
     @property
@@ -64,8 +66,8 @@ class NodeProcess(ServerProcess):
 
     @property
     def has_ended_by_itself(self) -> bool:
-        """Whether its last life is over, and nobody asked for that."""
-        return bool(self.lives) and self.lives[-1].ended_at is None and not self.is_running
+        """Whether its last life is over without a reason."""
+        return bool(self.lives) and self.lives[-1].ended_at is None and not (self.is_running or self.may_end)
 
     async def format(self, cluster_id: str) -> None:
         await trio.run_process(

@@ -1,6 +1,7 @@
 """What every client has: a plan, chance, a history that goes to a file, and somebody who tells it to stop."""
 
 import json
+import os
 import sys
 import threading
 import time
@@ -79,5 +80,7 @@ class Client:
             self.stopping.wait(self.rng.expovariate(self.plan.rate))
 
     def _await_end(self) -> None:
-        sys.stdin.buffer.read()
+        # Not through a buffer: its lock, held by a thread that waits, would be in the way of the process's end.
+        while os.read(sys.stdin.fileno(), 1):
+            pass
         self.stopping.set()

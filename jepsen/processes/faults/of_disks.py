@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from jepsen.processes.faults.of_processes import start_together
 from jepsen.processes.faults.stage import Stage
 from jepsen.processes.nodes import NodeProcess
 
@@ -30,13 +31,14 @@ class DiskFull:
         limit = stage.rng.choice(lengths) + stage.rng.randint(0, _ROOM)
         detail = f"no file grows beyond {limit} bytes"
         with stage.claimed([victim]), stage.recorded("disk-full", [victim.name], detail):
+            victim.may_end = True
             _limit(victim, limit)
             await trio.sleep(seconds)
             _limit(victim, resource.RLIM_INFINITY)
             if not victim.is_running:
                 victim.note_end("its disk was full")
-                await victim.start()
-                await victim.wait_serving()
+                await start_together([victim])
+            victim.may_end = False
 
 
 def _limit(node: NodeProcess, size: int) -> None:

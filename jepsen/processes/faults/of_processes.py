@@ -1,11 +1,12 @@
 """Processes that die, stand still, or are stopped and started."""
 
+from contextlib import suppress
 from typing import Final
 
 import trio
 
 from jepsen.processes.faults.stage import Stage
-from jepsen.processes.nodes import NodeProcess
+from jepsen.processes.nodes import EndedByItself, NodeProcess
 
 # The chance that a blow is aimed: at a partition's leader, or at the active controller.
 _AIMED: Final = 0.3
@@ -24,7 +25,7 @@ class Kill:
             for victim in victims:
                 await victim.kill()
             await trio.sleep(seconds * stage.rng.random())
-            await _start_together(victims)
+            await start_together(victims)
 
 
 class KillLeader:
@@ -41,7 +42,7 @@ class KillLeader:
         ):
             await victim.kill()
             await trio.sleep(seconds / 2)
-            await _start_together([victim])
+            await start_together([victim])
 
 
 class Pause:
@@ -68,7 +69,7 @@ class Restart:
                 continue
             with stage.claimed([victim]), stage.recorded("restart", [victim.name]):
                 await victim.stop()
-                await _start_together([victim])
+                await start_together([victim])
             await trio.sleep(seconds / len(stage.names))
 
 
@@ -89,8 +90,10 @@ async def _victims(stage: Stage) -> list[NodeProcess]:
     return rng.sample(healthy, min(len(healthy), many if rng.random() < _MANY else 1))
 
 
-async def _start_together(nodes: list[NodeProcess]) -> None:
+async def start_together(nodes: list[NodeProcess]) -> None:
+    """One that ends again is for whoever watches over the nodes."""
     for node in nodes:
         await node.start()
     for node in nodes:
-        await node.wait_serving()
+        with suppress(EndedByItself):
+            await node.wait_serving()

@@ -1,0 +1,185 @@
+"""One run: a cluster, clients, a nemesis; then peace, last reads, and what the disks of all replicas have."""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from io import FileIO
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from jepsen.history import History
+from jepsen.journal import Journal, read_history
+from jepsen.processes.clients.client import ClientPlan
+from jepsen.processes.clients.client_process import ClientProcess
+from jepsen.processes.faults import Nemesis, Stage
+from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
+from jepsen.processes.replica_logs import read_replicas
+from jepsen.processes.run.healing import NAME, heal, judge_output
+from jepsen.processes.run.workloads import Workload
+
+TOPIC: Final = "queue"
+# The nemesis begins once clients have found their way, and they go on for a while when it is over.
+_PROLOGUE_SECONDS: Final = 2.0
+_EPILOGUE_SECONDS: Final = 3.0
+_FINAL_READ_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.1
+# Shorter than the defaults, so that more happens in a minute; and logs roll.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "log.segment.bytes": "1048576",
+    "log.initial.task.delay.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "metadata.log.max.record.bytes.between.snapshots": "100000",
+}
+
+
+@attrs.frozen
+class Experiment:
+    """What to do; all of it lands in `directory`. `rate` is of one client, in operations per second."""
+
+    directory: Path
+    workload: Workload
+    nemesis: Nemesis
+    seconds: float
+    nodes: int
+    partitions: int
+    rate: float
+    seed: int
+    overrides: Mapping[str, str]
+
+
+@attrs.frozen
+class Outcome:
+    """`zero` is the beginning of the run by `time.monotonic`; times in the history and the stage count from there."""
+
+    zero: float
+    history: History
+    stage: Stage
+    nodes: Sequence[NodeProcess]
+
+
+async def perform(experiment: Experiment) -> Outcome:
+    """Raises ClientFailed where a client cannot do its work."""
+    zero = time.monotonic()
+    names = list(experiment.workload.clients)
+    journals = experiment.directory / "clients"
+    journals.mkdir(parents=True)
+    overrides = {**_SETTINGS, **experiment.overrides}
+    with _own_history(journals, zero) as history:
+        async with running_cluster(
+            experiment.directory, nodes=experiment.nodes, clients=names, overrides=overrides
+        ) as cluster:
+            stage = Stage(cluster, TOPIC, Random(experiment.seed), lambda: time.monotonic() - zero)
+            await _trouble(experiment, stage, history, zero)
+            await _read_finally(experiment, cluster, journals, zero)
+            nodes = list(cluster.nodes.values())
+            for node in nodes:
+                await node.stop()
+        for node in nodes:
+            await trio.to_thread.run_sync(read_replicas, node, TOPIC, history)
+        judge_output(nodes, history)
+    return Outcome(zero, _whole_history(journals), stage, nodes)
+
+
+async def _trouble(experiment: Experiment, stage: Stage, history: History, zero: float) -> None:
+    """Everything up to the moment when no client is at work any more, and all is mended."""
+    await trio.to_thread.run_sync(_create_topic, stage.cluster.bootstrap, experiment.partitions)
+    async with _watched(stage.cluster, history), _clients(experiment, stage.cluster, zero):
+        await trio.sleep(_PROLOGUE_SECONDS)
+        await experiment.nemesis.run(stage, experiment.seconds)
+        await heal(stage.cluster, TOPIC, history)
+        await trio.sleep(_EPILOGUE_SECONDS)
+
+
+@contextmanager
+def _own_history(journals: Path, zero: float) -> Iterator[History]:
+    with FileIO(journals / f"{NAME}.jsonl", "a") as file:
+        yield History(lambda: time.monotonic() - zero, Journal(file).note)
+
+
+def _create_topic(bootstrap: str, partitions: int) -> None:
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(TOPIC, num_partitions=partitions)])[TOPIC].result()
+
+
+@asynccontextmanager
+async def _watched(cluster: ProcessCluster, history: History) -> AsyncIterator[None]:
+    """Meanwhile, nodes that end by themselves are started again, and that is remembered."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_watch, cluster, history)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def _watch(cluster: ProcessCluster, history: History) -> None:
+    while True:
+        await trio.sleep(_LOOK_SECONDS)
+        for node in cluster.nodes.values():
+            if node.has_ended_by_itself:
+                code = node.process.returncode
+                history.fail(history.invoke(NAME, "run-node", node.name), f"exit code {code}\n{node.output_tail()}")
+                node.note_end(f"ended by itself with {code}")
+                await node.start()
+
+
+@asynccontextmanager
+async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float) -> AsyncIterator[None]:
+    journals = experiment.directory / "clients"
+    clients = [
+        ClientProcess(
+            _plan(experiment, name, role, cluster.bootstrap_of(name), journals, zero), journals / f"{name}.out"
+        )
+        for name, role in experiment.workload.clients.items()
+    ]
+    try:
+        yield
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(client.end)
+    finally:
+        for client in clients:
+            client.discard()
+
+
+async def _read_finally(experiment: Experiment, cluster: ProcessCluster, journals: Path, zero: float) -> None:
+    plan = _plan(experiment, "final", "read", cluster.bootstrap, journals, zero)
+    reader = ClientProcess(plan, journals / "final.out")
+    try:
+        await reader.ended(_FINAL_READ_SECONDS)
+    finally:
+        reader.discard()
+
+
+def _plan(experiment: Experiment, name: str, role: str, bootstrap: str, journals: Path, zero: float) -> ClientPlan:
+    return ClientPlan(
+        role,
+        name,
+        bootstrap,
+        str(journals / f"{name}.jsonl"),
+        zero,
+        experiment.seed,
+        TOPIC,
+        experiment.partitions,
+        experiment.rate,
+        experiment.workload.is_idempotent,
+    )
+
+
+def _whole_history(journals: Path) -> History:
+    def lines() -> Iterator[bytes]:
+        for path in sorted(journals.glob("*.jsonl")):
+            with path.open("rb") as file:
+                yield from file
+
+    return read_history(lines())

@@ -1,0 +1,63 @@
+"""The end of all troubles: what was broken is mended, and the cluster has to find its way back by itself."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from jepsen.history import History
+from jepsen.processes.nodes import EndedByItself, NodeProcess, ProcessCluster
+from jepsen.processes.partition_status import topic_status
+from jepsen.values import Healing
+
+NAME: Final = "nemesis"
+# Generous: what is slower than that is broken, on whatever machine.
+_SERVING_SECONDS: Final = 30.0
+_IN_SYNC_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
+
+
+async def heal(cluster: ProcessCluster, topic: str, history: History) -> None:
+    """Raises nothing: what does not come back is in the history."""
+    nodes = list(cluster.nodes.values())
+    cluster.links.open_all()
+    for node in nodes:
+        if not node.is_running:
+            await node.start()
+
+    async def all_serve() -> bool:
+        return all([await _serves(node) for node in nodes])
+
+    async def all_in_sync() -> bool:
+        seen = [await topic_status(node, topic) for node in nodes]
+        return all(each is not None and each == seen[0] and all(one.is_whole for one in each) for each in seen)
+
+    await _recorded(history, Healing("all nodes serve", _SERVING_SECONDS), all_serve)
+    healing = Healing("every node knows of a leader and of all replicas in sync", _IN_SYNC_SECONDS)
+    await _recorded(history, healing, all_in_sync)
+
+
+def judge_output(nodes: Sequence[NodeProcess], history: History) -> None:
+    """What a node says of failures of its own, over all its lives."""
+    for node in nodes:
+        for line in node.output_path.read_text(errors="replace").splitlines():
+            if "handler-failed" in line or line.startswith("Traceback "):
+                history.fail(history.invoke(NAME, "run-node", node.name), line)
+
+
+async def _serves(node: NodeProcess) -> bool:
+    try:
+        await node.wait_serving()
+    except EndedByItself:
+        return False
+    return True
+
+
+async def _recorded(history: History, healing: Healing, holds: Callable[[], Awaitable[bool]]) -> None:
+    operation = history.invoke(NAME, "heal", healing)
+    with trio.move_on_after(2 * healing.within_seconds):
+        while not await holds():
+            await trio.sleep(_LOOK_SECONDS)
+        history.ok(operation, None)
+        return
+    history.fail(operation, f"not after {2 * healing.within_seconds:g} s")

@@ -1,0 +1,48 @@
+"""What clients do, and which promises that is held to."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from jepsen.checkers import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, Checker, count_losses
+from jepsen.checkers.processes import NodesRunUntilStopped
+from jepsen.history import History
+
+
+def _nothing_more(history: History) -> Mapping[str, str]:
+    return {}
+
+
+def _losses(history: History) -> Mapping[str, str]:
+    return {"lost, as acks=1 allows": str(count_losses(history))}
+
+
+@attrs.frozen
+class Workload:
+    """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
+
+    `notes` finds figures in the history that break no promise.
+    """
+
+    clients: Mapping[str, str]
+    checkers: tuple[Checker, ...]
+    rate: float
+    is_idempotent: bool = True
+    notes: Callable[[History], Mapping[str, str]] = _nothing_more
+
+
+_PRODUCERS_AND_CONSUMERS: Final = MappingProxyType({"p1": "produce", "p2": "produce", "c1": "consume", "c2": "consume"})
+WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
+    {
+        "queue": Workload(_PRODUCERS_AND_CONSUMERS, (*IDEMPOTENT_CHECKERS, NodesRunUntilStopped()), rate=100),
+        "acks1": Workload(
+            _PRODUCERS_AND_CONSUMERS,
+            (*ACKS_ONE_CHECKERS, NodesRunUntilStopped()),
+            rate=100,
+            is_idempotent=False,
+            notes=_losses,
+        ),
+    }
+)
