@@ -18,6 +18,10 @@ class Stuck(RuntimeError):
     """No task can run, no event is due, and no deadline is set: the simulation would wait for ever."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class VirtualClock(trio.abc.Clock):
     """Seconds since the simulation began, moved only while every task waits.
 
@@ -29,6 +33,7 @@ class VirtualClock(trio.abc.Clock):
         self.now = 0.0
         self.events_fired = 0
         self.on_stuck: Callable[[], None] | None = None  # asked once for a way out
+        self.before_it_moves: Callable[[], None] = _nothing
         self._is_runnable = is_runnable
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
@@ -49,6 +54,7 @@ class VirtualClock(trio.abc.Clock):
         self.at(self.now + seconds, event, *args)
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
+        self.before_it_moves()
         if self._is_runnable():
             return 0
         events = self._events

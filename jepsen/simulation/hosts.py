@@ -42,6 +42,8 @@ class HostSocket(Protocol):
 class Host:
     """A machine by name. `is_powered`, `is_paused` and `is_serving` say how it is; `start` and the like change it.
 
+    `process` is what runs on it; None while nothing does.
+
     `wall_offset_s` is what a nemesis adds to the wall clock. `ended` is set while no process runs. `held_down_until`
     is how long (virtual time) whoever supervises the host shall leave it as it is.
     """
@@ -74,7 +76,7 @@ class Host:
         self._rng_of = rng_of
         self._on_pause = on_pause
         self._scope: trio.CancelScope | None = None
-        self._process: Process | None = None
+        self.process: Process | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -90,8 +92,8 @@ class Host:
 
     def stop(self) -> None:
         """Ask the process to end by itself, as SIGTERM does."""
-        if self._process is not None:
-            self._process.stop()
+        if self.process is not None:
+            self.process.stop()
 
     def kill(self) -> None:
         """kill -9: the page cache stays, and the kernel closes the process's sockets."""
@@ -144,7 +146,7 @@ class Host:
         process = make(self.env(incarnation))
         try:
             with trio.CancelScope() as scope:
-                self._scope, self._process = scope, process
+                self._scope, self.process = scope, process
                 async with trio.open_nursery() as nursery:
                     await nursery.start(process.run)
                     if self.is_current(incarnation):
@@ -175,7 +177,7 @@ class Host:
     def _crash(self, kind: str, *, silently: bool, **fields: object) -> None:
         self.incarnation += 1
         self.is_serving = False
-        self._process = None
+        self.process = None
         self.volume.locks.clear()
         sockets, self.sockets = self.sockets, {}
         for socket in sockets:

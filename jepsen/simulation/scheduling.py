@@ -33,7 +33,7 @@ class Livelock(RuntimeError):
 class WithholdingQueue(deque[Task]):
     """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`.
 
-    `note_steps` is told the names of the tasks of every batch, before Trio shuffles it as the seed has it.
+    `note_batch` is told the tasks of every batch before any of it runs, and before Trio shuffles it as the seed has it.
     `on_livelock` is told one once there have been STEPS_AT_ONCE_MAX steps at one time of `now`.
     """
 
@@ -42,14 +42,14 @@ class WithholdingQueue(deque[Task]):
         tasks: deque[Task],
         is_withheld: Callable[[Task], bool],
         now: Callable[[], float],
-        note_steps: Callable[[list[str]], None],
+        note_batch: Callable[[list[Task]], None],
         on_livelock: Callable[[str], None],
     ) -> None:
         super().__init__(tasks)
         self._is_withheld = is_withheld
         self._withheld: list[Task] = []
         self._now = now
-        self._note_steps = note_steps
+        self._note_batch = note_batch
         self._on_livelock = on_livelock
         self._steps = 0
         self._time_before = -1.0
@@ -66,12 +66,12 @@ class WithholdingQueue(deque[Task]):
 
         Tasks come in any order, since Trio wakes the members of sets; it sorts them before it shuffles.
         """
-        names = [task.name for task in (sorted(self, key=_serial) if len(self) > 1 else self)]
+        tasks = sorted(self, key=_serial) if len(self) > 1 else list(self)
         super().clear()
-        self._note_steps(names)
-        self._steps += len(names)
+        self._note_batch(tasks)
+        self._steps += len(tasks)
         if self._steps >= STEPS_AT_ONCE_MAX:
-            self._look_at_clock(names[0])
+            self._look_at_clock(tasks[0].name)
 
     def _look_at_clock(self, task_name: str) -> None:
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
@@ -112,12 +112,12 @@ def _is_called_from_outside() -> bool:
 def withhold_tasks(
     is_withheld: Callable[[Task], bool],
     now: Callable[[], float],
-    note_steps: Callable[[list[str]], None],
+    note_batch: Callable[[list[Task]], None],
     on_livelock: Callable[[str], None],
 ) -> WithholdingQueue:
     """Put a queue that can withhold tasks in the place of the running Trio's own."""
     runner = GLOBAL_RUN_CONTEXT.runner
-    queue = WithholdingQueue(runner.runq, is_withheld, now, note_steps, on_livelock)
+    queue = WithholdingQueue(runner.runq, is_withheld, now, note_batch, on_livelock)
     runner.runq = queue
     return queue
 

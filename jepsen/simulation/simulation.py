@@ -1,8 +1,8 @@
 """One run in virtual time: the clock, the trace, the hosts, the network between them, and chance, all from one seed."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import trio
 
@@ -14,6 +14,9 @@ from jepsen.simulation.scheduling import Livelock, WithholdingQueue, is_runnable
 from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
+
+# Told of the hosts on which something has run, once all of that has come to where it waits.
+Onlooker: TypeAlias = Callable[[Sequence[Host]], None]
 
 
 class Simulation:
@@ -29,7 +32,10 @@ class Simulation:
         self.hosts: dict[str, Host] = {}
         self._hosts_by_address: dict[str, Host] = {}
         self.network = Network(self.clock, self.rng("network"), self._hosts_by_address, self.trace.note)
+        self.onlookers: list[Onlooker] = []
+        self._acting: dict[Host, None] = {}
         self._queue: WithholdingQueue | None = None
+        self.clock.before_it_moves = self._look
 
     def rng(self, purpose: str) -> Random:
         """Chance for one purpose: what others draw does not disturb it."""
@@ -58,7 +64,7 @@ class Simulation:
                 spinning.append(task_name)
                 scope.cancel()
 
-            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, self.trace.run, on_livelock)
+            self._queue = withhold_tasks(_is_on_paused_host, self.clock.current_time, self._begin_batch, on_livelock)
             with trio.CancelScope() as scope:
                 self.clock.on_stuck = scope.cancel
                 return await main()
@@ -83,6 +89,22 @@ class Simulation:
             host.volume.heal()
             host.wall_offset_s = 0.0
             host.resume()
+
+    def _begin_batch(self, tasks: Sequence[trio.lowlevel.Task]) -> None:
+        self._look()
+        self.trace.run([task.name for task in tasks])
+        if self.onlookers:
+            for task in tasks:
+                host = task.context.get(HOST)
+                if host is not None:
+                    self._acting[host] = None
+
+    def _look(self) -> None:
+        """Show the onlookers what has become of the hosts that acted in the last batch of steps."""
+        if self._acting:
+            acting, self._acting = list(self._acting), {}
+            for onlooker in self.onlookers:
+                onlooker(acting)
 
     def _pauses_changed(self) -> None:
         assert self._queue is not None, "hosts are paused while the simulation runs"

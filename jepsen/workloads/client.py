@@ -15,6 +15,8 @@ from jepsen.workloads.connection import Address, Connection, ConnectionLost
 METADATA_VERSION = 12
 # How long a client waits after an attempt that came to nothing, at most.
 BACK_OFF_SECONDS = 0.3
+# Of a response that was given before a loss of storage, or after it.
+AMBIGUOUS = "nobody knows on which side of a loss this was said"
 
 
 @attrs.define(eq=False)
@@ -22,7 +24,9 @@ class Client:
     """`wall` is the client's wall clock, in seconds since 1970.
 
     `lives` tells, for a server by its host, how often its storage has lost what was not synced; see
-    `jepsen.history.Operation`. Each client makes its connections to any server, unless it `seek`s one.
+    `jepsen.history.Operation`. `partition_life` tells the same of what a server knows of a partition, by host, topic,
+    index, where that is another matter; None where it is not. Each client makes its connections to any server, unless
+    it `seek`s one.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Client:
     rng: Random
     wall: Callable[[], float]
     lives: Callable[[str], int]
+    partition_life: Callable[[str, str, int], int | None] = lambda host, topic, partition: None
 
     _connection: Connection | None = attrs.field(default=None, init=False)
     _target: Address | None = attrs.field(default=None, init=False)
@@ -49,6 +54,11 @@ class Client:
         except BaseException:
             await self.aclose()
             raise
+
+    def life(self, connection: Connection, topic: str, partition: int) -> int:
+        """The life of a partition that what comes over a connection now is of."""
+        life = self.partition_life(connection.address[0], topic, partition)
+        return connection.life if life is None else life
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None

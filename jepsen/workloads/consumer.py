@@ -7,7 +7,7 @@ from broker.wire.errors import ErrorCode, WireError
 from broker.wire.records import check_crc, iter_headers, iter_records
 from jepsen.history import Operation
 from jepsen.values import Polling
-from jepsen.workloads.client import Client
+from jepsen.workloads.client import AMBIGUOUS, Client
 from jepsen.workloads.connection import Connection, ConnectionLost
 
 _FETCH_VERSION = 12
@@ -39,10 +39,11 @@ async def consume(client: Client, topic: str, partition: int) -> None:
 
 
 async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int, str]]:
-    """Everything from offset zero to the high watermark, however often it takes; recorded as `final-read`."""
+    """Everything from offset zero to the leader's high watermark, however often it takes; recorded as `final-read`."""
     operation = client.history.invoke(client.name, "final-read", (topic, partition))
     while True:
         try:
+            await client.seek_leader(topic, partition)
             async with client.connected() as connection:
                 records: list[tuple[int, str]] = []
                 offset, end = 0, 1
@@ -53,13 +54,9 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
                     records += _records(data, offset)
                     offset, end = _next_offset(records, offset), data.high_watermark
                     assert offset > before or offset >= end, f"{request} returns nothing below {end}"
-                client.history.ok(operation, records, life=connection.life)
+                client.history.ok(operation, records, life=client.life(connection, topic, partition))
                 return records
-        except FetchRefused:
-            await client.back_off()
-            with suppress(ConnectionLost):
-                await client.seek_leader(topic, partition)
-        except ConnectionLost:
+        except (FetchRefused, ConnectionLost):
             await client.back_off()
         except Corrupt as error:
             client.history.fail(operation, str(error))
@@ -69,6 +66,7 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
 async def poll(client: Client, connection: Connection, polling: Polling) -> tuple[int, Operation]:
     """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused, Corrupt."""
     operation = client.history.invoke(client.name, "poll", polling)
+    life = client.life(connection, polling.topic, polling.partition)
     try:
         data = await _fetch(connection, polling, wait_ms=_WAIT_MS)
         records = _records(data, polling.offset)
@@ -78,7 +76,10 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
     except Corrupt as error:
         client.history.fail(operation, str(error))
         raise
-    client.history.ok(operation, records, life=connection.life)
+    if client.life(connection, polling.topic, polling.partition) == life:
+        client.history.ok(operation, records, life=life)
+    else:
+        client.history.info(operation, AMBIGUOUS)
     return _next_offset(records, polling.offset), operation
 
 

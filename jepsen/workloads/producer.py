@@ -12,7 +12,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from jepsen.history import Operation
 from jepsen.values import Sending
-from jepsen.workloads.client import Client
+from jepsen.workloads.client import AMBIGUOUS, Client
 from jepsen.workloads.connection import Connection, ConnectionLost
 
 _PRODUCE_VERSION = 12
@@ -130,19 +130,26 @@ class Producer:
         Raises ConnectionLost, SessionOver, WrongServer.
         """
         sent = list(batches)
+        life = self._client.life(connection, self._topic, self._partition)
         await connection.send([batch.request() for batch in sent], _PRODUCE_VERSION)
         for batch in sent:
             response = await connection.receive()
             answer = response.responses[0].partition_responses[0]
             if answer.error_code == 0 and batches and batch is batches[0]:
-                self._client.history.ok(batch.operation, answer.base_offset, life=connection.life)
-                self.acknowledged.set()
+                self._acknowledge(batch.operation, answer.base_offset, connection, life)
                 del batches[0]
             elif batches and batch is batches[0] and answer.error_code in _SESSION_ENDS:
                 raise SessionOver(ErrorCode(answer.error_code).name)
             elif answer.error_code in _ELSEWHERE:
                 raise WrongServer(ErrorCode(answer.error_code).name)
         return len(batches) < len(sent)
+
+    def _acknowledge(self, operation: Operation, offset: int, connection: Connection, life: int) -> None:
+        if self._client.life(connection, self._topic, self._partition) == life:
+            self._client.history.ok(operation, offset, life=life)
+        else:
+            self._client.history.info(operation, AMBIGUOUS)
+        self.acknowledged.set()
 
 
 async def produce_to_all(client: Client, partitions: Sequence[tuple[str, int]], per_second: float) -> None:

@@ -3,9 +3,20 @@
 They listen to what nodes trace and to what befalls hosts, and know more than any node does.
 """
 
+from jepsen.simulation.invariants.committed import Committed
 from jepsen.simulation.invariants.of_processes import process_invariants
 from jepsen.simulation.invariants.of_raft import raft_invariants
+from jepsen.simulation.invariants.of_replication import replication_invariants
 from jepsen.simulation.invariants.replicas import Replica, Replicas
 from jepsen.simulation.invariants.watch import Invariant, Watch
 
-__all__ = ["Invariant", "Replica", "Replicas", "Watch", "process_invariants", "raft_invariants"]
+__all__ = [
+    "Committed",
+    "Invariant",
+    "Replica",
+    "Replicas",
+    "Watch",
+    "process_invariants",
+    "raft_invariants",
+    "replication_invariants",
+]

@@ -11,19 +11,22 @@ from kraft.env import Env
 
 
 class FormattedNode:
-    """`jepsen.simulation.hosts.Process`. `formatting` says what the disk that is in the machine now is to become."""
+    """`jepsen.simulation.hosts.Process`; `node` is what runs once all is formatted.
+
+    `formatting` says what the disk that is in the machine now is to become.
+    """
 
     def __init__(self, env: Env, config: KafkaConfig, formatting: Callable[[], Formatting]) -> None:
         self._env = env
         self._config = config
         self._formatting = formatting
-        self._node = Node(env, config)
+        self.node = Node(env, config)
 
     def stop(self) -> None:
-        self._node.stop()
+        self.node.stop()
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         await format_directories(
             self._env, self._config, self._formatting(), ignore_formatted=True, tell=lambda line: None
         )
-        await self._node.run(task_status=task_status)
+        await self.node.run(task_status=task_status)

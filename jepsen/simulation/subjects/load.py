@@ -10,7 +10,8 @@ from jepsen.values import WantedTopic
 
 @attrs.frozen
 class Load:
-    """`topics` are there from the start, and `late` is created in the middle of the troubles.
+    """`topics` are there from the start, and `late` is created in the middle of the troubles. To all of them producers
+    send with acks=all, but to those named in `hopeful`, which are read and judged apart.
 
     Ranges are of how many clients there are at least and at most; each seed draws from them, and from the rates, which
     are of operations per second. Everybody who produces does so to every partition, and `readers` is the chance of each
@@ -29,11 +30,12 @@ class Load:
     churned_per_second: Sequence[float]
     churned_partitions: int
     deleted: float
+    hopeful: Sequence[str] = ()
 
-    def partitions(self) -> Iterator[tuple[str, int]]:
-        """Those that everybody produces to."""
+    def partitions(self, *, hopeful: bool = False) -> Iterator[tuple[str, int]]:
+        """Those that everybody produces to, with acks=all or with acks=1."""
         for topic in self.topics:
-            for index in range(topic.partitions):
+            for index in range(topic.partitions if hopeful is (topic.name in self.hopeful) else 0):
                 yield topic.name, index
 
 
@@ -55,17 +57,33 @@ NODE_LOAD: Final = Load(
     churned_partitions=4,
     deleted=0.4,
 )
-# Several nodes: this is about what they agree on. Records tell that topics can be used, and cost more than all else.
-CLUSTER_LOAD: Final = Load(
-    topics=(WantedTopic("plain", 1, is_flushed=False), WantedTopic("flushed", 2, is_flushed=True)),
-    late=WantedTopic("late", 1, is_flushed=True),
-    late_per_second=1,
-    producers=(1, 1),
-    produced_per_second=(0.3, 1),
-    readers=0.4,
-    contenders=(0, 3),
-    contended_per_second=(1, 3),
-    churned_per_second=(0.3, 1, 3),
-    churned_partitions=2,
-    deleted=0.8,
-)
+
+
+def cluster_load(brokers: int) -> Load:
+    """Several nodes: this is about what they agree on, and about what so many brokers replicate.
+
+    Two of three replicas in sync are enough, so that a leader can be lost and work goes on; of two, one is.
+    """
+    most = min(3, brokers)
+    needed = ("min.insync.replicas", str(most - 1))
+    return Load(
+        topics=(
+            WantedTopic("plain", 1),
+            WantedTopic("flushed", 1, is_flushed=True),
+            WantedTopic("pair", 1, replication_factor=2),
+            WantedTopic("queue", 2, configs=(needed, ("segment.ms", "10000")), replication_factor=most),
+            WantedTopic("safe", 1, is_flushed=True, configs=(needed,), replication_factor=most),
+            WantedTopic("hopeful", 1, replication_factor=most),
+        ),
+        late=WantedTopic("late", 1, is_flushed=True, replication_factor=2),
+        late_per_second=1,
+        producers=(1, 2),
+        produced_per_second=(0.3, 1, 3),
+        readers=0.4,
+        contenders=(0, 3),
+        contended_per_second=(1, 3),
+        churned_per_second=(0.3, 1, 3),
+        churned_partitions=2,
+        deleted=0.8,
+        hopeful=("hopeful",),
+    )

@@ -12,19 +12,28 @@ from broker.properties import parse_properties
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.api.metadata import MetadataRequest
-from jepsen.checkers import QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
+from jepsen.checkers import ACKS_ONE_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.disk.tree import Inode
-from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
+from jepsen.simulation.invariants import (
+    Committed,
+    Invariant,
+    Replicas,
+    process_invariants,
+    raft_invariants,
+    replication_invariants,
+)
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
-from jepsen.simulation.subjects.load import CLUSTER_LOAD, NODE_LOAD
+from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
+from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
 from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
 from jepsen.simulation.trace import Event
-from jepsen.values import WantedTopic
+from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
+from jepsen.workloads.hopeful import produce_hopefully
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
 from jepsen.workloads.topics import churn_topics, create_topic, seen_topics
@@ -53,11 +62,21 @@ class NodesSubject:
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
-        self._load = NODE_LOAD if len(plan.nodes) == 1 else CLUSTER_LOAD
+        self._load = NODE_LOAD if len(plan.nodes) == 1 else cluster_load(len(plan.brokers))
+        self.committed = Committed({each.name: each.node_id for each in plan.brokers})
+        if len(plan.brokers) > 1:
+            watched = [topic.name for topic in (*self._load.topics, self._load.late)]
+            show_data(simulation, self.committed, watched)
+        # Of what is sent with acks=1, which may be lost.
+        self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin = self._client("admin")
 
     def invariants(self) -> Sequence[Invariant]:
-        return [*process_invariants(self.simulation.hosts, (OSError, NoLogDirOnline)), *raft_invariants(self.replicas)]
+        return [
+            *process_invariants(self.simulation.hosts, (OSError, NoLogDirOnline)),
+            *raft_invariants(self.replicas),
+            *replication_invariants(self.committed),
+        ]
 
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
@@ -72,9 +91,14 @@ class NodesSubject:
             for number in range(rng.randint(*load.producers)):
                 per_second = rng.choice(load.produced_per_second)
                 self._start(nursery, self._client(f"p{number}"), produce_to_all, list(load.partitions()), per_second)
-            for topic, index in load.partitions():
+                for topic, index in load.partitions(hopeful=True):
+                    client = self._hopeful(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
+                    self._start(nursery, client, produce_hopefully, topic, index, per_second)
+            for topic, index in (*load.partitions(), *load.partitions(hopeful=True)):
                 if rng.random() < load.readers:
-                    self._start(nursery, self._client(f"r-{topic}-{index}", "readers"), consume, topic, index)
+                    client = self._client(f"r-{topic}-{index}", "readers")
+                    client = self._hopeful(client) if topic in load.hopeful else client
+                    self._start(nursery, client, consume, topic, index)
             generations, per_second = Generations(), rng.choice(load.contended_per_second)
             for number in range(rng.randint(*load.contenders)):
                 self._start(nursery, self._client(f"s{number}", port=CONTROLLER_PORT), contend, generations, per_second)
@@ -101,29 +125,37 @@ class NodesSubject:
         await self._converge(f"healed-{serial}")
         seen = await self._as(client, seen_topics, client)
         for topic in (*self._load.topics, self._load.late):
-            if topic.name in seen:
-                for index in range(topic.partitions):
-                    await self._as(client, self._write_and_read, client, topic.name, index)
+            for index in range(topic.partitions if topic.name in seen else 0):
+                reader = self._hopeful(client) if topic.name in self._load.hopeful else client
+                await self._as(client, self._write_and_read, reader, topic.name, index)
+                self._read_replicas(topic.name, index)
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
 
     async def _converge(self, name: str) -> None:
-        """Until all brokers tell of the same topics, the one of that name among them, and of all brokers."""
+        """Until all brokers tell of the same topics, the one of that name among them, and of all brokers.
+
+        Until then all partitions have leaders, and all their replicas are in sync.
+        """
         while True:
             told = [await self._told_by(node.name) for node in self._plan.brokers]
             topics, brokers = told[0]
-            if name in topics and brokers == len(self._plan.brokers) and all(each == told[0] for each in told):
+            is_whole = (
+                name in topics
+                and brokers == len(self._plan.brokers)
+                and all(in_order(partitions) for _, partitions in topics.values())
+            )
+            if is_whole and all(each == told[0] for each in told):
                 return
             await trio.sleep(0.1)
 
-    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, int]], int]:
-        """The id and the number of partitions of each topic, and how many brokers there are."""
+    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[ToldPartition]]], int]:
+        """What there is of each topic, and how many brokers there are."""
         client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
         request = MetadataRequest(topics=None)
         response, _ = await self._as(self._admin, client.call_until_answered, request, METADATA_VERSION)
         await client.aclose()
-        topics = {topic.name: (topic.topic_id, len(topic.partitions)) for topic in response.topics}
-        return topics, len(response.brokers)
+        return {topic.name: (topic.topic_id, told_of(topic)) for topic in response.topics}, len(response.brokers)
 
     async def _write_and_read(self, client: Client, topic: str, index: int) -> None:
         producer = Producer(attrs.evolve(client, name=f"{client.name}.{topic}-{index}"), topic, index, 100)
@@ -133,9 +165,19 @@ class NodesSubject:
             nursery.cancel_scope.cancel()
         await read_all(client, topic, index)
 
+    def _read_replicas(self, topic: str, index: int) -> None:
+        """What every broker has of a partition, for the record."""
+        for node in self._plan.brokers if len(self._plan.brokers) > 1 else ():
+            log = replica_log(self.cluster.nodes[node.name], topic, index)
+            if log is not None:
+                read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, node.name))
+                self.history.ok(read, log)
+
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
             yield from checker.check(self.history)
+        for checker in ACKS_ONE_CHECKERS:
+            yield from checker.check(self._hopes)
 
     # The hands of the administrator
 
@@ -188,7 +230,12 @@ class NodesSubject:
         servers = [(node.name, port) for node in nodes]
         rng = self.simulation.rng(f"client/{name}")
         wall = self.cluster.clients[host].wall
-        return Client(name, servers, self.history, rng, wall, self.cluster.power_cuts.__getitem__)
+        lives = self.cluster.power_cuts.__getitem__
+        return Client(name, servers, self.history, rng, wall, lives, self.committed.life)
+
+    def _hopeful(self, client: Client) -> Client:
+        """One whose operations are judged apart."""
+        return attrs.evolve(client, history=self._hopes)
 
     async def _as(self, client: Client, task: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run what a client does on the client's machine."""

@@ -1,0 +1,328 @@
+"""What is committed of each partition, who has it, and what may have been lost: what the invariants of data compare.
+
+Nobody in a cluster knows all of this. The onlooker (`jepsen.simulation.onlooker`) tells it, as events of the trace.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from jepsen.simulation.invariants.replicas import integer
+from jepsen.simulation.trace import Event
+from metadata.image import BrokerImage, MetadataImage, PartitionImage
+
+# Where a batch begins, where it ends, the epoch of the leader that wrote it, and its checksum.
+Batch: TypeAlias = tuple[int, int, int, int]
+# A partition by its topic's id, in hexadecimal digits, and its index.
+Key: TypeAlias = tuple[str, int]
+
+# How a process ended, the worse the higher: with all it had on its disk, with all in the page cache, or with neither.
+CLEANLY: Final = 0
+KILLED: Final = 1
+WITHOUT_POWER: Final = 2
+
+
+@attrs.define
+class Copy:
+    """A running replica: what a broker has of a partition.
+
+    The first `agreed` of its batches are those that are committed. `maximal` is the maximal ISR where it `leads`.
+    `is_suspect` says that it may have what was lost, of which it has not heard from a leader yet.
+    """
+
+    batches: list[Batch] = attrs.field(factory=list)
+    agreed: int = 0
+    leader_epoch: int = -1
+    leads: bool = False
+    maximal: tuple[int, ...] = ()
+    is_suspect: bool = False
+
+    def cut(self, end_offset: int) -> None:
+        while self.batches and self.batches[-1][1] > end_offset:
+            self.batches.pop()
+        self.agreed = min(self.agreed, len(self.batches))
+
+
+@attrs.define
+class CommittedLog:
+    """One partition. `batches` are all that were ever committed, but for what was lost and may have been.
+
+    `image` is what is committed of its metadata, `copies` are those of running brokers by id. `unclean` are brokers
+    whose process ended uncleanly since they last were in sync, and how; see KILLED. `losses` are the leader epochs
+    that began without what was committed before. `min_isr` is the lowest min.insync.replicas that it ever had.
+    `may_elect_anybody`: unclean.leader.election.enable. `lives` are how many losses each broker's replica has heard of.
+    """
+
+    topic: str
+    image: PartitionImage
+    min_isr: int
+    is_flushed: bool = False
+    may_elect_anybody: bool = False
+    batches: list[Batch] = attrs.field(factory=list)
+    copies: dict[int, Copy] = attrs.field(factory=dict)
+    unclean: dict[int, int] = attrs.field(factory=dict)
+    losses: list[int] = attrs.field(factory=list)
+    lives: dict[int, int] = attrs.field(factory=dict)
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1][1] if self.batches else 0
+
+    @property
+    def eligible(self) -> tuple[int, ...]:
+        """Those that the controller takes to have everything."""
+        return (*self.image.isr, *self.image.eligible_leader_replicas)
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether so many of those that had everything may have lost it that nobody need have it any more (KIP-966)."""
+        if self.may_elect_anybody:
+            return True
+        has_lost = WITHOUT_POWER in self.unclean.values() and not self.is_flushed
+        return has_lost and len(self.unclean) >= min(self.min_isr, len(self.image.replicas))
+
+    def life(self, leader_epoch: int) -> int:
+        """How many losses a replica knows of that has heard of this leader epoch."""
+        return sum(epoch <= leader_epoch for epoch in self.losses)
+
+    def is_of_now(self, copy: Copy) -> bool:
+        return self.life(copy.leader_epoch) == len(self.losses)
+
+    def compare(self, copy: Copy) -> None:
+        """Find out how far a copy agrees with what is committed."""
+        at, batches, others = copy.agreed, self.batches, copy.batches
+        end = min(len(batches), len(others))
+        while at < end and batches[at] == others[at]:
+            at += 1
+        copy.agreed = at
+        if at == len(others):
+            copy.is_suspect = False
+
+    def lose(self, kept: int) -> None:
+        """What is behind so many batches is no more."""
+        del self.batches[kept:]
+        self.losses.append(self.image.leader_epoch)
+        self.unclean.pop(self.image.leader, None)
+        for copy in self.copies.values():
+            copy.is_suspect |= copy.agreed < len(copy.batches)
+            copy.agreed = min(copy.agreed, kept)
+
+    def mark_unclean(self, broker_id: int, how: int) -> None:
+        self.unclean[broker_id] = max(how, self.unclean.get(broker_id, KILLED))
+
+
+class Committed:
+    """Follows the trace. Invariants come behind it in the watch.
+
+    `image` is the latest of the metadata that anybody has; it is told by `metadata-seen`, and set before that.
+    `changed` are the partitions of which the last event may have changed what holds. `lost` says of one what was lost
+    and may not have been.
+    """
+
+    kinds: Sequence[str] = (
+        *("metadata-seen", "replica-found", "replica-gone", "replica-role"),
+        *("replica-wrote", "replica-cut", "replica-committed"),
+        *("broker-state", "process-started", "process-killed", "power-cut", "process-ended"),
+    )
+
+    def __init__(self, nodes: Mapping[str, int]) -> None:
+        """`nodes` are the ids of the brokers by the names of their hosts."""
+        self.nodes = nodes
+        self.image = MetadataImage()
+        self.logs: dict[Key, CommittedLog] = {}
+        self.changed: list[Key] = []
+        self.lost: str | None = None
+        self.differs: str | None = None
+        self._before = MetadataImage()
+        self._epochs: dict[int, int] = {}  # under which a broker's process of now is registered
+        self._last_epochs: dict[int, int] = {}
+        self._endings: dict[tuple[int, int], int] = {}  # how the process ended that was registered so
+
+    def copy(self, event: Event) -> tuple[CommittedLog, Copy] | None:
+        """What a replica's event is about; None for a topic that was deleted."""
+        log = self.logs.get(key_of(event))
+        if log is None:
+            return None
+        return log, log.copies.setdefault(self.nodes[event.host], Copy())
+
+    def is_registered(self, broker_id: int) -> bool:
+        """Whether the metadata knows the process of now."""
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == self._epochs.get(broker_id)
+
+    def observe(self, event: Event) -> str | None:
+        self.changed, self.lost, self.differs = [], None, None
+        match event.kind:
+            case "metadata-seen":
+                self._learn()
+            case "broker-state":
+                self._register(self.nodes[event.host], integer(event, "epoch"))
+            case "process-started":
+                pass
+            case "process-killed":
+                self._end(event.host, KILLED)
+            case "power-cut":
+                self._end(event.host, WITHOUT_POWER)
+            case "process-ended":
+                self._end(event.host, KILLED if event.fields["errors"] else CLEANLY)
+            case _:
+                self._follow(event)
+        return None
+
+    # What becomes of replicas
+
+    def _follow(self, event: Event) -> None:
+        found = self.copy(event)
+        if found is None:
+            return
+        log, copy = found
+        self.changed = [key_of(event)]
+        match event.kind:
+            case "replica-gone":
+                del log.copies[self.nodes[event.host]]
+            case "replica-found":
+                copy.batches, copy.agreed, copy.is_suspect = list(batches_of(event)), 0, bool(log.losses)
+                log.compare(copy)
+            case "replica-role":
+                copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
+                copy.leads = event.fields["leads"] is True
+            case "replica-wrote":
+                copy.batches.extend(batches_of(event))
+                log.compare(copy)
+            case "replica-cut":
+                copy.cut(integer(event, "end_offset"))
+            case "replica-committed":
+                self._commit(event, log, copy)
+        self._reconcile(log)
+        if not copy.is_suspect:
+            log.lives[self.nodes[event.host]] = log.life(copy.leader_epoch)
+
+    def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
+        end_offset = integer(event, "high_watermark")
+        if not log.is_of_now(copy):
+            return  # it has yet to hear of who leads now, and that something was lost
+        if copy.leads and end_offset > log.end_offset and copy.agreed == len(log.batches):
+            log.batches += [each for each in copy.batches[copy.agreed :] if each[1] <= end_offset]
+            for each in log.copies.values():
+                log.compare(each)
+        agreed_end = log.batches[copy.agreed - 1][1] if copy.agreed else 0
+        if agreed_end < end_offset and not copy.is_suspect:
+            other = log.batches[copy.agreed] if copy.agreed < len(log.batches) else None
+            mine = copy.batches[copy.agreed] if copy.agreed < len(copy.batches) else None
+            self.differs = f"{event.host} has {mine} committed in {describe(key_of(event), log)}, and others {other}"
+
+    def _reconcile(self, log: CommittedLog) -> None:
+        """A new leader says what there is from now on. It has what is committed, unless that may have been lost."""
+        copy = log.copies.get(log.image.leader)
+        if copy is None or copy.agreed == len(log.batches) or not self.is_registered(log.image.leader):
+            return
+        if log.may_lose:
+            log.lose(copy.agreed)
+        else:
+            self.lost = (
+                f"{log.image.leader} leads {log.topic} in epoch {log.image.leader_epoch} without the committed batch "
+                f"{log.batches[copy.agreed]}; ended uncleanly since in sync: {log.unclean}"
+            )
+
+    # What becomes of brokers
+
+    def _register(self, broker_id: int, epoch: int) -> None:
+        if epoch >= 0 and self._epochs.get(broker_id) != epoch:
+            self._epochs[broker_id] = self._last_epochs[broker_id] = epoch
+            for key, log in self.logs.items():
+                if broker_id in log.eligible:
+                    self.changed.append(key)
+                    self._reconcile(log)
+
+    def _end(self, host: str, how: int) -> None:
+        broker_id = self.nodes.get(host)
+        if broker_id is None:
+            return
+        epoch = self._epochs.pop(broker_id, None)
+        if epoch is None:  # before it was registered: it was not clean, whatever the life before it was
+            epoch, how = self._last_epochs.get(broker_id, -1), max(how, KILLED)
+        self._endings[broker_id, epoch] = max(how, self._endings.get((broker_id, epoch), CLEANLY))
+        for log in self.logs.values():
+            log.copies.pop(broker_id, None)
+            if how != CLEANLY and (broker_id in log.eligible or broker_id in log.unclean):
+                log.mark_unclean(broker_id, how)
+
+    # What becomes of the metadata
+
+    def _learn(self) -> None:
+        before, self._before = self._before, self.image
+        brokers_changed = before.cluster is not self.image.cluster or before.configs is not self.image.configs
+        topics = self.image.topics.by_id
+        for key in [key for key in self.logs if bytes.fromhex(key[0]) not in topics]:
+            del self.logs[key]
+        for topic_id, topic in topics.items():
+            if not brokers_changed and before.topics.by_id.get(topic_id) is topic:
+                continue
+            hex_id = topic_id.hex()
+            for index, partition in topic.partitions.items():
+                self._learn_partition((hex_id, index), topic.name, partition)
+
+    def _learn_partition(self, key: Key, topic: str, partition: PartitionImage) -> None:
+        configs = {**self.image.configs.all_brokers(), **self.image.configs.topic(topic)}
+        min_isr = int(configs.get("min.insync.replicas", "1"))
+        log = self.logs.get(key)
+        if log is None:
+            log = self.logs[key] = CommittedLog(topic, partition, min_isr)
+        log.image, log.min_isr = partition, min(min_isr, log.min_isr)
+        log.is_flushed = configs.get("flush.messages") == "1"
+        log.may_elect_anybody = configs.get("unclean.leader.election.enable") == "true"
+        self.changed.append(key)
+        for broker_id in log.eligible:
+            ending = self._endings.get((broker_id, self._broker_epoch(broker_id)), CLEANLY)
+            if ending != CLEANLY:
+                log.mark_unclean(broker_id, ending)
+            elif broker_id in log.unclean and self._holds(log, broker_id):
+                del log.unclean[broker_id]
+        self._reconcile(log)
+
+    def _holds(self, log: CommittedLog, broker_id: int) -> bool:
+        copy = log.copies.get(broker_id)
+        return copy is not None and self.is_registered(broker_id) and copy.agreed == len(log.batches)
+
+    def _broker_epoch(self, broker_id: int) -> int:
+        broker: BrokerImage | None = self.image.cluster.brokers.get(broker_id)
+        return -1 if broker is None else broker.broker_epoch
+
+    def life(self, host: str, topic: str, index: int) -> int | None:
+        """How many losses a broker's replica has heard of; None where it has the only one.
+
+        What a broker says that has heard of fewer is of a former life.
+        """
+        found = self.image.topics.by_name.get(topic)
+        log = None if found is None else self.logs.get((found.topic_id.hex(), index))
+        if log is None or len(log.image.replicas) == 1:
+            return None
+        return log.lives.get(self.nodes[host], 0)
+
+    def running(self, log: CommittedLog) -> Iterator[tuple[int, Copy]]:
+        """The eligible replicas whose broker's process is the one that the metadata speaks of."""
+        for broker_id in log.eligible:
+            copy = log.copies.get(broker_id)
+            if copy is not None and self.is_registered(broker_id):
+                yield broker_id, copy
+
+
+def key_of(event: Event) -> Key:
+    return str(event.fields["topic_id"]), integer(event, "partition")
+
+
+def batches_of(event: Event) -> Sequence[Batch]:
+    batches: Any = event.fields["batches"]
+    assert isinstance(batches, tuple), f"batches of {event}"
+    return batches
+
+
+def ids_of(event: Event, name: str) -> tuple[int, ...]:
+    ids: Any = event.fields[name]
+    assert isinstance(ids, tuple), f"{name} of {event}"
+    return ids
+
+
+def describe(key: Key, log: CommittedLog) -> str:
+    return f"{log.topic}-{key[1]}"

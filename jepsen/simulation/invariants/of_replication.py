@@ -1,0 +1,147 @@
+"""What holds of partitions and their replicas, as Kafka's design and KIPs 101, 497, 841 and 966 promise it."""
+
+from collections.abc import Sequence
+
+from jepsen.simulation.invariants.committed import Committed, CommittedLog, describe
+from jepsen.simulation.invariants.watch import Invariant
+from jepsen.simulation.trace import Event
+
+
+class _OfPartitions:
+    """What holds of each partition by itself: it is looked at where the last event may have changed something."""
+
+    kinds: Sequence[str] = ("metadata-seen",)
+
+    def __init__(self, committed: Committed) -> None:
+        self._committed = committed
+
+    def observe(self, event: Event) -> str | None:
+        for key in self._committed.changed:
+            log = self._committed.logs[key]
+            wrong = self.wrong_with(log)
+            if wrong is not None:
+                return f"{describe(key, log)} {wrong}"
+        return None
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        raise NotImplementedError
+
+
+class InSyncReplicasAreReplicas(_OfPartitions):
+    """The ISR and the eligible leader replicas are replicas of the partition, and nobody is both."""
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        image = log.image
+        strange = [each for each in log.eligible if each not in image.replicas]
+        if strange or len(set(log.eligible)) < len(log.eligible):
+            return f"has replicas {image.replicas}, ISR {image.isr}, ELR {image.eligible_leader_replicas}"
+        return None
+
+
+class LeadersAreInSync(_OfPartitions):
+    """Who leads is in the ISR."""
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        image = log.image
+        return f"is led by {image.leader}, ISR {image.isr}" if image.leader not in (-1, *image.isr) else None
+
+
+class NoFencedBrokerIsInSync(_OfPartitions):
+    """A fenced broker is in no ISR (KIP-841).
+
+    A last one that has shut down cleanly stays where it was: nobody else has everything, and it has.
+    """
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        brokers = self._committed.image.cluster.brokers
+        fenced = [each for each in log.image.isr if each not in brokers or brokers[each].fenced]
+        if not fenced or (log.image.isr == tuple(fenced) and self._is_stopped(fenced[0])):
+            return None
+        return f"has the ISR {log.image.isr}, and {fenced} are fenced"
+
+    def _is_stopped(self, broker_id: int) -> bool:
+        broker = self._committed.image.cluster.brokers.get(broker_id)
+        return broker is not None and broker.in_controlled_shutdown
+
+
+class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
+    """Every running member of the ISR, and every eligible leader replica, has all that was ever committed (KIP-966)."""
+
+    kinds: Sequence[str] = ("metadata-seen", "replica-found", "replica-cut", "replica-committed", "broker-state")
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        for broker_id, copy in self._committed.running(log):
+            if copy.agreed < len(log.batches):
+                image = log.image
+                return (
+                    f"has {log.batches[copy.agreed]} committed, and {broker_id} lacks it: ISR {image.isr}, ELR "
+                    f"{image.eligible_leader_replicas}, leader {image.leader} in epoch {image.leader_epoch}"
+                )
+        return None
+
+
+class MaximalIsrContainsIsr(_OfPartitions):
+    """Whoever is in the ISR, as the controller has it, has to hold what the leader commits (KIP-497)."""
+
+    kinds: Sequence[str] = ("metadata-seen", "replica-role")
+
+    def wrong_with(self, log: CommittedLog) -> str | None:
+        image, copy = log.image, log.copies.get(log.image.leader)
+        if copy is None or copy.leader_epoch != image.leader_epoch or len(image.replicas) == 1:
+            return None
+        if all(each in copy.maximal for each in image.isr):
+            return None
+        return f"has the ISR {image.isr}, and its leader commits with {copy.maximal}"
+
+
+class ReplicasAreEqual:
+    """Below their high watermarks all replicas hold the same batches, and what was committed never changes."""
+
+    kinds: Sequence[str] = ("replica-committed",)
+
+    def __init__(self, committed: Committed) -> None:
+        self._committed = committed
+
+    def observe(self, event: Event) -> str | None:
+        return self._committed.differs
+
+
+class CommittedRecordsStay:
+    """A new leader has all that was committed.
+
+    Unless as many of those that had it as min.insync.replicas ended uncleanly, one of them losing power (KIP-966).
+    Where every append is flushed, nothing is lost at all.
+    """
+
+    kinds: Sequence[str] = ("metadata-seen", "replica-found", "replica-cut", "broker-state")
+
+    def __init__(self, committed: Committed) -> None:
+        self._committed = committed
+
+    def observe(self, event: Event) -> str | None:
+        return self._committed.lost
+
+
+class OneFetcherPerPartition:
+    """A broker fetches a partition from one other broker at a time, and never from itself."""
+
+    kinds: Sequence[str] = ("fetchers-seen",)
+
+    def observe(self, event: Event) -> str | None:
+        twice = event.fields["twice"]
+        return f"{event.host} fetches {twice} from several brokers" if twice else None
+
+
+def replication_invariants(committed: Committed) -> list[Invariant]:
+    """All of them, for one simulation of which `committed` knows everything."""
+    return [
+        committed,
+        CommittedRecordsStay(committed),
+        InSyncReplicasAreReplicas(committed),
+        LeadersAreInSync(committed),
+        NoFencedBrokerIsInSync(committed),
+        MaximalIsrContainsIsr(committed),
+        ReplicasAreEqual(committed),
+        InSyncReplicasHoldWhatIsCommitted(committed),
+        OneFetcherPerPartition(),
+    ]

@@ -1,0 +1,212 @@
+"""Looks into the nodes of a simulation, and tells in the trace what has become of their replicas.
+
+It does so whenever something has run on a host, once all of that has come to where it waits. Nodes are not changed for
+it, and do not notice.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+import attrs
+
+from broker.node import Node
+from broker.replication.fetchers import Fetchers
+from broker.replication.in_sync import Proposal
+from broker.replication.partition import Partition
+from broker.storage.log import Log
+from broker.wire.errors import KafkaError
+from broker.wire.records import iter_headers
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.invariants.committed import Batch, Committed
+from jepsen.simulation.trace import Event, Trace
+from metadata.image import MetadataImage
+
+_READ_BYTES = 1 << 20
+
+
+@attrs.define(eq=False)
+class _SeenReplica:
+    """A partition as it was when it was looked at last. `cut_to` is how far its log was cut since then."""
+
+    partition: Partition
+    topic_id: str
+    log: Log | None = None
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] | None = None
+    proposal: Proposal | None = None
+    end_offset: int = 0
+    high_watermark: int = 0
+    cut_to: int | None = None
+
+    def has_changed(self) -> bool:
+        partition = self.partition
+        log = partition.log
+        if log is not self.log or partition.high_watermark != self.high_watermark:
+            return True
+        if log is None:
+            return False
+        if log.readable_end_offset != self.end_offset or self.cut_to is not None:
+            return True
+        if partition.leader_epoch != self.leader_epoch or partition.partition_epoch != self.partition_epoch:
+            return True
+        in_sync = partition.in_sync
+        return in_sync is not None and (in_sync.isr is not self.isr or in_sync.proposal is not self.proposal)
+
+
+@attrs.define(eq=False)
+class _SeenNode:
+    """A process. `replicas` are those of the topics that are watched."""
+
+    node: Node
+    image: MetadataImage | None = None
+    topics: int = 0
+    replicas: dict[Partition, _SeenReplica] = attrs.field(factory=dict)
+
+
+class Onlooker:
+    """`jepsen.simulation.simulation.Onlooker`. `node_of` finds the node that runs on a host, if one does.
+
+    The replicas of the topics in `watched` are looked at, and of all topics what the metadata says.
+    """
+
+    def __init__(
+        self, trace: Trace, node_of: Callable[[Host], Node | None], committed: Committed, watched: Collection[str]
+    ) -> None:
+        self._trace = trace
+        self._node_of = node_of
+        self._committed = committed
+        self._watched = watched
+        self._seen: dict[Host, _SeenNode] = {}
+        trace.listeners.append(self._observe)
+
+    def __call__(self, hosts: Sequence[Host]) -> None:
+        acting = []
+        for host in hosts:
+            node = self._node_of(host)
+            if node is None or node.loader is None:
+                continue
+            seen = self._seen.get(host)
+            if seen is None or seen.node is not node:
+                seen = self._seen[host] = _SeenNode(node)
+            acting.append((host, seen))
+            image = node.loader.image
+            if image.offset > self._committed.image.offset:
+                self._committed.image = image
+                self._trace.event(host.name, "metadata-seen", {"offset": image.offset})
+        for host, seen in acting:
+            self._look_at_node(host, seen)
+
+    def _observe(self, event: Event) -> None:
+        """Between two looks a log may be cut and grow again."""
+        if event.kind in ("partition-truncated", "truncated-committed"):
+            offset, topic_id, index = (event.fields[name] for name in ("offset", "topic_id", "partition"))
+            assert isinstance(offset, int), f"offset of {event}"
+            for host, seen in self._seen.items():
+                for replica in seen.replicas.values() if host.name == event.host else ():
+                    if (replica.topic_id, replica.partition.index) == (topic_id, index):
+                        replica.cut_to = offset if replica.cut_to is None else min(offset, replica.cut_to)
+
+    def _look_at_node(self, host: Host, seen: _SeenNode) -> None:
+        broker, loader = seen.node.broker, seen.node.loader
+        if broker is None or loader is None:
+            return
+        topics = broker.partitions.topics
+        if loader.image is not seen.image or len(topics) != seen.topics:
+            seen.image, seen.topics = loader.image, len(topics)
+            self._find_replicas(host, seen)
+        if broker.fetchers is not None:
+            self._look_at_fetchers(host, broker.fetchers)
+        for replica in seen.replicas.values():
+            if replica.has_changed():
+                self._look_at_replica(host, replica)
+
+    def _look_at_fetchers(self, host: Host, fetchers: Fetchers) -> None:
+        keys = [key for key, _ in fetchers.sources()]
+        if len(dict.fromkeys(keys)) < len(keys):
+            twice = [(key[0].hex(), key[1]) for key in keys if keys.count(key) > 1]
+            self._trace.event(host.name, "fetchers-seen", {"twice": twice})
+
+    def _find_replicas(self, host: Host, seen: _SeenNode) -> None:
+        assert seen.node.broker is not None, "looked at"
+        topics = seen.node.broker.partitions.topics
+        found: dict[Partition, _SeenReplica] = {}
+        for name in self._watched:
+            topic = topics.get(name)
+            for partition in () if topic is None else topic.partitions.values():
+                known = seen.replicas.pop(partition) if partition in seen.replicas else None
+                found[partition] = known or _SeenReplica(partition, partition.topic_id.hex())
+        for gone in seen.replicas.values():
+            if gone.log is not None:
+                self._tell(host, gone, "replica-gone")
+        seen.replicas = found
+
+    def _look_at_replica(self, host: Host, seen: _SeenReplica) -> None:
+        partition, log = seen.partition, seen.partition.log
+        if log is not seen.log:
+            self._look_at_new_log(host, seen, log)
+        if log is None:
+            return
+        if log.readable_end_offset != seen.end_offset or seen.cut_to is not None:
+            self._look_at_log(host, seen, log)
+        in_sync = partition.in_sync
+        isr, proposal = (None, None) if in_sync is None else (in_sync.isr, in_sync.proposal)
+        if (
+            partition.leader_epoch != seen.leader_epoch
+            or partition.partition_epoch != seen.partition_epoch
+            or isr is not seen.isr
+            or proposal is not seen.proposal
+        ):
+            seen.leader_epoch, seen.partition_epoch = partition.leader_epoch, partition.partition_epoch
+            seen.isr, seen.proposal = isr, proposal
+            maximal = () if in_sync is None else in_sync.maximal
+            fields = {"leader_epoch": seen.leader_epoch, "leads": partition.leads, "maximal": maximal}
+            self._tell(host, seen, "replica-role", **fields)
+        if partition.high_watermark != seen.high_watermark:
+            grows = partition.high_watermark > seen.high_watermark
+            seen.high_watermark = partition.high_watermark
+            if grows:
+                self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
+
+    def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
+        had_one, seen.log = seen.log is not None, log
+        seen.end_offset = seen.high_watermark = 0
+        seen.cut_to = None
+        if log is not None:
+            batches = read_batches(log, log.log_start_offset)
+            seen.end_offset = batches[-1][1] if batches else log.log_start_offset
+            self._tell(host, seen, "replica-found", batches=batches)
+        elif had_one:
+            self._tell(host, seen, "replica-gone")
+
+    def _look_at_log(self, host: Host, seen: _SeenReplica, log: Log) -> None:
+        end_offset = log.readable_end_offset
+        cut_to = end_offset if seen.cut_to is None else min(seen.cut_to, end_offset)
+        seen.cut_to = None
+        if cut_to < seen.end_offset:
+            seen.end_offset = cut_to
+            self._tell(host, seen, "replica-cut", end_offset=cut_to)
+        batches = read_batches(log, seen.end_offset)
+        if batches:
+            seen.end_offset = batches[-1][1]
+            self._tell(host, seen, "replica-wrote", batches=batches)
+
+    def _tell(self, host: Host, seen: _SeenReplica, kind: str, **fields: object) -> None:
+        about = {"topic": seen.partition.topic, "topic_id": seen.topic_id, "partition": seen.partition.index}
+        self._trace.event(host.name, kind, {**about, **fields})
+
+
+def read_batches(log: Log, offset: int) -> tuple[Batch, ...]:
+    """What is in a log's files from an offset on. What cannot be read now is not there."""
+    batches: list[Batch] = []
+    try:
+        while offset < log.readable_end_offset:
+            found = log.read(offset, _READ_BYTES, upper_bound=log.readable_end_offset, min_one_batch=True)
+            before = len(batches)
+            for _, header in iter_headers(found.file.read(found.position, found.size)):
+                batches.append((header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc))
+            if len(batches) == before:
+                break
+            offset = batches[-1][1]
+    except (KafkaError, OSError):
+        pass  # its disk has just failed
+    return tuple(batches)

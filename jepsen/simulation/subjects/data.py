@@ -1,0 +1,65 @@
+"""What the nodes of a simulation have of the data that they replicate, for those who judge it."""
+
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+
+import attrs
+
+from broker.node import Node
+from broker.wire.api.metadata import MetadataResponseTopic
+from broker.wire.records import iter_headers
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.invariants import Committed
+from jepsen.simulation.onlooker import Onlooker
+from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.subjects.formatted_node import FormattedNode
+from jepsen.values import ReplicaLog
+
+
+def show_data(simulation: Simulation, committed: Committed, watched: Collection[str]) -> None:
+    """Have it told in the trace what becomes of the replicas of these topics."""
+    simulation.onlookers.append(Onlooker(simulation.trace, node_on, committed, watched))
+
+
+def node_on(host: Host) -> Node | None:
+    """The node that runs on a host now."""
+    process = host.process
+    return process.node if isinstance(process, FormattedNode) else None
+
+
+def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:
+    """What a host's log files hold of a partition; None where it has no replica."""
+    node = node_on(host)
+    local = None if node is None or node.broker is None else node.broker.partitions.topic(topic)
+    partition = None if local is None else local.partitions.get(index)
+    if partition is None or partition.log is None:
+        return None
+    batches = []
+    for segment in partition.log.segments:
+        data = segment.file.read(0, segment.written)
+        for at, header in iter_headers(data):
+            digest = blake2b(data[at : at + header.size], digest_size=8).hexdigest()
+            batches.append((header.base_offset, header.next_offset, digest))
+    return ReplicaLog(partition.high_watermark, tuple(batches))
+
+
+@attrs.frozen
+class ToldPartition:
+    """A partition as Metadata tells of it."""
+
+    index: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def told_of(topic: MetadataResponseTopic) -> tuple[ToldPartition, ...]:
+    return tuple(
+        ToldPartition(each.partition_index, each.leader_id, tuple(each.replica_nodes), tuple(each.isr_nodes))
+        for each in topic.partitions
+    )
+
+
+def in_order(partitions: Iterable[ToldPartition]) -> bool:
+    """Whether all have a leader, and all their replicas in sync."""
+    return all(each.leader in each.isr and sorted(each.isr) == sorted(each.replicas) for each in partitions)
