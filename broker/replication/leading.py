@@ -1,6 +1,6 @@
 """What a leader does for those that follow it: tell where their logs part, note their progress, propose who is in sync.
 
-The rules are those of KIP-101, 279 and 595 for logs that part, and of KIP-497, 841 and 903 for the in-sync replicas.
+The rules are those of KIP-101, 279 and 595 for logs that part, and of KIP-497, 704, 841 and 903 for who is in sync.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,8 @@ from broker.replication.replica import NO_EPOCH
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.image import PartitionImage
+from metadata.records import LEADER_RECOVERING
 
 # After these the proposal stays: the controller knows of a newer state of the partition, which will come by the
 # metadata log, or of one that this broker has no part in. Until then nobody knows whether an earlier attempt at the
@@ -109,6 +111,19 @@ def propose_shrinking(partition: Partition) -> None:
     log, in_sync = partition.log, partition.in_sync
     if log is not None and in_sync is not None:
         _propose(partition, in_sync, in_sync.to_shrink(log.readable_end_offset, partition.surroundings.now_ms()))
+
+
+def propose_recovery(partition: Partition, image: PartitionImage) -> None:
+    """Tell the controller that a partition has recovered which an unclean election left without some of its records.
+
+    It has as soon as somebody leads it: what the new leader holds is what there is, as in Kafka (KIP-704). `image` is
+    what the partition has just become. One with a single replica has nobody to recover for.
+    """
+    in_sync = partition.in_sync
+    if image.leader_recovery_state != LEADER_RECOVERING or in_sync is None or in_sync.proposal is not None:
+        return
+    if image.partition_epoch == partition.partition_epoch:
+        _propose(partition, in_sync, Proposal(in_sync.isr))
 
 
 def _propose(partition: Partition, in_sync: InSyncReplicas, proposal: Proposal | None) -> None:

@@ -8,7 +8,9 @@ import trio
 from broker.effective_config import EffectiveConfig
 from broker.replication.flushes import Flushes
 from broker.replication.isr_changes import IsrChanges
+from broker.replication.leading import propose_recovery
 from broker.replication.partition import Partition
+from broker.replication.replica_directories import ReplicaDirectories
 from broker.replication.surroundings import Surroundings
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dirs import LogDirs
@@ -60,6 +62,8 @@ class Partitions:
         self.flushes = Flushes(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
+        self.directories = ReplicaDirectories(local_id, self._directory_of, trace)
+        self._offline_listeners: list[Callable[[], None]] = []
         self._surroundings = self._surroundings_of_all(lag_max_ms)
         log_dirs.on_offline = self._on_offline
 
@@ -158,6 +162,10 @@ class Partitions:
         """Have `listener` called after each change of whom partitions are fetched from; see `Partition.source`."""
         self._followed_listeners.append(listener)
 
+    def when_log_dir_failed(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when a log directory has failed. Must not block."""
+        self._offline_listeners.append(listener)
+
     def start(self, image: MetadataImage) -> None:
         """Take over all the image says, once the logs that exist are loaded; drop logs of topics that are gone."""
         self._drop_strays(image)
@@ -173,9 +181,9 @@ class Partitions:
         if self._image is None:
             return
         self._image = image
-        self._apply_configs(delta, image)
         for topic in delta.topics.deleted.values():
-            self._drop_topic(topic)
+            self._drop_topic(topic)  # by its own configs still
+        self._apply_configs(delta, image)
         for changed in delta.topics.changed.values():
             base = changed.base
 
@@ -184,6 +192,10 @@ class Partitions:
 
             self._apply_topic(changed.name, changed.topic_id, changed.partitions, is_new)
         self._tell_followed()
+
+    def _directory_of(self, topic: str, index: int) -> bytes | None:
+        directory = self._log_dirs.directory_of(topic, index)
+        return None if directory is None or directory.properties is None else directory.properties.directory_id
 
     def _broker(self, broker_id: int) -> BrokerImage | None:
         return None if self._image is None else self._image.cluster.brokers.get(broker_id)
@@ -224,6 +236,8 @@ class Partitions:
             before = (partition.source, partition.leader_epoch)
             partition.configure(config)
             partition.become(image)
+            self.directories.compare(partition, image)
+            propose_recovery(partition, image)
             after = (partition.source, partition.leader_epoch)
             if before != after and (before[0] is not None or after[0] is not None):
                 self._followed_anew.append(partition)
@@ -289,3 +303,5 @@ class Partitions:
                     self._followed_anew.append(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
         self._tell_followed()
+        for listener in self._offline_listeners:
+            listener()

@@ -6,6 +6,7 @@ import pytest
 
 from metadata.controller import ElectedTopic, ElectionType, NewTopic
 from metadata.controller.elect_leaders import ElectLeadersRoom
+from metadata.controller.election_configs import overdue_elections
 from metadata.errors import InvalidRequest
 from metadata.image import PartitionImage
 from metadata.records import LEADER_RECOVERING, NO_LEADER
@@ -140,3 +141,14 @@ def lose_all_but(cluster: Cluster, broker_id: int) -> None:
         if other != broker_id:
             cluster.fence(other)
     cluster.join(broker_id)
+
+
+def test_a_new_controller_elects_by_its_own_defaults_what_its_predecessor_could_not() -> None:
+    """Kafka looks for partitions without a leader every 5 minutes; here all other reasons are met as they come."""
+    cluster = cluster_with((1, 2))
+    lose_all_but(cluster, 2)
+    assert overdue_elections(cluster.image, schema()) == []
+
+    cluster.take(overdue_elections(cluster.image, schema(unclean_leader_election_enable="true")))
+
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2,))

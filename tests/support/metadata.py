@@ -41,8 +41,10 @@ CLUSTER_ID = "abcdefghijklmnopqrstuv"
 METADATA_DIRECTORY = "/data/__cluster_metadata-0"
 
 
-def schema() -> ConfigSchema:
-    return ConfigSchema(BROKER_CONFIGS.parse({"node.id": "1", "process.roles": "broker,controller"}))
+def schema(**settings: str) -> ConfigSchema:
+    """Of a node with these settings; `_` in a name stands for `.`."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return ConfigSchema(BROKER_CONFIGS.parse({"node.id": "1", "process.roles": "broker,controller", **named}))
 
 
 def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistration:

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.isr_changes import RETRY_BACKOFF_MS, IsrChanges
-from broker.replication.leading import follower_fetched, follower_of
+from broker.replication.leading import follower_fetched, follower_of, propose_recovery
 from broker.replication.partition import Partition
 from broker.replication.surroundings import Surroundings
 from broker.wire.api.alter_partition import (
@@ -21,6 +21,7 @@ from broker.wire.api.alter_partition import (
 from broker.wire.errors import ErrorCode
 from metadata.errors import RequestTimedOut
 from metadata.image import BrokerImage, PartitionImage
+from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING
 from tests.support.logs import NOW_MS, batch, no_trace, open_log
 
 LOCAL, FOLLOWER = 1, 2
@@ -204,3 +205,60 @@ async def test_who_lags_is_found_without_any_request_of_a_client(world: World, a
     world.controller.answer()
     await wait_all_tasks_blocked()
     assert world.partitions[0].high_watermark == 1
+
+
+def unclean(partition_epoch: int = 1) -> PartitionImage:
+    """What an unclean election makes of a partition."""
+    replicas, isr = (LOCAL, FOLLOWER), (LOCAL,)
+    return PartitionImage(replicas, isr, LOCAL, 1, partition_epoch, leader_recovery_state=LEADER_RECOVERING)
+
+
+async def test_who_was_elected_uncleanly_has_recovered_when_it_leads(world: World) -> None:
+    """KIP-704; the ISR is what it was, and the next proposal comes when this one is answered."""
+    partition = world.partitions[0]
+    partition.become(unclean())
+    propose_recovery(partition, unclean())
+    await wait_all_tasks_blocked()
+    (request,) = world.controller.requests
+    (asked,) = request.topics[0].partitions
+    assert [member.broker_id for member in asked.new_isr_with_epochs] == [LOCAL]
+    assert (asked.leader_epoch, asked.partition_epoch) == (1, 1)
+    assert asked.leader_recovery_state == LEADER_RECOVERED
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    assert (world.isr(0), partition.partition_epoch) == ((LOCAL,), 2)
+
+
+async def test_recovery_is_told_of_again_where_the_metadata_says_it_was_not_heard(world: World) -> None:
+    partition = world.partitions[0]
+    partition.become(unclean())
+    propose_recovery(partition, unclean())
+    await wait_all_tasks_blocked()
+    world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    await wait_all_tasks_blocked()
+    partition.become(unclean(partition_epoch=2))
+    propose_recovery(partition, unclean(partition_epoch=2))
+    await wait_all_tasks_blocked()
+    assert [request.topics[0].partitions[0].partition_epoch for request in world.controller.requests] == [1, 2]
+
+
+async def test_there_is_nothing_to_tell_where_nothing_was_lost_or_somebody_else_leads(world: World) -> None:
+    propose_recovery(world.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+    elsewhere = PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1, leader_recovery_state=LEADER_RECOVERING)
+    world.partitions[1].become(elsewhere)
+    propose_recovery(world.partitions[1], elsewhere)
+    await wait_all_tasks_blocked()
+    assert world.controller.requests == []
+
+
+async def test_what_the_answer_has_told_already_is_not_told_again_by_the_log(world: World) -> None:
+    """The log repeats the state before the one that the leader knows by the controller's answer."""
+    partition = world.partitions[0]
+    partition.become(unclean())
+    propose_recovery(partition, unclean())
+    await wait_all_tasks_blocked()
+    world.controller.answer()
+    await wait_all_tasks_blocked()
+    propose_recovery(partition, unclean())
+    await wait_all_tasks_blocked()
+    assert len(world.controller.requests) == 1
