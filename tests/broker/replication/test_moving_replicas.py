@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import NoReassignmentInProgressError, UnknownTopicOrPartitionError
 
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -203,3 +206,35 @@ async def test_a_replica_that_comes_survives_its_broker_and_the_leader_dying_on_
         await until_replicated(cluster, tmp_path, [1, 4])
         await cluster.start(2)
         assert directories(tmp_path, 2) == ["topic-0.stray"]
+
+
+@pytest.mark.clients
+async def test_a_real_administrator_moves_lists_and_cancels(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, ROLES) as cluster:
+        await create_replicated(cluster, [[1, 2], [1, 2]])
+        await cluster.nodes[3].crash()
+        first, second = TopicPartition("topic", 0), TopicPartition("topic", 1)
+        admin = await trio.to_thread.run_sync(
+            lambda: KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{cluster.port(4)}")
+        )
+        try:
+            moves = {first: [4, 2], second: [2, 3], TopicPartition("topic", 2): [1], TopicPartition("none", 0): [1]}
+            assert await trio.to_thread.run_sync(admin.alter_partition_reassignments, moves) == {
+                first: None,
+                second: None,
+                TopicPartition("topic", 2): UnknownTopicOrPartitionError,
+                TopicPartition("none", 0): UnknownTopicOrPartitionError,
+            }
+            await until_described(cluster, 4, 0, leader=4, isr=[2, 4])
+            assert await trio.to_thread.run_sync(admin.list_partition_reassignments) == {
+                second: {"replicas": [2, 3, 1], "adding_replicas": [3], "removing_replicas": [1]}
+            }
+            assert await trio.to_thread.run_sync(admin.list_partition_reassignments, [first]) == {}
+            cancel = dict.fromkeys((first, second))
+            assert await trio.to_thread.run_sync(admin.alter_partition_reassignments, cancel) == {
+                first: NoReassignmentInProgressError,
+                second: None,
+            }
+            assert await trio.to_thread.run_sync(admin.list_partition_reassignments) == {}
+        finally:
+            await trio.to_thread.run_sync(admin.close)
