@@ -54,6 +54,7 @@ class Nemesis:
 
     def __init__(self, kinds: Sequence[str], fault_seconds: float, peace_seconds: float) -> None:
         self._kinds = kinds
+        self._deck: list[str] = []
         self._fault_seconds = fault_seconds
         self._peace_seconds = peace_seconds
 
@@ -68,5 +69,16 @@ class Nemesis:
     async def _strike(self, stage: Stage) -> None:
         count = 2 if len(self._kinds) > 1 and stage.rng.random() < _TOGETHER else 1
         async with trio.open_nursery() as nursery:
-            for kind in stage.rng.sample(self._kinds, count):
+            for kind in self._draw(stage, count):
                 nursery.start_soon(FAULTS[kind].strike, stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)
+
+    def _draw(self, stage: Stage, count: int) -> list[str]:
+        """Different ones, and none for the second time before all have had their turn."""
+        drawn: list[str] = []
+        while len(drawn) < count:
+            if not self._deck:
+                self._deck = stage.rng.sample(self._kinds, len(self._kinds))
+            kind = self._deck.pop()
+            if kind not in drawn:
+                drawn.append(kind)
+        return drawn

@@ -121,13 +121,15 @@ def _write(store: Store, outcome: Outcome, verdict: Verdict) -> None:
 
 
 def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:
+    """By the run's time, which begins when all nodes have been started."""
+
     def shifted(moment: float | None) -> float | None:
-        return None if moment is None else moment - zero
+        return None if moment is None else max(0.0, moment - zero)
 
     return [
         attrs.evolve(
             life,
-            began_at=life.began_at - zero,
+            began_at=max(0.0, life.began_at - zero),
             serving_at=shifted(life.serving_at),
             ended_at=shifted(life.ended_at),
         )

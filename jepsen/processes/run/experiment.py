@@ -61,7 +61,7 @@ class Experiment:
 
 @attrs.frozen
 class Outcome:
-    """`zero` is the beginning of the run by `time.monotonic`; times in the history and the stage count from there."""
+    """`zero` is when the cluster first served, by `time.monotonic`; the history and the stage count from there."""
 
     zero: float
     history: History
@@ -71,24 +71,24 @@ class Outcome:
 
 async def perform(experiment: Experiment) -> Outcome:
     """Raises ClientFailed where a client cannot do its work."""
-    zero = time.monotonic()
     names = list(experiment.workload.clients)
     journals = experiment.directory / "clients"
     journals.mkdir(parents=True)
     overrides = {**_SETTINGS, **experiment.overrides}
-    with _own_history(journals, zero) as history:
-        async with running_cluster(
-            experiment.directory, nodes=experiment.nodes, clients=names, overrides=overrides
-        ) as cluster:
+    async with running_cluster(
+        experiment.directory, nodes=experiment.nodes, clients=names, overrides=overrides
+    ) as cluster:
+        zero = time.monotonic()
+        with _own_history(journals, zero) as history:
             stage = Stage(cluster, TOPIC, Random(experiment.seed), lambda: time.monotonic() - zero)
             await _trouble(experiment, stage, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
             nodes = list(cluster.nodes.values())
             for node in nodes:
                 await node.stop()
-        for node in nodes:
-            await trio.to_thread.run_sync(read_replicas, node, TOPIC, history)
-        judge_output(nodes, history)
+            for node in nodes:
+                await trio.to_thread.run_sync(read_replicas, node, TOPIC, history)
+            judge_output(nodes, history)
     return Outcome(zero, _whole_history(journals), stage, nodes)
 
 
