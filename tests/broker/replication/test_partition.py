@@ -1,119 +1,14 @@
 """A replica's roles: what a change of leaders, epochs, replicas and configs means to it and to who waits."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import attrs
 import pytest
 
 from broker.effective_config import TopicConfig
-from broker.replication.in_sync import Proposal
-from broker.replication.leading import (
-    follower_fetched,
-    follower_of,
-    proposal_accepted,
-    proposal_refused,
-    propose_shrinking,
-)
-from broker.replication.partition import Partition
-from broker.replication.surroundings import Surroundings
+from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.image import BrokerImage, PartitionImage
-from tests.support.logs import NOW_MS, batch, no_trace, open_log
-
-LOCAL, A, B = 1, 2, 3
-ALL = (LOCAL, A, B)
-
-
-class Waiting:
-    """A producer's request or a fetch."""
-
-    def __init__(self) -> None:
-        self.told: list[ErrorCode] = []
-        self.pokes = 0
-
-    def settled(self, code: ErrorCode) -> None:
-        self.told.append(code)
-
-    def poke(self, partition: Partition) -> None:
-        self.pokes += 1
-
-
-class World:
-    """What is around one partition: the test moves the clock, and sees what is proposed and to be flushed."""
-
-    def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:
-        self.now_ms = 0.0
-        self.fenced: tuple[int, ...] = ()
-        self.proposed = 0
-        self.to_flush: list[Partition] = []
-        self.partition = Partition(
-            "topic",
-            b"id".ljust(16),
-            0,
-            open_log(directory / "topic-0"),
-            Surroundings(
-                local_id=LOCAL,
-                lag_max_ms=1_000,
-                now_ms=lambda: self.now_ms,
-                broker=self._broker,
-                propose=lambda partition: self._propose(),
-                flush=self.to_flush.append,
-                trace=trace,
-            ),
-        )
-
-    def _propose(self) -> None:
-        self.proposed += 1
-
-    def _broker(self, broker_id: int) -> BrokerImage:
-        return BrokerImage(broker_id, 7, b"", {}, {}, None, broker_id in self.fenced, False, ())
-
-    def become(self, *, epoch: int = 0, version: int = 0, **changes: Any) -> None:
-        """What the metadata says: this broker leads in this leader epoch, all are in sync, unless it says otherwise."""
-        image = PartitionImage(ALL, ALL, LOCAL, epoch, version)
-        self.partition.become(attrs.evolve(image, **changes))
-
-    def append(self, count: int = 1) -> Waiting:
-        """One turn of a producer with acks=all, who waits for the last of so many records."""
-        producer = Waiting()
-        info = self.partition.append(batch(*[b"value"] * count), -1, NOW_MS)
-        assert self.partition.log is not None
-        acknowledgements = self.partition.awaits(-1, info.last_offset + 1)
-        if acknowledgements is None:
-            producer.settled(ErrorCode.NONE)
-        else:
-            acknowledgements.add(producer, info.last_offset + 1)
-        self.partition.log.commit()
-        if self.partition.answers_at_once:
-            self.partition.advance_high_watermark()
-        else:
-            self.partition.appended()
-        return producer
-
-    def fetch(self, broker_id: int, offset: int, broker_epoch: int = 7) -> None:
-        partition = self.partition
-        follower_fetched(
-            partition,
-            partition.leader_log(),
-            follower_of(partition, broker_id, broker_epoch, partition.leader_epoch),
-            broker_epoch=broker_epoch,
-            fetch_offset=offset,
-            log_start_offset=0,
-        )
-
-    @property
-    def proposal(self) -> Proposal:
-        assert self.partition.in_sync is not None
-        assert self.partition.in_sync.proposal is not None
-        return self.partition.in_sync.proposal
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        assert self.partition.in_sync is not None
-        return self.partition.in_sync.isr
+from tests.support.partition_world import ALL, LOCAL, A, B, Waiting, World
 
 
 @pytest.fixture

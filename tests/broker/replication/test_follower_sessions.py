@@ -1,0 +1,182 @@
+"""A follower's fetch session: what it leaves unsaid is known all the same."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
+from broker.replication.fetch_targets import FetchedPartition, FetchTarget
+from broker.replication.leading import propose_shrinking
+from broker.replication.partition import Partition
+from tests.support.partition_world import ALL, LOCAL, A, B, World
+
+LIFE = 7
+LAG_MAX_MS = 1_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.become()
+    return world
+
+
+class Session:
+    """A follower that has everything, in a session: the target is settled, and its progress is noted."""
+
+    def __init__(self, world: World, broker_epoch: int = LIFE) -> None:
+        self.world = world
+        self.cache = FetchSessions(1, Random(1))
+        self.broker_epoch = broker_epoch
+        partition = world.partition
+        target = FetchTarget(partition.topic_id, 0, self.end, 1000, partition.leader_epoch, -1)
+        self.session = self.ask(target).session
+        self.settle(target)
+
+    @property
+    def end(self) -> int:
+        return self.world.partition.leader_log().readable_end_offset
+
+    def ask(self, *named: FetchTarget) -> Fetch:
+        session: FetchSession | None = getattr(self, "session", None)
+        return self.cache.begin(
+            session.id if session else 0,
+            session.epoch if session else 0,
+            named,
+            (),
+            by_topic_id=True,
+            now_ms=self.world.now_ms,
+            follower=(A, self.broker_epoch),
+        )
+
+    def settle(self, target: FetchTarget) -> None:
+        """What reading does for a target of which there is nothing to read."""
+        partition = target.partition = self.world.partition
+        self.world.fetch(A, target.fetch_offset, self.broker_epoch)
+        self.session.settle(target)
+        partition.tailing[target] = partition.waiting[target] = None
+
+
+def test_who_asks_again_and_again_was_caught_up_until_then(world: World) -> None:
+    session = Session(world)
+    for world.now_ms in (900.0, 1_800.0, 2_700.0):
+        assert session.ask().targets == []
+    world.append()
+    assert len(session.ask().targets) == 1
+    world.now_ms += LAG_MAX_MS
+    world.fetch(B, 1)
+    propose_shrinking(world.partition)
+    assert world.proposed == 0
+    world.now_ms += 1
+    propose_shrinking(world.partition)
+    assert world.proposal.isr == (LOCAL, B)
+
+
+def test_who_asked_no_more_was_not(world: World) -> None:
+    session = Session(world)
+    world.now_ms = 500
+    session.ask()
+    world.now_ms = 500 + LAG_MAX_MS + 1
+    world.append()
+    world.fetch(B, 1)
+    propose_shrinking(world.partition)
+    assert world.proposal.isr == (LOCAL, B)
+
+
+@pytest.mark.parametrize("change", ["new epoch", "another life", "another offset"])
+def test_what_was_said_of_something_else_does_not_count(world: World, change: str) -> None:
+    """A leader that leads anew knows nothing of its followers; and a former life may not speak for a later one."""
+    world.append()
+    world.fetch(B, 1)
+    session = Session(world)
+    if change == "new epoch":
+        world.become(epoch=1, version=1)
+        world.fetch(A, 0)
+    elif change == "another life":
+        world.fetch(A, 0, broker_epoch=LIFE + 1)
+    else:
+        world.fetch(A, 0)
+    world.now_ms = 2 * LAG_MAX_MS
+    session.session.last_used_ms = world.now_ms
+    world.append()
+    assert world.partition.in_sync is not None
+    assert world.partition.in_sync.followers[A].caught_up_ms == 0
+
+
+def test_a_new_isr_is_an_occasion_to_look_again(world: World) -> None:
+    """Who was put out of it, without a new epoch, is proposed anew with one of its next requests."""
+    session = Session(world)
+    assert session.ask().targets == []
+    world.become(version=1, isr=(LOCAL, B))
+    assert len(session.ask().targets) == 1
+
+
+def test_another_life_says_anew_what_it_has(world: World) -> None:
+    session = Session(world)
+    assert session.ask().targets == []
+    session.broker_epoch += 1
+    assert len(session.ask().targets) == 1
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.moves: list[FetchTarget] = []
+        self.expired = 0
+
+    def moved(self, target: FetchTarget, partition: Partition) -> None:
+        self.moves.append(target)
+
+    def expire(self) -> None:
+        self.expired += 1
+
+
+def test_the_request_that_waits_hears_of_moves(world: World) -> None:
+    session = Session(world)
+    waiting = session.session.waiter = Waiting()
+    world.append()
+    (target,) = waiting.moves
+    assert list(session.session.due) == [target]
+    session.ask()
+    assert waiting.expired == 1  # overtaken
+
+
+def test_what_is_forgotten_waits_nowhere(world: World) -> None:
+    session = Session(world)
+    assert world.partition.tailing
+    session.session.update((), [(world.partition.topic_id, 0)])
+    assert not world.partition.tailing
+    assert not world.partition.waiting
+    assert not session.session.due
+
+
+def test_a_session_that_is_over_waits_nowhere(world: World) -> None:
+    session = Session(world)
+    session.cache.begin(session.session.id, -1, (), (), by_topic_id=True, now_ms=0)
+    assert not world.partition.tailing
+    assert not world.partition.waiting
+
+
+def test_what_is_held_back_is_next_when_it_is_released(world: World) -> None:
+    cache = FetchSessions(1, Random(1))
+    targets = [FetchTarget("topic", index, 0, 1000, -1, -1) for index in range(4)]
+    fetch = cache.begin(0, 0, targets, (), by_topic_id=False, now_ms=0)
+    session = fetch.session
+    session.hold(targets[1])
+    session.hold(targets[2])
+    following = cache.begin(session.id, 1, (), (), by_topic_id=False, now_ms=0)
+    assert following.targets == [targets[0], targets[3]]
+    following.select([FetchedPartition(targets[0], records=b"records")])
+    session.release()
+    assert following.targets == [targets[1], targets[2], targets[3], targets[0]]
+
+
+def test_what_is_held_back_is_looked_at_when_it_moves(world: World) -> None:
+    """It may be in sync now, which nobody throttles, or be led by another."""
+    session = Session(world)
+    (target,) = world.partition.tailing
+    assert isinstance(target, FetchTarget)
+    session.session.look_at_all()
+    session.session.hold(target)
+    world.become(version=1, isr=ALL)
+    assert session.ask().targets == [target]
