@@ -75,9 +75,18 @@ class Replica:
         Where a leader that removed itself has failed, nobody else may have the entry: it must win and spread it, by the
         votes of the others (Raft's dissertation, section 4.2.2).
         """
+        return (self.is_voter or self._is_being_removed) and self.installing is None and not self.is_leaving
+
+    @property
+    def _is_being_removed(self) -> bool:
+        """Not so where the voter of this name has another disk. It may be named for the first time, and the set before
+        would do for any: but whoever lost its disk has forgotten what it voted and acknowledged.
+        """
         history = self.voter_history
-        was_voter = history.latest_offset >= self.high_watermark and history.at(history.latest_offset).contains(self.me)
-        return (self.is_voter or was_voter) and self.installing is None and not self.is_leaving
+        if history.latest_offset < self.high_watermark or self.voters.get(self.me.node_id) is not None:
+            return False
+        before = history.at(history.latest_offset).get(self.me.node_id)
+        return before is not None and before.key == self.me
 
     def outdated_voter(self) -> Voter | None:
         """This replica as the voters should name it, where they name it without its disk or with another address."""

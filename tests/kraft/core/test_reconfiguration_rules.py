@@ -6,12 +6,14 @@ from kraft.core import (
     ReplicaKey,
     Role,
     Voter,
+    VoterSet,
 )
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
+from kraft.core.control import voters_entry
 from kraft.core.messages import Error, Known
-from tests.support.raft_core import EMPTY, KEYS, One, established, sends
+from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
 
 
 def test_check_quorum_a_wiped_voter_does_not_count() -> None:
@@ -124,6 +126,20 @@ def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
     assert one.core.role is Role.RESIGNED
     one.step(happened.Tick(), 1_500.0)
     assert one.core.role is Role.PROSPECTIVE
+
+
+def test_kip_853_whoever_lost_its_disk_does_not_stand_where_the_voter_was_just_named() -> None:
+    """After a restart nothing is known to be committed, and the set before named no disks."""
+    one = One(named=Voter(ReplicaKey(1), "host1"))
+    named = VoterSet((Voter(ReplicaKey(1, "lost"), "host1"), *THREE.voters[1:]))
+    sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1])))
+    (fetch,) = [request for request in sent if isinstance(request, said.FetchRequest)]
+    entries = (voters_entry(0, 1, named),)
+    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2, "host2"), 0, batches=entries)))
+    assert one.core.voters == named
+    assert not one.core.is_voter
+    one.step(happened.Tick(), 10_000.0)
+    assert one.core.role is Role.UNATTACHED
 
 
 MOVED = QuorumConfig(KEYS[1], "moved")
