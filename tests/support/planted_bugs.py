@@ -46,12 +46,19 @@ class PlantedBug:
             setattr(self.owner, self.function, before)
 
     def _altered(self, function: Any) -> Any:
-        inner = function.__func__ if isinstance(function, classmethod) else function
+        inner = _function(function)
         source = textwrap.dedent(inspect.getsource(inner))
         assert source.count(self.right) == 1, f"{self.function} has changed: {self.right!r} is not there once"
         made: dict[str, Any] = {}
         exec(source.replace(self.right, self.wrong), inner.__globals__, made)
         return made[self.function]
+
+
+def _function(attribute: Any) -> Any:
+    """What is written down in a class or module under a name."""
+    if isinstance(attribute, classmethod):
+        return attribute.__func__
+    return attribute.fget if isinstance(attribute, property) else attribute
 
 
 # Of the quorum's rules, and of what they rest on.

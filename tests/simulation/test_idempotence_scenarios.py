@@ -1,0 +1,57 @@
+"""A producer numbers its records so that each is there once, whoever leads, and whatever was cut off meanwhile."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from broker.wire.errors import ErrorCode
+from tests.simulation.replication_staging import IdempotentProducer, ReplicaStage, Scenario, show, showings
+
+
+async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
+    """The leader dies before it can tell, and its successor is asked to take the same record again."""
+    a, b, c = stage.brokers
+    producer = IdempotentProducer(7)
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "m0", producer=producer)
+    stage.start_soon(partial(stage.produce, a, "m1", producer=producer))
+    await stage.has(b, "m1")
+    stage.cut(a, stage.client.name)
+    await stage.has(c, "m1")
+    stage.kill(a)
+    await stage.leads(b)
+    if await stage.produce(b, "m1", "m2", producer=producer) is not ErrorCode.NONE:
+        stage.fail("SessionsGoOn: though nothing was lost")
+
+
+async def sequences_are_cut_off(stage: ReplicaStage) -> None:
+    """A leader that is alone takes what never counts; when it leads again, it takes the same records once more."""
+    a, b, c = stage.brokers
+    producer = IdempotentProducer(7)
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "m0", producer=producer)
+    stage.part(a, b, c, stage.controller)
+    stage.reset(a, stage.controller)
+    await stage.produce(a, "m1", "m2", "m3", producer=producer)
+    await stage.leads(b)
+    await stage.produce(b, "x1")
+    assert stage.values(a) == ["m0", "m1", "m2", "m3"]
+    stage.mend(a, b, c, stage.controller)
+    await stage.in_sync(a, b, c, by=b)
+    stage.kill(b)
+    await stage.leads(a, after=1)
+    if await stage.produce(a, "m1", producer=producer) is not ErrorCode.NONE:
+        stage.fail("SessionsGoOn: though nothing was lost")
+
+
+@showings(
+    Scenario(
+        an_acknowledgement_is_lost,
+        {"followers know nothing of producers": ["NothingIsThereTwice"]},
+    ),
+    Scenario(
+        sequences_are_cut_off,
+        {"producers are not forgotten with what is cut off": ["AcknowledgedRecordsStay"]},
+    ),
+)
+def test_idempotence(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
+    show(script, bug, by)

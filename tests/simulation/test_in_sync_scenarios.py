@@ -1,0 +1,106 @@
+"""Who may be in sync, and what a leader takes for committed while nobody knows: KIP-497, 841, 903, 966."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage, Scenario, show, showings
+
+
+async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
+    """A broker's process dies and starts again, without reaching the leader: it is out of the ISR, and yet active."""
+    leader, *_ = stage.replicas
+    stage.kill(name)
+    await stage.in_sync(*stage.others(name), by=leader)
+    stage.part(name, *stage.others(name))
+    await stage.start(name)
+
+
+async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
+    """KIP-497: the controller takes a replica into the ISR, and the leader does not hear of it before it dies."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await _is_left_behind(stage, c)
+    await stage.produce(a, "m0")
+    stage.cut(stage.controller, a)
+    stage.mend(c, a)
+    await stage.in_sync(a, b, c, by=b)
+    stage.part(c, a, b)
+    await stage.produce(a, "m1")
+    stage.kill(a)
+    stage.kill(b)
+    await stage.leads(c)
+
+
+async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None:
+    """It has the records, and has yet to hear that they are committed: whoever has less may not join (KIP-101)."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "m0")
+    await _is_left_behind(stage, c)
+    stage.start_soon(stage.produce, a, "m1")
+    await stage.has(b, "m1")
+    stage.cut(a, b)
+    await stage.acknowledges("m1")
+
+    stage.mend(b, c)
+    stage.kill(a)
+    await stage.until(lambda: stage.is_connected(c, b), f"{c} does not fetch from {b}", GLANCE_SECONDS)
+    stage.cut(b, c)  # so that the new leader hears of its follower, and its answer does not arrive
+    await trio.sleep(3)
+    stage.kill(b)
+    await trio.sleep(3)
+
+
+async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
+    """KIP-841: a leader that has not heard of the fencing proposes a broker that is fenced."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await _is_left_behind(stage, c)
+    stage.cut(stage.controller, a)
+    stage.reset(stage.controller, c)
+    stage.part(stage.controller, c)
+    await trio.sleep(1)
+    stage.mend(c, a)
+    await trio.sleep(2)
+    told = await stage.described(b)
+    assert told is not None
+    if stage.ids[c] in told.isr_nodes:
+        stage.fail(f"FencedBrokersAreNotInSync: {told}")
+
+
+async def a_former_life_caught_up(stage: ReplicaStage) -> None:
+    """KIP-903: when the controller hears that a broker has caught up, it is another process, and its disk is empty."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await _is_left_behind(stage, c)
+    await stage.produce(a, "m0")
+    stage.cut(a, stage.controller)
+    stage.mend(c, a)
+    await stage.has(c, "m0")
+    await trio.sleep(0.1)
+    stage.kill(c)
+    stage.host(c).volume.power_cut("none")
+    stage.part(c, a, b)
+    await stage.start(c)
+    stage.mend(a, stage.controller)
+    await trio.sleep(2)
+    stage.kill(a)
+    stage.kill(b)
+    await trio.sleep(3)
+
+
+@showings(
+    Scenario(
+        a_proposal_of_which_nothing_is_heard,
+        {"who joins counts only later": ["AcknowledgedRecordsStay"]},
+    ),
+    Scenario(
+        a_leader_that_is_behind_what_is_committed,
+        {"followers join below the start of the epoch": ["AcknowledgedRecordsStay"]},
+    ),
+    Scenario(a_fenced_broker_catches_up, {"fenced brokers may be in sync": ["FencedBrokersAreNotInSync"]}),
+    Scenario(a_former_life_caught_up, {"any life of a broker may be in sync": ["AcknowledgedRecordsStay"]}),
+)
+def test_who_is_in_sync(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
+    show(script, bug, by)

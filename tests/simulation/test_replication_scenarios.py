@@ -1,0 +1,191 @@
+"""What replication must survive: the stories of the KIPs, each told by unmodified nodes, and again without the rule."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from broker.wire.errors import ErrorCode
+from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage, Scenario, show, showings
+
+# Longer than the session of a broker, after which it is fenced.
+SESSION_SECONDS = 12.0
+
+
+async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -> None:
+    """KIP-101, scenario 1: the high watermark of a follower lags behind, and it leads before it hears of a leader."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "m0")
+    stage.start_soon(stage.produce, a, "m1")
+    await stage.until(lambda: stage.holds(b, "m1") and stage.holds(c, "m1"), "m1 is not replicated", GLANCE_SECONDS)
+    stage.cut(a, b, c)
+    await stage.acknowledges("m1")
+    stage.part(b, c)
+    stage.kill(a)
+    await stage.leads(b)
+    await stage.follows(c, stage.epoch)
+    await trio.sleep(1)
+    stage.kill(b)
+    await stage.leads(c)
+
+
+async def two_power_cuts(stage: ReplicaStage) -> None:
+    """KIP-101, scenario 2: who comes back first leads without what it lost, and fills the offset anew."""
+    a, b, _ = stage.brokers
+    await stage.create_topic(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
+    await stage.produce(a, "m0")
+    await stage.restart(b)
+    await stage.in_sync(a, b, by=a)
+    await stage.produce(a, "m1", acks=1)
+    await stage.has(b, "m1")
+    stage.cut_power(a, keeps="all")
+    stage.cut_power(b, keeps="none")
+    await stage.start(b)
+    await stage.leads(b)
+    assert stage.values(b) == ["m0"]
+    assert await stage.produce(b, "x1") is ErrorCode.NONE
+    assert stage.values(a) == ["m0", "m1"]
+
+
+async def fast_fail_overs(stage: ReplicaStage) -> None:
+    """KIP-279: a follower has an epoch that its leader never had, and the leader an end of the epoch before."""
+    a, b, _ = stage.brokers
+    await stage.create_topic(a, b, min_insync_replicas=2)
+    await stage.produce(a, "m0")
+    stage.part(a, b)
+    await stage.produce(a, "m1", acks=1)
+    stage.part(a, stage.controller)
+    await stage.leads(b, after=0)
+    await stage.in_sync(b, by=b)
+    await stage.produce(b, "x1", acks=1)
+    stage.mend(a, stage.controller)
+    await stage.follows(a, stage.epoch)
+    await trio.sleep(3)  # until it is unfenced again
+    stage.kill(b)
+    await stage.leads(a, after=1)
+    assert [(each.epoch, each.value) for each in stage.log(a)] == [(0, "m0"), (0, "m1")]
+    assert [(each.epoch, each.value) for each in stage.log(b)] == [(0, "m0"), (1, "x1")]
+
+
+async def fail_overs_by_turns(stage: ReplicaStage) -> None:
+    """KIP-279, some more epochs: two logs share no epoch but the first, and it takes a look at each to find that."""
+    a, b, _ = stage.brokers
+    await stage.create_topic(a, b, min_insync_replicas=2)
+    await stage.produce(a, "m0")
+    stage.part(a, b)
+    for turn in range(3):
+        for leader, other in ((a, b), (b, a)):
+            await stage.leads(leader)
+            await stage.produce(leader, f"{leader}-{turn}-0", f"{leader}-{turn}-1", acks=1)
+            epoch = stage.epoch
+            stage.reset(leader, stage.controller)
+            stage.part(leader, stage.controller)
+            await stage.leads(other, after=epoch)
+            stage.mend(leader, stage.controller)
+            await stage.follows(leader, stage.epoch)
+            await trio.sleep(3)  # until it is unfenced again
+    assert {each.epoch for each in stage.log(a)} & {each.epoch for each in stage.log(b)} == {0}
+
+
+async def the_last_replica_standing(stage: ReplicaStage) -> None:
+    """KIP-966: the ISR shrinks to one, which loses all it has with its power. Others still have what is committed."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "m0")
+    stage.part(c, a, b, stage.controller)
+    await stage.in_sync(a, b, by=a)
+    await stage.produce(a, "m1")
+    stage.part(b, a, stage.controller)
+    await stage.in_sync(a, by=a)
+    assert await stage.produce(a, "refused") is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await stage.produce(a, "m2", acks=1) is ErrorCode.NONE
+    await stage.consume(a, 0)
+    stage.cut_power(a, keeps="none")
+    await stage.start(a)
+    await trio.sleep(3)
+    assert stage.values(a) == []
+
+
+async def an_unclean_election(stage: ReplicaStage) -> None:
+    """The only replica in sync is gone, and the topic would rather go on: the others agree upon what is left."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
+    await _lead_alone_and_go(stage, acks=1)
+    assert await stage.produce(stage.leader or b, "x1", "x2") is ErrorCode.NONE
+    await stage.start(a)
+
+
+async def no_unclean_election(stage: ReplicaStage) -> None:
+    """The only replica in sync is gone, and nobody leads until it is back: nothing is lost."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=1)
+    await _lead_alone_and_go(stage, acks=-1)
+    await stage.produce(stage.leader or b, "x1", "x2")
+    await stage.start(a)
+
+
+async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
+    """The first broker has what the others have not, and dies; they are there again."""
+    a, b, c = stage.brokers
+    await stage.produce(a, "m0")
+    stage.part(a, b, c)
+    stage.part(stage.controller, b, c)
+    await stage.in_sync(a, by=a)
+    await stage.produce(a, "m1", "m2", "m3", acks=acks)
+    stage.kill(a)
+    stage.cluster.simulation.network.heal()
+    await trio.sleep(SESSION_SECONDS)
+
+
+async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
+    """It hears of clients, and of nobody else in the end: it never acknowledges what only it has, and drops it."""
+    a, b, c = stage.brokers
+    await stage.create_topic(a, b, c, min_insync_replicas=1)
+    await stage.produce(a, "m0")
+    stage.part(a, stage.controller)
+    for serial in range(60):
+        stage.start_soon(stage.produce, a, f"a{serial}")
+        if stage.leader == b:
+            stage.start_soon(stage.produce, b, f"b{serial}")
+        await stage.consume(a, 0)
+        await trio.sleep(1)
+    assert stage.leader == b
+    assert "a1" in stage.acknowledged
+    assert "a59" in stage.values(a)
+    assert "b59" in stage.acknowledged
+
+
+@showings(
+    Scenario(
+        a_follower_that_knows_less_of_what_is_committed,
+        {"followers cut their logs at the high watermark": ["AcknowledgedRecordsStay"]},
+    ),
+    Scenario(two_power_cuts, {"leaders do not look where logs part": ["LogsAgree"]}),
+    Scenario(
+        fast_fail_overs,
+        {
+            "leaders tell of epochs that they never had": ["LogsAgree"],
+            "followers do not look where their own epochs end": ["Liveness"],
+        },
+    ),
+    Scenario(fail_overs_by_turns, {"leaders tell of epochs that they never had": ["LogsAgree"]}),
+    Scenario(
+        the_last_replica_standing,
+        {
+            "nobody is eligible but who is in sync": ["AcknowledgedRecordsStay"],
+            "crashes count as clean shutdowns": ["AcknowledgedRecordsStay"],
+            "below min.insync.replicas all goes on": ["ConsumedRecordsStay"],
+        },
+    ),
+    Scenario(an_unclean_election, {"leaders do not look where logs part": ["LogsAgree"]}),
+    Scenario(no_unclean_election, {"elections are unclean": ["AcknowledgedRecordsStay"]}),
+    Scenario(
+        a_leader_out_of_the_controllers_reach,
+        {
+            "leaders commit alone": ["AcknowledgedRecordsStay", "ConsumedRecordsStay"],
+            "what is proposed counts as decided": ["AcknowledgedRecordsStay", "ConsumedRecordsStay"],
+        },
+    ),
+)
+def test_replication(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
+    show(script, bug, by)
