@@ -111,9 +111,9 @@ class Cluster:
             each.remove()
 
 
-def kraft_cluster(overrides: Mapping[str, str] | None = None) -> Cluster:
-    places = [_Place(node_id, overrides or {}) for node_id in range(1, NODES + 1)]
-    return Cluster(f"{NODES} x {Kraft.name}", [KraftMember(place) for place in places])
+def kraft_cluster(overrides: Mapping[str, str] | None = None, nodes: int = NODES) -> Cluster:
+    places = [_Place(node_id, overrides or {}) for node_id in range(1, nodes + 1)]
+    return Cluster(f"{nodes} x {Kraft.name}", [KraftMember(place) for place in places])
 
 
 def apache_kafka_cluster(overrides: Mapping[str, str] | None = None) -> Cluster:

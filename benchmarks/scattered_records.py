@@ -1,0 +1,145 @@
+"""Numbered records over all partitions of a topic: a writer at a steady pace, and a reader of everything at the end.
+
+Number n goes to partition n modulo the number of partitions, so within a partition numbers ascend; the writer is
+idempotent, so each comes at most once, and whatever was acknowledged is there.
+"""
+
+import struct
+import time
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import attrs
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from benchmarks.loadgen import LoadFailed
+
+_NUMBER: Final = struct.Struct(">q")
+_FLUSH_TIMEOUT_S: Final = 120.0
+_READ_TIMEOUT_S: Final = 120.0
+_AT_ONCE: Final = 10_000
+
+
+@attrs.define
+class Scattered:
+    """`fates` has for each number when it was acknowledged (`time.monotonic`), 0 while it was not, -1 if it failed.
+
+    `latencies_ms` are those of acknowledged records.
+    """
+
+    fates: list[float] = attrs.field(factory=list)
+    latencies_ms: list[float] = attrs.field(factory=list)
+
+    @property
+    def acknowledged(self) -> list[int]:
+        return [number for number, moment in enumerate(self.fates) if moment > 0]
+
+
+@attrs.frozen
+class Found:
+    """What a reader found: which numbers, and which of them twice or out of order."""
+
+    seen: set[int]
+    wrongs: list[str]
+
+
+def write(pipe: Connection, bootstrap: str, topic: str, partitions: int, size_bytes: int, per_second: float) -> None:
+    """A worker: write until told to stop, flush, and hand over what was Scattered."""
+    producer = Producer(_producer_settings(bootstrap))
+    padding = bytes(size_bytes - _NUMBER.size)
+    scattered, sent_at = Scattered(), list[float]()
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes), "it was written as bytes"
+        number = _NUMBER.unpack_from(value)[0]
+        now = time.monotonic()
+        scattered.fates[number] = now if error is None else -1
+        if error is None:
+            scattered.latencies_ms.append(1000 * (now - sent_at[number]))
+
+    began = time.monotonic()
+    while not pipe.poll():
+        number = len(sent_at)
+        if number > (time.monotonic() - began) * per_second:
+            producer.poll(0.001)
+            continue
+        try:
+            producer.produce(
+                topic, _NUMBER.pack(number) + padding, partition=number % partitions, on_delivery=on_delivery
+            )
+        except BufferError:
+            producer.poll(0.01)
+            continue
+        scattered.fates.append(0)
+        sent_at.append(time.monotonic())
+        producer.poll(0)
+    pipe.recv()
+    producer.flush(_FLUSH_TIMEOUT_S)
+    pipe.send(scattered)
+
+
+def _producer_settings(bootstrap: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "delivery.timeout.ms": 300_000,
+        "linger.ms": 5,
+        "log_level": 0,
+    }
+
+
+def fill(bootstrap: str, topic: str, partitions: int, bytes_each: int, record_bytes: int) -> None:
+    """Write so much to every partition, of records that have a negative number. Raises LoadFailed."""
+    producer = Producer({**_producer_settings(bootstrap), "queue.buffering.max.messages": 20_000})
+    value = _NUMBER.pack(-1) + bytes(record_bytes - _NUMBER.size)
+    for _ in range(bytes_each // record_bytes):
+        for partition in range(partitions):
+            while True:
+                try:
+                    producer.produce(topic, value, partition=partition)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        producer.poll(0)
+    if producer.flush(_FLUSH_TIMEOUT_S):
+        raise LoadFailed("not everything was acknowledged")
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> Found:
+    """Everything there is at this moment, from offset zero."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "scattered", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(settings)
+    ends = {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
+        for partition in range(partitions)
+    }
+    consumer.assign([TopicPartition(topic, partition, 0) for partition, end in ends.items() if end])
+    found, latest = Found(set(), []), dict[int, int]()
+    open_ends = {partition: end for partition, end in ends.items() if end}
+    deadline = time.monotonic() + _READ_TIMEOUT_S
+    while open_ends and time.monotonic() < deadline:
+        for message in consumer.consume(_AT_ONCE, 0.5):
+            if message.error() is not None:
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            _note(found, latest, partition, message)
+            if offset + 1 >= open_ends.get(partition, offset + 2):
+                del open_ends[partition]
+    consumer.close()
+    found.wrongs.extend(f"partition {partition} cannot be read to its end" for partition in open_ends)
+    return found
+
+
+def _note(found: Found, latest: dict[int, int], partition: int, message: Message) -> None:
+    value = message.value()
+    assert isinstance(value, bytes), "it was written as bytes"
+    number = _NUMBER.unpack_from(value)[0]
+    if number < 0:
+        return
+    if number in found.seen:
+        found.wrongs.append(f"record {number} was read a second time, at offset {message.offset()}")
+    elif number < latest.get(partition, -1):
+        found.wrongs.append(f"record {number} was read behind {latest[partition]}, at offset {message.offset()}")
+    found.seen.add(number)
+    latest[partition] = max(number, latest.get(partition, -1))
