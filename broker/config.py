@@ -10,6 +10,7 @@ from broker.honoured import HONOURED_BROKER_CONFIGS
 from broker.properties import parse_properties
 from metadata.configuration import (
     BROKER_CONFIGS,
+    DYNAMIC_ONLY_CONFIGS,
     BrokerLayers,
     ConfigEntry,
     ConfigError,
@@ -84,6 +85,7 @@ class KafkaConfig:
         self.layers: Final = BrokerLayers(static, layers.cluster, layers.broker)
         merged = self.layers.merged()
         self.values: Final[Values] = BROKER_CONFIGS.parse(merged)
+        self._dynamic_only_values = DYNAMIC_ONLY_CONFIGS.parse({**layers.cluster, **layers.broker})
         if self.node_id != self.get_int("broker.id"):
             raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
         self.process_roles: Final = _process_roles(self.get_list("process.roles"))
@@ -132,10 +134,13 @@ class KafkaConfig:
     log_flush_scheduler_interval_ms = _Integer("log.flush.scheduler.interval.ms")
     log_flush_offset_checkpoint_interval_ms = _Integer("log.flush.offset.checkpoint.interval.ms")
     log_flush_start_offset_checkpoint_interval_ms = _Integer("log.flush.start.offset.checkpoint.interval.ms")
+    log_dir_failure_timeout_ms = _Integer("log.dir.failure.timeout.ms")
     log_initial_task_delay_ms = _Integer("log.initial.task.delay.ms")
     num_recovery_threads_per_data_dir = _Integer("num.recovery.threads.per.data.dir")
     replica_high_watermark_checkpoint_interval_ms = _Integer("replica.high.watermark.checkpoint.interval.ms")
     replica_lag_time_max_ms = _Integer("replica.lag.time.max.ms")
+    replication_quota_window_num = _Integer("replication.quota.window.num")
+    replication_quota_window_size_seconds = _Integer("replication.quota.window.size.seconds")
     replica_socket_timeout_ms = _Integer("replica.socket.timeout.ms")
     replica_fetch_backoff_ms = _Integer("replica.fetch.backoff.ms")
     replica_fetch_max_bytes = _Integer("replica.fetch.max.bytes")
@@ -154,6 +159,15 @@ class KafkaConfig:
     @property
     def rack(self) -> str | None:
         return self.find_str("broker.rack")
+
+    @property
+    def leader_replication_throttled_rate(self) -> int:
+        """Bytes per second (KIP-73). Only ever set while the broker runs."""
+        return self._dynamic_only("leader.replication.throttled.rate")
+
+    @property
+    def follower_replication_throttled_rate(self) -> int:
+        return self._dynamic_only("follower.replication.throttled.rate")
 
     @property
     def replica_selector_class(self) -> str | None:
@@ -224,6 +238,11 @@ class KafkaConfig:
     def find_password(self, name: str) -> Password | None:
         value = self.values[name]
         assert value is None or isinstance(value, Password), f"{name} is no password"
+        return value
+
+    def _dynamic_only(self, name: str) -> int:
+        value = self._dynamic_only_values[name]
+        assert isinstance(value, int), f"{name} is no integer: {value!r}"
         return value
 
     def with_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> "KafkaConfig":

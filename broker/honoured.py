@@ -62,6 +62,7 @@ _OWN: Final = frozenset(
         "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
         "listeners",
         "log.dir",
+        "log.dir.failure.timeout.ms",
         "log.dirs",
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.scheduler.interval.ms",

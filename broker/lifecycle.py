@@ -24,10 +24,11 @@ _TIMER_SLACK_S = 1e-6
 
 @attrs.frozen(kw_only=True)
 class LifecycleConfig:
-    """The configs broker.heartbeat.interval.ms and initial.broker.registration.timeout.ms."""
+    """broker.heartbeat.interval.ms, initial.broker.registration.timeout.ms, log.dir.failure.timeout.ms."""
 
     heartbeat_interval_ms: int
     registration_timeout_ms: int
+    log_dir_failure_timeout_ms: int
 
 
 class BrokerLifecycle:
@@ -55,6 +56,7 @@ class BrokerLifecycle:
         self._protocol = LifecycleProtocol(
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             registration_timeout_ms=config.registration_timeout_ms,
+            log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
             chance=env.rng.random,
             now_ms=_now_ms(),
         )
@@ -101,14 +103,23 @@ class BrokerLifecycle:
         while self.state is not BrokerState.SHUTTING_DOWN:
             await self._changed.wait()
 
+    def log_dir_failed(self) -> None:
+        """A log directory has failed: the controller has to hear of it soon."""
+        self._protocol.log_dir_failed(_now_ms())
+        self._reschedule()
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """See the class. Raises RegistrationFailed where this broker cannot join; it cannot do anything then."""
+        """See the class. Raises RegistrationFailed where this broker cannot join; it cannot do anything then.
+
+        And LogDirFailureUntold where it cannot tell the controller that a directory has failed.
+        """
         task_status.started()
         protocol = self._protocol
         while self.state is not BrokerState.SHUTTING_DOWN:
             with trio.CancelScope() as self._timer:
                 self._reschedule()
                 await trio.sleep_forever()
+            protocol.check_log_dirs(_now_ms())
             if protocol.give_up_ms <= _now_ms():
                 protocol.give_up()
             elif protocol.due_ms <= _now_ms():
@@ -139,13 +150,14 @@ class BrokerLifecycle:
             self._protocol.registered(response.broker_epoch, _now_ms())
 
     async def _heartbeat(self, heartbeat: Heartbeat) -> None:
+        offline_log_dirs = self._offline_log_dirs()
         request = BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=heartbeat.broker_epoch,
             current_metadata_offset=self._loader.image.offset,
             want_fence=heartbeat.want_fence,
             want_shut_down=heartbeat.want_shut_down,
-            offline_log_dirs=self._offline_log_dirs(),
+            offline_log_dirs=offline_log_dirs,
         )
         response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._patience_ms)
         if response.error_code:
@@ -157,6 +169,8 @@ class BrokerLifecycle:
             should_shut_down=response.should_shut_down,
             now_ms=_now_ms(),
         )
+        if offline_log_dirs == self._offline_log_dirs():
+            self._protocol.log_dirs_told()
 
     def _refused(self, saying: Register | Heartbeat, code: ErrorCode) -> None:
         request = "registration" if isinstance(saying, Register) else "heartbeat"
@@ -196,7 +210,9 @@ class BrokerLifecycle:
         self._reschedule()
 
     def _reschedule(self) -> None:
-        self._timer.deadline = min(self._protocol.due_ms, self._protocol.give_up_ms) / 1000 + _TIMER_SLACK_S
+        protocol = self._protocol
+        next_ms = min(protocol.due_ms, protocol.give_up_ms, protocol.log_dirs_due_ms)
+        self._timer.deadline = next_ms / 1000 + _TIMER_SLACK_S
 
     def _tell(self) -> None:
         told = (self.state, self.broker_epoch)

@@ -47,6 +47,10 @@ class RegistrationFailed(Exception):
     """The controllers did not let this broker in, or none of them could be reached in time."""
 
 
+class LogDirFailureUntold(Exception):
+    """A log directory has failed, and no controller could be told of it in time: this broker may seem to lead still."""
+
+
 class BrokerState(IntEnum):
     """Kafka's names and numbers."""
 
@@ -78,7 +82,8 @@ class LifecycleProtocol:
     """See the module's docstring. All times are milliseconds of one monotonic clock.
 
     `broker_epoch` is NO_EPOCH before the first registration, and the last one known from then on. `due_ms` is when to
-    send `next_request`, `give_up_ms` when to call `give_up` instead of waiting any longer for an answer.
+    send `next_request`, `give_up_ms` when to call `give_up` instead of waiting any longer for an answer, and
+    `log_dirs_due_ms` is by when the controller has to have been told of log directories that failed.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class LifecycleProtocol:
         *,
         heartbeat_interval_ms: float,
         registration_timeout_ms: float,
+        log_dir_failure_timeout_ms: float,
         chance: Callable[[], float],
         now_ms: float,
     ) -> None:
@@ -94,6 +100,8 @@ class LifecycleProtocol:
         self.is_fenced = True
         self.due_ms = now_ms
         self.give_up_ms = now_ms + registration_timeout_ms
+        self.log_dirs_due_ms = inf
+        self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._chance = chance
         self._is_registered = False
@@ -138,6 +146,20 @@ class LifecycleProtocol:
         """The quorum's majority seems to be gone: unless the controller answers soon, do not wait to be let go."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.give_up_ms = min(self.give_up_ms, now_ms + SHUTDOWN_HOPELESS_MS)
+
+    def log_dir_failed(self, now_ms: float) -> None:
+        """The next heartbeat tells of it."""
+        self.log_dirs_due_ms = min(self.log_dirs_due_ms, now_ms + self._log_dir_failure_timeout_ms)
+        self.hurry(now_ms)
+
+    def log_dirs_told(self) -> None:
+        """The controller has heard of all that failed."""
+        self.log_dirs_due_ms = inf
+
+    def check_log_dirs(self, now_ms: float) -> None:
+        """Raises LogDirFailureUntold where it had to be told by now."""
+        if self.log_dirs_due_ms <= now_ms and self.state is not BrokerState.SHUTTING_DOWN:
+            raise LogDirFailureUntold("a directory has failed, and no controller could be told in time")
 
     # What became of a request
 

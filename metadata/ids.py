@@ -1,6 +1,7 @@
 """UUIDs as Kafka makes and prints them: 16 bytes, shown as 22 characters of URL-safe base64."""
 
 from base64 import urlsafe_b64encode
+from collections.abc import Collection
 from random import Random
 
 # Where no real log directory is meant (KIP-858): one that the broker is yet to choose, or that it will tell of later,
@@ -28,3 +29,8 @@ def is_reserved(uuid: bytes | bytearray) -> bool:
 
 def uuid_text(uuid: bytes) -> str:
     return urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def is_online(directory: bytes, log_dirs: Collection[bytes]) -> bool:
+    """Whether the directory of a replica works, these being its broker's that do; for all that is known of it."""
+    return directory in log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)

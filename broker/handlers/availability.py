@@ -5,12 +5,11 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from broker.wire.errors import ErrorCode
-from metadata.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from metadata.ids import UNASSIGNED_DIRECTORY, is_online
 from metadata.image import ClusterImage, PartitionImage
 from metadata.records import BrokerEndpoint
 
 NO_LEADER: Final = -1
-_UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class Availability(NamedTuple):
@@ -43,7 +42,7 @@ class ClusterView:
         offline = [
             replica
             for replica, directory in zip(partition.replicas, directories, strict=False)
-            if replica not in self.endpoints or not self._is_online(replica, directory)
+            if replica not in self.endpoints or not is_online(directory, self._cluster.brokers[replica].log_dirs)
         ]
         if partition.leader in self.endpoints:
             return Availability(ErrorCode.NONE, partition.leader, offline)
@@ -51,7 +50,3 @@ class ClusterView:
         is_there = leader is not None and not leader.fenced
         error = ErrorCode.LISTENER_NOT_FOUND if is_there else ErrorCode.LEADER_NOT_AVAILABLE
         return Availability(error, NO_LEADER, offline)
-
-    def _is_online(self, broker_id: int, directory: bytes) -> bool:
-        """Whether a log directory has not failed (KIP-858); it may well not be known which one a replica is in."""
-        return directory in _UNKNOWN_DIRECTORIES or directory in self._cluster.brokers[broker_id].log_dirs

@@ -75,13 +75,15 @@ class BrokerRole:
         self._is_loaded = True
         self.fetchers = fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
         self.partitions.when_followed(fetchers.followed)
+        self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
         nursery.start_soon(fetchers.run)
         services = self._services()
         nursery.start_soon(services.producer_ids.run)
         nursery.start_soon(services.deadlines.run)
         nursery.start_soon(self.partitions.flushes.run)
-        nursery.start_soon(self.partitions.isr_changes.run, self._channel, lambda: self._lifecycle.broker_epoch)
+        for telling in (self.partitions.isr_changes, self.partitions.directories):
+            nursery.start_soon(telling.run, self._channel, lambda: self._lifecycle.broker_epoch)
         nursery.start_soon(self._housekeeping.run)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)

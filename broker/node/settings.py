@@ -28,6 +28,7 @@ def lifecycle_config(config: KafkaConfig) -> LifecycleConfig:
     return LifecycleConfig(
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+        log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
     )
 
 

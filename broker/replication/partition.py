@@ -4,6 +4,7 @@ Three offsets of a leader's log matter: its end; up to where it is as safe here 
 the end but for `flush.messages`; and the high watermark, up to where it is committed: safe on all that are in sync.
 """
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker.effective_config import TopicConfig
@@ -14,6 +15,7 @@ from broker.replication.surroundings import Surroundings
 from broker.storage.log import AppendInfo, Log
 from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import PartitionImage
 
 # An offset that is not known.
@@ -32,13 +34,15 @@ class Partition(Replica):
     `answers_at_once` says that what the turn's commit writes is committed by that, so that a producer need not wait:
     this broker has the only replica, and no flush is asked for. `flushes_appends` says that one may be.
 
-    `in_sync` is there while this replica leads others. `waiting` wait for the high watermark to move, `tailing` for the
-    log's end, as followers do, and `trimming` for followers to delete what this leader has deleted.
+    `in_sync` is there while this replica leads others; `directories` has the log directories of all, by broker.
+    `waiting` wait for the high watermark to move, `tailing` for the log's end, as followers do, and `trimming` for
+    followers to delete what this leader has deleted.
     """
 
     __slots__ = (
         "answers_at_once",
         "committing",
+        "directories",
         "epoch_start_offset",
         "flushed_end",
         "flushes_appends",
@@ -47,6 +51,8 @@ class Partition(Replica):
         "is_under_min_isr",
         "min_insync_replicas",
         "tailing",
+        "throttled_as_follower",
+        "throttled_as_leader",
         "trimming",
         "waiting",
     )
@@ -63,11 +69,13 @@ class Partition(Replica):
         super().__init__(topic, topic_id, index, log, surroundings, high_watermark)
         self.epoch_start_offset = _UNKNOWN
         self.in_sync: InSyncReplicas | None = None
+        self.directories: Mapping[int, bytes] = {}
         self.min_insync_replicas = 1
         self.is_under_min_isr = False
         self.flushes_appends = False
         self.flushed_end = 0
         self.answers_at_once = False
+        self.throttled_as_leader = self.throttled_as_follower = False
         self.waiting: dict[Waiter, None] = {}
         self.tailing: dict[Waiter, None] = {}
         self.trimming: dict[Waiter, None] = {}
@@ -124,12 +132,17 @@ class Partition(Replica):
                 self.local_id,
                 epoch_start_offset=self.epoch_start_offset,
                 lag_max_ms=self.surroundings.lag_max_ms,
-                may_join=self.surroundings.may_join,
+                may_join=self._may_join,
             )
             is_new_state = True
         self.in_sync.assign(image.replicas)
+        self.directories = dict(zip(image.replicas, image.directories, strict=False))
         if is_new_state:  # otherwise it says what is known, and a proposal may have been made since
             self.alter_isr(self.in_sync, image.isr, image.partition_epoch)
+
+    def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        directory = self.directories.get(broker_id, UNASSIGNED_DIRECTORY)
+        return self.surroundings.may_join(broker_id, broker_epoch, directory)
 
     def alter_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has made this the ISR of the epoch that this replica leads in."""
@@ -149,6 +162,8 @@ class Partition(Replica):
     def configure(self, config: TopicConfig) -> None:
         """Obey the topic's config from now on."""
         self.min_insync_replicas = config.min_insync_replicas
+        self.throttled_as_leader = self.index in config.throttled_as_leader
+        self.throttled_as_follower = self.index in config.throttled_as_follower
         flushes_appends = config.log.flush_messages != MAX_LONG
         if self.log is not None:
             if flushes_appends and not self.flushes_appends:

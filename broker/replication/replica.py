@@ -19,9 +19,13 @@ NO_LEADER: Final = -1
 
 
 class Replica:
-    """See the module's docstring. `log` is None while its log directory is offline, or once the replica is dropped."""
+    """See the module's docstring. `log` is None while its log directory is offline, or once the replica is dropped.
+
+    `directory_id` is the log directory's, once somebody has looked.
+    """
 
     __slots__ = (
+        "directory_id",
         "high_watermark",
         "index",
         "leader_epoch",
@@ -47,6 +51,7 @@ class Replica:
         self.topic, self.topic_id, self.index = topic, topic_id, index
         self.local_id = surroundings.local_id
         self.log = log
+        self.directory_id: bytes | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1

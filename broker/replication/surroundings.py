@@ -7,6 +7,7 @@ import attrs
 
 from broker.replication.in_sync import UNKNOWN_BROKER_EPOCH
 from kraft.env import Tracer
+from metadata.ids import is_online
 from metadata.image import BrokerImage
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ class Surroundings:
     flush: Callable[["Partition"], None]
     trace: Tracer
 
-    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a broker that fetches under this epoch may become a member of an ISR (KIP-841, KIP-903)."""
+    def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
+        """Whether a broker that fetches under this epoch may become a member of an ISR (KIP-841, KIP-903).
+
+        Not where the log directory with its replica has failed (KIP-858).
+        """
         broker = self.broker(broker_id)
         if broker is None or not broker.is_active:
             return False
-        return broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.broker_epoch)
+        return broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.broker_epoch) and is_online(directory, broker.log_dirs)
 
     def is_of_former_life(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.broker(broker_id)

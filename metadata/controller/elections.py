@@ -14,7 +14,7 @@ import attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.assignment import Assignment
 from metadata.controller.config import ELIGIBLE_LEADER_REPLICAS_VERSION
-from metadata.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from metadata.ids import is_online
 from metadata.image import MetadataImage, PartitionImage, TopicImage
 from metadata.records import (
     LEADER_RECOVERING,
@@ -201,7 +201,6 @@ def acceptable_leaders(
             return False
         if broker_id not in partition.replicas or not partition.directories:
             return True
-        directory = partition.directories[partition.replicas.index(broker_id)]
-        return directory in broker.log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+        return is_online(partition.directories[partition.replicas.index(broker_id)], broker.log_dirs)
 
     return may_lead

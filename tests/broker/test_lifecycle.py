@@ -79,7 +79,9 @@ class Broker:
         self.online_log_dirs = list(REGISTRATION.log_dirs)
         self.lifecycle = BrokerLifecycle(
             world.env,
-            LifecycleConfig(heartbeat_interval_ms=2_000, registration_timeout_ms=60_000),
+            LifecycleConfig(
+                heartbeat_interval_ms=2_000, registration_timeout_ms=60_000, log_dir_failure_timeout_ms=30_000
+            ),
             REGISTRATION,
             world.channel,
             self.loader,

@@ -13,6 +13,7 @@ from broker.lifecycle_protocol import (
     BrokerState,
     Heartbeat,
     LifecycleProtocol,
+    LogDirFailureUntold,
     Register,
     RegistrationFailed,
 )
@@ -20,11 +21,16 @@ from broker.wire.errors import ErrorCode
 
 INTERVAL_MS = 2_000
 REGISTRATION_MS = 60_000
+LOG_DIR_FAILURE_MS = 30_000
 
 
 def protocol() -> LifecycleProtocol:
     return LifecycleProtocol(
-        heartbeat_interval_ms=INTERVAL_MS, registration_timeout_ms=REGISTRATION_MS, chance=lambda: 1.0, now_ms=0
+        heartbeat_interval_ms=INTERVAL_MS,
+        registration_timeout_ms=REGISTRATION_MS,
+        log_dir_failure_timeout_ms=LOG_DIR_FAILURE_MS,
+        chance=lambda: 1.0,
+        now_ms=0,
     )
 
 
@@ -249,3 +255,28 @@ def test_nor_is_one_that_never_lets_go() -> None:
     each.begin_shutdown(0)
     answer(each, SHUTDOWN_MAX_MS - 10)
     assert each.give_up_ms == SHUTDOWN_MAX_MS
+
+
+def test_a_directory_that_failed_is_told_of_at_once() -> None:
+    each = running()
+    each.log_dir_failed(100)
+    assert each.due_ms <= 100
+    each.log_dirs_told()
+    each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
+
+
+def test_a_broker_that_cannot_tell_of_it_ends() -> None:
+    each = running()
+    each.log_dir_failed(100)
+    each.log_dir_failed(200)  # another one does not put it off
+    each.check_log_dirs(99 + LOG_DIR_FAILURE_MS)
+    with pytest.raises(LogDirFailureUntold):
+        each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
+
+
+def test_unless_it_ends_anyway() -> None:
+    each = running()
+    each.log_dir_failed(100)
+    each.begin_shutdown(200)
+    each.give_up()
+    each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)

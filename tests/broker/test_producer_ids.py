@@ -46,7 +46,9 @@ def producer_ids(world: ChannelWorld) -> ProducerIds:
     registration = BrokerRegistration(
         cluster_id="", broker_id=ME, incarnation_id=bytes(16), end_points=(), features={}, log_dirs=()
     )
-    config = LifecycleConfig(heartbeat_interval_ms=2_000, registration_timeout_ms=60_000)
+    config = LifecycleConfig(
+        heartbeat_interval_ms=2_000, registration_timeout_ms=60_000, log_dir_failure_timeout_ms=30_000
+    )
     lifecycle = BrokerLifecycle(world.env, config, registration, world.channel, Loader(), list)
     return ProducerIds(world.channel, lifecycle, ME)
 

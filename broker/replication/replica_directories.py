@@ -1,0 +1,118 @@
+"""Tells the controller in which log directories this broker's replicas are, where it does not know that (KIP-858).
+
+When a directory fails, the controller elects others for what was in it, and for nothing else.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final, TypeAlias
+
+import trio
+
+from broker.replication.isr_changes import Controllers
+from broker.replication.partition import Partition
+from broker.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    Directory,
+    Topic,
+)
+from broker.wire.api.assign_replicas_to_dirs import Partition as AssignedPartition
+from broker.wire.errors import ErrorCode
+from kraft.env import Tracer
+from metadata.errors import ApiError
+from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from metadata.image import PartitionImage
+
+# Kafka's bound on one request.
+ASSIGNMENTS_MAX: Final = 2250
+REQUEST_TIMEOUT_MS: Final = 5_000
+# After a request that failed as a whole, doubled each time; Kafka's too.
+BACKOFF_MS: Final = 100
+BACKOFF_MAX_MS: Final = 10_000
+_VERSION: Final = 0
+
+_Key: TypeAlias = tuple[bytes, int]
+
+
+class ReplicaDirectories:
+    """`directory_of` says in which directory a partition's log is, by its id; None where it is in none that works."""
+
+    def __init__(self, local_id: int, directory_of: Callable[[str, int], bytes | None], trace: Tracer) -> None:
+        self._local_id = local_id
+        self._directory_of = directory_of
+        self._trace = trace
+        self._untold: dict[_Key, bytes] = {}
+        self._work = trio.Event()
+
+    def compare(self, partition: Partition, image: PartitionImage) -> None:
+        """Look whether the metadata knows where the partition's replica on this broker is."""
+        told = UNASSIGNED_DIRECTORY
+        if image.directories:
+            told = image.directories[image.replicas.index(self._local_id)]
+        actual = self._actual(partition)
+        if actual is None and told == UNASSIGNED_DIRECTORY:
+            actual = LOST_DIRECTORY  # or else this broker might be elected to lead it
+        if actual not in (None, told):
+            assert actual is not None, "just looked"
+            self._untold[partition.topic_id, partition.index] = actual
+            self._work.set()
+
+    def _actual(self, partition: Partition) -> bytes | None:
+        """It is where it was found or made, also when that directory has failed since."""
+        if partition.directory_id is None and partition.log is not None:
+            partition.directory_id = self._directory_of(partition.topic, partition.index)
+        return partition.directory_id
+
+    async def run(self, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
+        """Tell, until cancelled. `broker_epoch` is that under which this broker is registered."""
+        failures = 0
+        while True:
+            await self._work.wait()
+            while self._untold:
+                if await self._tell(controllers, broker_epoch()):
+                    failures = 0
+                    continue
+                await trio.sleep(min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** min(failures, 10)) / 1000)
+                failures += 1
+            self._work = trio.Event()
+
+    async def _tell(self, controllers: Controllers, broker_epoch: int) -> bool:
+        """Send one request; whether it was answered. What the controller does not know of needs no telling."""
+        sent = dict(islice(self._untold.items(), ASSIGNMENTS_MAX))
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._local_id, broker_epoch=broker_epoch, directories=_by_directory(sent)
+        )
+        try:
+            response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
+        except ApiError as error:
+            self._trace("directories-untold", node=self._local_id, error=error.name)
+            return False
+        return self._told(sent, response)
+
+    def _told(self, sent: Mapping[_Key, bytes], response: AssignReplicasToDirsResponse) -> bool:
+        if response.error_code:
+            self._trace("directories-untold", node=self._local_id, error=response.error_code)
+            return False
+        for directory in response.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    key = (topic.topic_id, partition.partition_index)
+                    if partition.error_code != ErrorCode.NONE:
+                        self._trace("directory-refused", node=self._local_id, error=partition.error_code)
+                    if self._untold.get(key) == sent.get(key):
+                        self._untold.pop(key, None)
+        return True
+
+
+def _by_directory(assignments: Mapping[_Key, bytes]) -> list[Directory]:
+    directories: dict[bytes, Directory] = {}
+    topics: dict[tuple[bytes, bytes], Topic] = {}
+    for (topic_id, index), directory_id in assignments.items():
+        directory = directories.setdefault(directory_id, Directory(id=directory_id))
+        topic = topics.get((directory_id, topic_id))
+        if topic is None:
+            topic = topics[directory_id, topic_id] = Topic(topic_id=topic_id)
+            directory.topics.append(topic)
+        topic.partitions.append(AssignedPartition(partition_index=index))
+    return list(directories.values())

@@ -1,0 +1,185 @@
+"""A broker tells in which log directories its replicas are: where that is not known, in few requests, until it is."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.replication.partition import Partition
+from broker.replication.replica_directories import ASSIGNMENTS_MAX, BACKOFF_MS, ReplicaDirectories
+from broker.replication.surroundings import Surroundings
+from broker.storage.log import Log
+from broker.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
+from broker.wire.errors import ErrorCode
+from metadata.errors import RequestTimedOut
+from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from metadata.image import PartitionImage
+from tests.support.logs import no_trace, open_log
+
+LOCAL, OTHER = 1, 2
+EPOCH = 17
+ONE, TWO, ELSEWHERE = b"one".ljust(16), b"two".ljust(16), b"elsewhere".ljust(16)
+
+
+class ScriptedController:
+    """Refuses as often as it is told to, and then takes everything for good."""
+
+    def __init__(self) -> None:
+        self.requests: list[AssignReplicasToDirsRequest] = []
+        self.failures: list[Exception | ErrorCode] = []
+        self.code = ErrorCode.NONE
+
+    async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
+        self.requests.append(request)
+        await trio.lowlevel.checkpoint()
+        failure = self.failures.pop(0) if self.failures else ErrorCode.NONE
+        if isinstance(failure, Exception):
+            raise failure
+        if failure is not ErrorCode.NONE:
+            return AssignReplicasToDirsResponse(error_code=failure)
+        return AssignReplicasToDirsResponse(
+            directories=[
+                DirectoryResult(
+                    id=directory.id,
+                    topics=[
+                        TopicResult(
+                            topic_id=topic.topic_id,
+                            partitions=[
+                                PartitionResult(partition_index=each.partition_index, error_code=self.code)
+                                for each in topic.partitions
+                            ],
+                        )
+                        for topic in directory.topics
+                    ],
+                )
+                for directory in request.directories
+            ]
+        )
+
+
+class World:
+    """Partitions of one topic, which all share one log; `directories` has where that is, as it is found."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.controller = ScriptedController()
+        self.found: bytes | None = ONE
+        self.directories = ReplicaDirectories(LOCAL, lambda topic, index: self.found, no_trace)
+        self.surroundings = Surroundings(
+            local_id=LOCAL,
+            lag_max_ms=1_000,
+            now_ms=lambda: 0,
+            broker=lambda broker_id: None,
+            propose=lambda partition: None,
+            flush=lambda partition: None,
+            trace=no_trace,
+        )
+
+    def partition(self, index: int = 0, *, is_there: bool = True) -> Partition:
+        return Partition("topic", b"topic".ljust(16), index, self.log if is_there else None, self.surroundings)
+
+    def compare(self, partition: Partition, directory: bytes = UNASSIGNED_DIRECTORY) -> None:
+        image = PartitionImage((OTHER, LOCAL), (OTHER, LOCAL), OTHER, 0, 0, (ELSEWHERE, directory))
+        self.directories.compare(partition, image)
+
+    async def told(self) -> list[dict[int, bytes]]:
+        """What each request said, once there is nothing left to do."""
+        await wait_all_tasks_blocked()
+        return [
+            {
+                each.partition_index: directory.id
+                for directory in request.directories
+                for topic in directory.topics
+                for each in topic.partitions
+            }
+            for request in self.controller.requests
+        ]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(open_log(tmp_path / "topic-0"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.directories.run, world.controller, lambda: EPOCH)
+        yield world
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_not_known_is_told(world: World) -> None:
+    world.compare(world.partition())
+    assert await world.told() == [{0: ONE}]
+    (request,) = world.controller.requests
+    assert (request.broker_id, request.broker_epoch) == (LOCAL, EPOCH)
+
+
+async def test_what_is_known_is_not_told(world: World) -> None:
+    world.compare(world.partition(), ONE)
+    assert await world.told() == []
+
+
+async def test_what_is_known_otherwise_is_put_right(world: World) -> None:
+    world.compare(world.partition(), TWO)
+    assert await world.told() == [{0: ONE}]
+
+
+async def test_many_are_told_together(world: World) -> None:
+    count = ASSIGNMENTS_MAX + 1
+    for index in range(count):
+        world.found = ONE if index % 2 else TWO
+        world.compare(world.partition(index))
+    first, second = await world.told()
+    assert (len(first), len(second)) == (ASSIGNMENTS_MAX, 1)
+    assert first | second == {index: ONE if index % 2 else TWO for index in range(count)}
+    assert len(world.controller.requests[0].directories) == 2
+
+
+@pytest.mark.parametrize("failure", [RequestTimedOut(), ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER])
+async def test_it_is_told_again_until_it_was_heard(
+    world: World, failure: Exception | ErrorCode, autojump_clock: MockClock
+) -> None:
+    world.controller.failures = [failure, failure]
+    began = trio.current_time()
+    world.compare(world.partition())
+    with trio.move_on_after(60):
+        while len(world.controller.requests) < 3:
+            await trio.sleep(BACKOFF_MS / 1000 / 2)
+    assert trio.current_time() - began >= 3 * BACKOFF_MS / 1000
+    assert await world.told() == [{0: ONE}] * 3
+
+
+async def test_a_refusal_is_the_last_word(world: World, autojump_clock: MockClock) -> None:
+    """The partition is gone, or has no replica here any more: the metadata log will say so."""
+    world.controller.code = ErrorCode.UNKNOWN_TOPIC_ID
+    world.compare(world.partition())
+    await trio.sleep(60)
+    assert await world.told() == [{0: ONE}]
+
+
+async def test_a_replica_that_is_nowhere_is_lost(world: World) -> None:
+    world.compare(world.partition(is_there=False))
+    assert await world.told() == [{0: LOST_DIRECTORY}]
+
+
+async def test_but_not_one_of_which_the_failed_directory_is_known(world: World) -> None:
+    world.compare(world.partition(is_there=False), TWO)
+    assert await world.told() == []
+
+
+async def test_a_replica_is_where_it_was_when_its_directory_has_failed(world: World, autojump_clock: MockClock) -> None:
+    partition = world.partition()
+    world.controller.failures = [RequestTimedOut()]
+    world.compare(partition)
+    partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.found = None
+    world.compare(partition)
+    await trio.sleep(1)
+    assert await world.told() == [{0: ONE}] * 2
