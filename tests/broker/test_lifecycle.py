@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.lifecycle import BrokerLifecycle, LifecycleConfig
-from broker.lifecycle_protocol import BrokerState, RegistrationFailed
+from broker.lifecycle_protocol import BrokerState, LogDirFailureUntold, RegistrationFailed
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from broker.wire.errors import ErrorCode
@@ -199,6 +199,27 @@ async def test_log_directories_that_failed_are_told_of(jumping_clock: MockClock)
         broker.online_log_dirs.remove(b"a" * 16)
         await trio.sleep(2.1)
         assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
+
+
+async def test_a_directory_that_fails_is_told_of_at_once(jumping_clock: MockClock) -> None:
+    async with serving(Controller()) as (node, broker, nursery):
+        await broker.start(nursery)
+        await trio.sleep(0.5)
+        broker.online_log_dirs.remove(b"a" * 16)
+        broker.lifecycle.log_dir_failed()
+        await trio.sleep(0.001)
+        assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
+        await trio.sleep(60)  # longer than there was time for it
+
+
+async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(jumping_clock: MockClock) -> None:
+    controller = Controller()
+    with pytest.RaisesGroup(LogDirFailureUntold, flatten_subgroups=True):
+        async with serving(controller) as (_, broker, nursery):
+            await broker.start(nursery)
+            controller.is_silent = True
+            broker.lifecycle.log_dir_failed()
+            await trio.sleep(31)
 
 
 async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(jumping_clock: MockClock) -> None:
