@@ -1,0 +1,265 @@
+"""Each invariant of replication sees the breach that it is for, in a trace of a few events."""
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from jepsen.simulation.invariants import Committed, Watch, replication_invariants
+from jepsen.simulation.trace import Trace
+from metadata.configuration import ResourceType
+from metadata.image import BrokerImage, ClusterImage, MetadataDelta, MetadataImage
+from metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+
+TOPIC_ID = bytes(range(16))
+FIRST, SECOND, THIRD = (0, 2, 0, 77), (2, 3, 0, 78), (3, 4, 0, 79)
+EPOCH_OF_SECOND_LIFE = 50
+
+
+class Story:
+    """Brokers 1 to 3 replicate a partition, two of them are enough. Broker 1 leads, and all have the first batch.
+
+    It is committed.
+    """
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.trace = Trace(lambda: 0.0)
+        self.committed = Committed({"n1": 1, "n2": 2, "n3": 3})
+        Watch(
+            self.trace,
+            replication_invariants(self.committed),
+            lambda violation: self.broken.append(violation.partition(":")[0]),
+        )
+        self.image = MetadataImage()
+        for broker_id in (1, 2, 3):
+            self.registers(broker_id, broker_id)
+        topic = TopicRecord(name="topic", topic_id=TOPIC_ID)
+        partition = PartitionRecord(
+            topic_id=TOPIC_ID,
+            partition_id=0,
+            replicas=(1, 2, 3),
+            isr=(1, 2, 3),
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        config = ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name="topic", name="min.insync.replicas", value="2"
+        )
+        self.learns(topic, partition, config)
+        for node in (1, 2, 3):
+            self.finds(node)
+            self.role(node, 0, (1, 2, 3) if node == 1 else ())
+            self.writes(node, FIRST)
+        self.commits(1, 2)
+
+    def tell(self, node: int, kind: str, **fields: object) -> None:
+        self.trace.event(f"n{node}", kind, {"topic_id": TOPIC_ID.hex(), "partition": 0, **fields})
+
+    def registers(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
+        """The process of now, as the metadata and as itself know it."""
+        self.knows(node, epoch, fenced=fenced, is_stopping=is_stopping)
+        self.tell(node, "broker-state", epoch=epoch)
+
+    def knows(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
+        broker = BrokerImage(node, epoch, bytes(16), {}, {}, None, fenced, is_stopping, ())
+        cluster = ClusterImage({**self.image.cluster.brokers, node: broker})
+        self._sees(attrs.evolve(self.image, cluster=cluster, offset=self.image.offset + 1))
+
+    def learns(self, *records: MetadataRecord) -> None:
+        delta = MetadataDelta(self.image)
+        delta.replay(records)
+        self._sees(delta.apply(self.image.offset + 1))
+
+    def _sees(self, image: MetadataImage) -> None:
+        self.image = self.committed.image = image
+        self.tell(1, "metadata-seen", offset=image.offset)
+
+    def changes(self, **changes: object) -> None:
+        self.learns(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, **changes))  # type: ignore[arg-type]
+
+    def finds(self, node: int, *batches: tuple[int, int, int, int]) -> None:
+        self.tell(node, "replica-found", batches=batches)
+
+    def role(self, node: int, leader_epoch: int, maximal: tuple[int, ...] = ()) -> None:
+        self.tell(node, "replica-role", leader_epoch=leader_epoch, leads=maximal != (), maximal=maximal)
+
+    def writes(self, node: int, *batches: tuple[int, int, int, int]) -> None:
+        self.tell(node, "replica-wrote", batches=batches)
+
+    def cuts(self, node: int, end_offset: int) -> None:
+        self.tell(node, "replica-cut", end_offset=end_offset)
+
+    def commits(self, node: int, high_watermark: int) -> None:
+        self.tell(node, "replica-committed", high_watermark=high_watermark)
+
+    def ends(self, node: int, kind: str, *errors: str) -> None:
+        self.tell(node, kind, errors=list(errors))
+
+
+def test_an_ordinary_life_breaks_nothing() -> None:
+    story = Story()
+    story.changes(isr=(1, 2))
+    story.role(1, 0, (1, 2))
+    story.writes(1, SECOND)
+    story.writes(2, SECOND)
+    story.commits(1, 3)
+    story.commits(2, 3)
+    story.ends(1, "process-killed")
+    story.changes(isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    story.role(2, 1, (2,))
+    story.registers(1, 9)
+    story.changes(eligible_leader_replicas=())
+    story.finds(1, FIRST, SECOND, THIRD)
+    story.role(1, 1)
+    story.cuts(1, 3)
+    story.role(2, 1, (2, 1))
+    story.changes(isr=(2, 1))
+    assert story.broken == []
+    assert story.committed.logs[TOPIC_ID.hex(), 0].unclean == {}
+
+
+def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
+    story = Story()
+    all_are_gone(story)
+    story.changes(leader=2, isr=(2,))
+    story.finds(2)
+    story.role(2, 2, (2,))
+    story.registers(2, 9)
+    story.writes(2, (0, 1, 2, 5))
+    story.commits(2, 1)
+    assert story.broken == []
+    log = story.committed.logs[TOPIC_ID.hex(), 0]
+    assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
+
+
+def test_what_a_replica_says_is_of_the_life_that_it_knows_of() -> None:
+    story = Story()
+    assert story.committed.life("n2", "topic", 0) == 0
+    all_are_gone(story)
+    story.changes(leader=2, isr=(2,))
+    story.finds(2)
+    story.registers(2, 9)
+    story.role(2, 2, (2,))
+    assert story.committed.life("n2", "topic", 0) == 1
+    assert story.committed.life("n3", "topic", 0) == 0
+    assert story.committed.life("n3", "no such topic", 0) is None
+
+
+def all_are_gone(story: Story) -> None:
+    for node in (1, 2, 3):
+        story.ends(node, "power-cut")
+    story.changes(isr=(), leader=-1)
+
+
+def isr_beyond_replicas(story: Story) -> None:
+    story.changes(isr=(1, 2, 4))
+
+
+def both_in_sync_and_eligible(story: Story) -> None:
+    story.changes(isr=(1,), eligible_leader_replicas=(1, 2))
+
+
+def leader_out_of_sync(story: Story) -> None:
+    story.changes(isr=(2, 3))
+
+
+def fenced_in_sync(story: Story) -> None:
+    story.knows(3, 3, fenced=True)
+
+
+def member_lacks_what_is_committed(story: Story) -> None:
+    story.changes(isr=(1, 2))
+    story.writes(1, SECOND)
+    story.writes(2, SECOND)
+    story.commits(1, 3)
+    story.changes(isr=(1, 2, 3))
+
+
+def eligible_replica_cuts_what_is_committed(story: Story) -> None:
+    story.changes(isr=(1,), eligible_leader_replicas=(2,))
+    story.cuts(2, 0)
+
+
+def committed_ahead_of_a_member(story: Story) -> None:
+    story.writes(1, SECOND)
+    story.commits(1, 3)
+
+
+def leader_forgets_a_member(story: Story) -> None:
+    story.role(1, 0, (1, 2))
+
+
+def another_record_at_the_same_offset(story: Story) -> None:
+    story.changes(isr=(1, 2))
+    story.writes(1, SECOND)
+    story.writes(2, SECOND)
+    story.commits(1, 3)
+    story.writes(3, (2, 3, 0, 99))
+    story.commits(3, 3)
+
+
+def leader_without_what_is_committed(story: Story) -> None:
+    """It ended cleanly, and yet has nothing any more."""
+    story.ends(2, "process-ended")
+    story.changes(isr=(2,), leader=2)
+    story.finds(2)
+    story.registers(2, 9)
+
+
+def one_loss_that_is_no_excuse(story: Story) -> None:
+    story.ends(1, "power-cut")
+    story.changes(isr=(2, 3), leader=2)
+    story.changes(isr=(1,), leader=1)
+    story.finds(1)
+    story.registers(1, 9)
+
+
+def two_kills_that_lose_nothing(story: Story) -> None:
+    """The page cache stays."""
+    for node in (1, 2, 3):
+        story.ends(node, "process-killed")
+    story.changes(isr=(1,), leader=1)
+    story.finds(1)
+    story.registers(1, 9)
+
+
+def a_flushed_record_that_is_lost(story: Story) -> None:
+    story.learns(
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="topic", name="flush.messages", value="1")
+    )
+    all_are_gone(story)
+    story.changes(leader=2, isr=(2,))
+    story.finds(2)
+    story.registers(2, 9)
+
+
+def two_fetchers(story: Story) -> None:
+    story.tell(1, "fetchers-seen", twice=[(TOPIC_ID.hex(), 0)])
+
+
+@pytest.mark.parametrize(
+    ("breach", "invariant"),
+    [
+        (isr_beyond_replicas, "InSyncReplicasAreReplicas"),
+        (both_in_sync_and_eligible, "InSyncReplicasAreReplicas"),
+        (leader_out_of_sync, "LeadersAreInSync"),
+        (fenced_in_sync, "NoFencedBrokerIsInSync"),
+        (member_lacks_what_is_committed, "InSyncReplicasHoldWhatIsCommitted"),
+        (eligible_replica_cuts_what_is_committed, "InSyncReplicasHoldWhatIsCommitted"),
+        (committed_ahead_of_a_member, "InSyncReplicasHoldWhatIsCommitted"),
+        (leader_forgets_a_member, "MaximalIsrContainsIsr"),
+        (another_record_at_the_same_offset, "ReplicasAreEqual"),
+        (leader_without_what_is_committed, "CommittedRecordsStay"),
+        (one_loss_that_is_no_excuse, "CommittedRecordsStay"),
+        (two_kills_that_lose_nothing, "CommittedRecordsStay"),
+        (a_flushed_record_that_is_lost, "CommittedRecordsStay"),
+        (two_fetchers, "OneFetcherPerPartition"),
+    ],
+)
+def test_a_breach_is_seen(breach: Callable[[Story], None], invariant: str) -> None:
+    story = Story()
+    assert story.broken == []
+    breach(story)
+    assert story.broken[:1] == [invariant]
