@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import attrs
 
 from broker.config import KafkaConfig
+from broker.replication.throttles import NO_REPLICAS, ThrottledReplicas
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import ConfigError, ResourceType
+from metadata.configuration import ConfigError, ConfigValue, ResourceType
 from metadata.image import MetadataDelta, MetadataImage
 
 
@@ -17,6 +18,8 @@ class TopicConfig:
 
     log: LogConfig
     min_insync_replicas: int
+    throttled_as_leader: ThrottledReplicas = NO_REPLICAS
+    throttled_as_follower: ThrottledReplicas = NO_REPLICAS
 
 
 class EffectiveConfig:
@@ -47,5 +50,14 @@ class EffectiveConfig:
             values = self.config.topic_values(overrides)
             min_insync_replicas = values["min.insync.replicas"]
             assert isinstance(min_insync_replicas, int), "a number, as its definition says"
-            config = self._topics[key] = TopicConfig(LogConfig.from_values(values), min_insync_replicas)
+            config = self._topics[key] = TopicConfig(
+                LogConfig.from_values(values),
+                min_insync_replicas,
+                self._throttled(values["leader.replication.throttled.replicas"]),
+                self._throttled(values["follower.replication.throttled.replicas"]),
+            )
         return config
+
+    def _throttled(self, replicas: ConfigValue | None) -> ThrottledReplicas:
+        assert isinstance(replicas, tuple), "a list, as its definition says"
+        return ThrottledReplicas.parse(replicas, self.config.node_id)

@@ -127,6 +127,7 @@ def _respond(context: RequestContext, reading: Reading, isolation_level: int) ->
         return FetchResponse(error_code=error.code, session_id=asked.session_id)
     finally:
         asked.end()
+    reading.reader.sent(selected)
     responses: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
     for found in selected:

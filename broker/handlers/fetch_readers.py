@@ -4,6 +4,8 @@ A follower gets all there is, from the leader alone, and by what it asks for say
 committed, from the leader, or from any replica if its version of Fetch can tell it which one is nearer (KIP-392).
 """
 
+from collections.abc import Iterable
+from math import inf
 from typing import Final
 
 from broker.handlers.handler import RequestContext
@@ -14,6 +16,7 @@ from broker.replication.leading import follower_fetched, follower_of
 from broker.replication.partition import Partition, Waiter
 from broker.replication.replica import READ_UNCOMMITTED
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
+from broker.replication.throttles import Throttle
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
 
@@ -55,6 +58,24 @@ class Reader:
     def end(self, partition: Partition, log: Log) -> int:
         """Up to where it may read."""
         return partition.end_for(log, self._isolation_level)
+
+    def begin(self) -> None:
+        """Everything that it may read is going to be looked at."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a throttle lets something through again that it has held back."""
+        return True
+
+    def allowance(self, partition: Partition) -> float:
+        """How many bytes of the partition a throttle lets through, inf where there is none."""
+        return inf
+
+    def reads(self, partition: Partition, size: int) -> None:
+        """So many bytes of the partition are going to be sent, unless they are looked at again."""
+
+    def sent(self, fetched: Iterable[FetchedPartition]) -> None:
+        """This is its answer."""
 
     def note(self, partition: Partition, log: Log, target: FetchTarget) -> None:
         """It asks for what comes next: once per request, since while it waits it says nothing new."""
@@ -113,15 +134,20 @@ class DebuggingReader(Reader):
 
 
 class FollowerReader(Reader):
-    """A broker that replicates. `hurries` tells it of a new high watermark at once, for those who read from it."""
+    """A broker that replicates. `hurries` tells it of a new high watermark at once, for those who read from it.
 
-    __slots__ = ("_hurries", "_replica")
+    `throttle` holds back what it is sent of throttled replicas, but for those that are in sync: they have to stay so.
+    """
+
+    __slots__ = ("_hurries", "_planned", "_replica", "_throttle")
 
     is_follower = True
 
-    def __init__(self, replica: ReplicaState, *, hurries: bool) -> None:
+    def __init__(self, replica: ReplicaState, throttle: Throttle, *, hurries: bool) -> None:
         super().__init__(READ_UNCOMMITTED, leader_only=True)
         self._replica = replica
+        self._throttle = throttle
+        self._planned = 0
         self._hurries = hurries
 
     @property
@@ -135,6 +161,29 @@ class FollowerReader(Reader):
 
     def end(self, partition: Partition, log: Log) -> int:
         return log.readable_end_offset
+
+    def begin(self) -> None:
+        self._planned = 0
+
+    @property
+    def may_go_on(self) -> bool:
+        return self._throttle.has_room
+
+    def allowance(self, partition: Partition) -> float:
+        if not partition.throttled_as_leader or self._is_in_sync(partition):
+            return inf
+        return self._throttle.allowance - self._planned
+
+    def reads(self, partition: Partition, size: int) -> None:
+        if partition.throttled_as_leader:
+            self._planned += size
+
+    def sent(self, fetched: Iterable[FetchedPartition]) -> None:
+        """In sync or not, it counts for the rate."""
+        for each in fetched:
+            partition = each.target.partition
+            if each.records is not None and partition is not None and partition.throttled_as_leader:
+                self._throttle.record(len(each.records))
 
     def note(self, partition: Partition, log: Log, target: FetchTarget) -> None:
         follower_fetched(
@@ -155,9 +204,7 @@ class FollowerReader(Reader):
 
     def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
         """Not while it is out of sync: each of its requests is an occasion to propose it, which may be refused."""
-        in_sync = partition.in_sync
-        is_in_sync = in_sync is not None and self._replica.replica_id in in_sync.isr
-        return is_in_sync and super().is_settled(partition, log, target)
+        return self._is_in_sync(partition) and super().is_settled(partition, log, target)
 
     def wait(self, partition: Partition, waiter: Waiter) -> None:
         partition.tailing[waiter] = None
@@ -174,6 +221,9 @@ class FollowerReader(Reader):
             or log.log_start_offset != target.sent_log_start_offset
         )
 
+    def _is_in_sync(self, partition: Partition) -> bool:
+        return partition.in_sync is not None and self._replica.replica_id in partition.in_sync.isr
+
     def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
         replica = self._replica
         return follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
@@ -184,7 +234,7 @@ def reader_of(context: RequestContext, request: FetchRequest) -> Reader:
     select = context.services.replica_selector
     replica = request.replica_state or ReplicaState(replica_id=request.replica_id)
     if replica.replica_id >= 0:
-        return FollowerReader(replica, hurries=select is not None)
+        return FollowerReader(replica, context.services.throttles.leader, hurries=select is not None)
     if replica.replica_id == DEBUGGING_REPLICA_ID:
         return DebuggingReader()
     if select is not None and request.rack_id:

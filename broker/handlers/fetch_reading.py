@@ -51,7 +51,10 @@ class Reading:
         self.found: dict[FetchTarget, FetchedPartition] = {}
 
     def read(self) -> None:
-        """Look at whatever is due."""
+        """Look at whatever is due, or was held back by a throttle that lets something through now."""
+        self.reader.begin()
+        if self.fetch.session.held and self.reader.may_go_on:
+            self.fetch.session.release()
         for target in self.fetch.targets:
             self._take_back(target)
         for target in self.fetch.targets:
@@ -124,12 +127,18 @@ class Reading:
         diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
         if diverging is not None:
             return _told(partition, log, target, diverging=diverging)
-        max_bytes, end = min(target.max_bytes, left), self.reader.end(partition, log)
-        found = log.read(target.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first)
+        end, allowance = self.reader.end(partition, log), self.reader.allowance(partition)
+        max_bytes = int(min(target.max_bytes, left, max(allowance, 0)))
+        found = log.read(target.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first and allowance > 0)
         if not self._is_noted:
             self.reader.note(partition, log, target)
         if found.size:
+            self.reader.reads(partition, found.size)
             return _told(partition, log, target, records=FileRange(found.file, found.position, found.size))
+        if allowance <= 0 and target.fetch_offset < end:
+            self.fetch.session.hold(target)
+            self.reader.wait(partition, target)
+            return _told(partition, log, target)
         if self.reader.is_settled(partition, log, target):
             self.fetch.session.settle(target)
             self.reader.wait(partition, target)

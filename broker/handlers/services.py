@@ -15,6 +15,7 @@ from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_selector import ReplicaSelector
+from broker.replication.throttles import ReplicationThrottles
 from broker.storage.log_dirs import LogDirs
 from kraft.driver import Quorum
 from kraft.env import Env
@@ -57,6 +58,7 @@ class Services:
     lost_brokers: LostBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None
+    throttles: ReplicationThrottles
     producer_ids: ProducerIds
     deadlines: Deadlines
     image_waits: ImageWaits

@@ -10,7 +10,7 @@ from broker.image_waits import ImageWaits
 from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
 from broker.node.listeners import reachable
-from broker.node.settings import fetch_settings, lifecycle_config, replica_selector
+from broker.node.settings import fetch_settings, lifecycle_config, replica_selector, replication_throttles
 from broker.node.shared import Shared
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
@@ -50,6 +50,7 @@ class BrokerRole:
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
         self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
+        self._throttles = replication_throttles(shared.effective, lambda: trio.current_time() * 1000)
         self._load_began = False
         self._is_loaded = False
         self._lifecycle = BrokerLifecycle(
@@ -130,6 +131,7 @@ class BrokerRole:
             request_timeout_ms=shared.config.replica_socket_timeout_ms,
             source=lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
             broker_epoch=lambda: self._lifecycle.broker_epoch,
+            throttle=self._throttles.follower,
             log_failed=self.partitions.log_failed,
             lost_brokers=self._lost_brokers,
         )
@@ -149,6 +151,7 @@ class BrokerRole:
             lost_brokers=self._lost_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=replica_selector(shared.config),
+            throttles=self._throttles,
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
             deadlines=Deadlines(),
         )

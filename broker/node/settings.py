@@ -1,12 +1,16 @@
 """The settings of single rooms, from a node's configuration."""
 
+from collections.abc import Callable
+
 import attrs
 
 from broker.config import KafkaConfig
+from broker.effective_config import EffectiveConfig
 from broker.lifecycle import LifecycleConfig
 from broker.net.acceptor import ConnectionLimits
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector
+from broker.replication.throttles import ReplicationThrottles, Throttle
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.configuration import ConfigError
 from metadata.controller import ControllerConfig
@@ -40,6 +44,20 @@ def fetch_settings(config: KafkaConfig) -> FetchSettings:
         max_bytes=config.replica_fetch_response_max_bytes,
         partition_max_bytes=config.replica_fetch_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
+    )
+
+
+def replication_throttles(effective: EffectiveConfig, now_ms: Callable[[], float]) -> ReplicationThrottles:
+    """Their quotas are those in force at any time; their windows are the node's for good."""
+    windows = effective.config.replication_quota_window_num
+    window_ms = effective.config.replication_quota_window_size_seconds * 1000
+
+    def throttle(quota: Callable[[], int]) -> Throttle:
+        return Throttle(windows, window_ms, quota=quota, now_ms=now_ms)
+
+    return ReplicationThrottles(
+        leader=throttle(lambda: effective.config.leader_replication_throttled_rate),
+        follower=throttle(lambda: effective.config.follower_replication_throttled_rate),
     )
 
 

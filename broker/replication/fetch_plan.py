@@ -9,6 +9,7 @@ the leader says so in its answer (KIP-595), and the follower cuts its log and go
 """
 
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from math import inf
 from typing import Final, TypeAlias
 
@@ -116,7 +117,10 @@ class FetchPlan:
         self._settings = settings
         self._positions: dict[PartitionKey, Position] = {}
         self._paused: dict[PartitionKey, float] = {}  # until when
+        self._pauses: list[tuple[float, PartitionKey]] = []  # a heap of those that end, and of some that do not count
         self._failures: dict[PartitionKey, int] = {}  # in a row
+        self._committed: dict[PartitionKey, int] = {}  # at the leader, as it said last
+        self.lagging: dict[PartitionKey, None] = {}  # what is not known to be in sync
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
         self._told: dict[PartitionKey, Position] = {}  # what the session holds, or the last request without one
@@ -132,6 +136,8 @@ class FetchPlan:
         self._positions[key] = position
         self._paused.pop(key, None)
         self._failures.pop(key, None)
+        self._committed.pop(key, None)
+        self.lagging[key] = None
         self._untold[key] = None
 
     def forget(self, key: PartitionKey) -> None:
@@ -139,6 +145,8 @@ class FetchPlan:
         if self._positions.pop(key, None) is not None:
             self._paused.pop(key, None)
             self._failures.pop(key, None)
+            self._committed.pop(key, None)
+            self.lagging.pop(key, None)
             self._untold[key] = None
 
     def moved(self, key: PartitionKey, position: Position) -> None:
@@ -149,6 +157,10 @@ class FetchPlan:
                 del self._positions[key]
                 self._positions[key] = position
                 self._untold[key] = None
+            if position.offset >= self._committed.get(key, inf):
+                self.lagging.pop(key, None)
+            else:
+                self.lagging[key] = None
 
     def failed(self, key: PartitionKey, now: float) -> None:
         """Leave a partition out for a while: for longer, the more often that has happened in a row."""
@@ -158,9 +170,16 @@ class FetchPlan:
             pause_ms = BACKOFF_MIN_MS * 2 ** min(failures, _BACKOFF_DOUBLINGS_MAX)
             self._pause(key, now + min(pause_ms, self._settings.backoff_ms) / 1000)
 
+    def hold_back(self, key: PartitionKey, until: float) -> None:
+        """Leave a partition out until then, though nothing is wrong with it; one that is left out already stays so."""
+        if key in self._positions and key not in self._paused:
+            self._pause(key, until)
+
     def _pause(self, key: PartitionKey, until: float) -> None:
         self._paused[key] = until
         self._untold[key] = None
+        if until < inf:
+            heappush(self._pauses, (until, key))
 
     # Requests
 
@@ -168,13 +187,13 @@ class FetchPlan:
         """When there is something to ask for: -inf for now, inf for not before something changes."""
         if len(self._paused) < len(self._positions):
             return -inf
-        return min(self._paused.values(), default=inf)
+        while self._pauses and self._paused.get(self._pauses[0][1]) != self._pauses[0][0]:
+            heappop(self._pauses)
+        return self._pauses[0][0] if self._pauses else inf
 
     def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
         """The next request; None where there is nothing to ask for now. `broker_epoch` is the follower's own."""
-        for key in [key for key, until in self._paused.items() if until <= now]:
-            del self._paused[key]
-            self._untold[key] = None
+        self._end_pauses(now)
         if len(self._paused) == len(self._positions):
             return None
         named, forgotten = self._full() if self._session_epoch == _INITIAL_EPOCH else self._incremental()
@@ -190,6 +209,13 @@ class FetchPlan:
             topics=self._topics(named),
             forgotten_topics_data=_forgotten(forgotten),
         )
+
+    def _end_pauses(self, now: float) -> None:
+        while self._pauses and self._pauses[0][0] <= now:
+            until, key = heappop(self._pauses)
+            if self._paused.get(key) == until:
+                del self._paused[key]
+                self._untold[key] = None
 
     def _full(self) -> tuple[list[PartitionKey], list[PartitionKey]]:
         self._told = {key: position for key, position in self._positions.items() if key not in self._paused}
@@ -265,6 +291,7 @@ class FetchPlan:
         code = _code(data.error_code)
         if code is ErrorCode.NONE:
             if data.diverging_epoch is None or data.diverging_epoch.end_offset < 0:
+                self._committed[key] = data.high_watermark
                 return Records(key, position.leader_epoch, data)
             diverging = data.diverging_epoch
             return Diverging(key, position.leader_epoch, diverging.epoch, diverging.end_offset)

@@ -11,6 +11,7 @@ partition cannot starve others: whoever is served goes to the back.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
@@ -24,6 +25,8 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 # A session used this recently is not evicted for a new one (KIP-227, min.incremental.fetch.session.eviction.ms).
 EVICTION_MIN_MS: Final = 120_000
+# As many as may well fill a response between them.
+RELEASED_MAX: Final = 32
 
 TargetKey: TypeAlias = tuple[str | bytes, int]
 # A broker's id and epoch.
@@ -133,10 +136,14 @@ class FetchSession:
             self.held[target] = None
 
     def release(self) -> None:
-        """Those that were held back are due, before all others: their turn had come."""
-        if self.held:
-            self.due = {**self.held, **self.due}
-            self.held = {}
+        """Some of those that were held back are due, before all others: their turn had come.
+
+        Not all, since a few may take all that is let through, and the others would be looked at for nothing.
+        """
+        released = list(islice(self.held, RELEASED_MAX))
+        for target in released:
+            del self.held[target]
+        self.due = {**dict.fromkeys(released), **self.due}
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
         """The target's partition has moved."""

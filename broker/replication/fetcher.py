@@ -30,6 +30,7 @@ from broker.replication.following import follow_append, restart_at, truncate
 from broker.replication.leader_ends import LeaderEnds, ask_leader_ends
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partition import Partition
+from broker.replication.throttles import Throttle
 from broker.wire.errors import KafkaError, WireError
 from kraft.env import Env, FsyncFailed
 from metadata.image import BrokerImage
@@ -41,8 +42,9 @@ CONNECT_TIMEOUT_MS: Final = 1_000
 class FetcherSurroundings:
     """What the fetchers of a broker share.
 
-    `source` finds a broker's registration; `listener_name` is that of the endpoint to fetch from. `log_failed` hears of
-    a partition of which the disk has failed.
+    `source` finds a broker's registration; `listener_name` is that of the endpoint to fetch from. `throttle` holds back
+    what is taken in of throttled replicas that are not in sync. `log_failed` hears of a partition of which the disk has
+    failed.
     """
 
     env: Env
@@ -52,6 +54,7 @@ class FetcherSurroundings:
     request_timeout_ms: float  # replica.socket.timeout.ms
     source: Callable[[int], BrokerImage | None]
     broker_epoch: Callable[[], int]
+    throttle: Throttle
     log_failed: Callable[[Partition, OSError], None]
     lost_brokers: LostBrokers
 
@@ -167,6 +170,7 @@ class Fetcher:
         while self._plan:
             if self._unflushed:
                 await self._flush()
+            self._hold_back()
             request = self._plan.request(self._surroundings.broker_epoch(), trio.current_time())
             if request is None:
                 with trio.move_on_at(self._plan.ready_at()):
@@ -179,6 +183,18 @@ class Fetcher:
             out_of_range = self._act(self._plan.answered(response, trio.current_time()))
             if out_of_range:
                 await self._find_range(connection, out_of_range)
+
+    def _hold_back(self) -> None:
+        """Ask for nothing that the throttle would not have."""
+        throttle = self._surroundings.throttle
+        wait_ms = throttle.wait_ms
+        if wait_ms <= 0:
+            return
+        # The quota may be another one by then.
+        until = trio.current_time() + min(wait_ms, self._surroundings.settings.backoff_ms) / 1000
+        for key in list(self._plan.lagging):
+            if self._partitions[key].throttled_as_follower:
+                self._plan.hold_back(key, until)
 
     # What answers bring
 
@@ -249,6 +265,8 @@ class Fetcher:
         data = found.data
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview), "decoded"
+        if partition.throttled_as_follower:
+            self._surroundings.throttle.record(len(records))
         follow_append(
             partition,
             found.leader_epoch,

@@ -1,6 +1,6 @@
 """All that Kafka lets one configure: keys, types, defaults, rules, synonyms, and what is in force."""
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS
 from metadata.configuration.definition import (
     ConfigDef,
     ConfigError,
@@ -35,6 +35,7 @@ from metadata.configuration.topic import TOPIC_CONFIGS
 __all__ = [
     "BROKER_CONFIGS",
     "DYNAMIC_CONFIGS",
+    "DYNAMIC_ONLY_CONFIGS",
     "TOPIC_CONFIGS",
     "BrokerLayers",
     "ConfigDef",

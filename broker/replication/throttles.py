@@ -1,0 +1,147 @@
+"""Throttles of replication: how fast replicas that are not in sync may be copied (KIP-73). Pure: times are arguments.
+
+A rate is set for a broker, apart for what it sends as a leader and for what it takes in as a follower; and each topic
+says which of its replicas are meant. All that is copied of those counts, and only replicas out of sync are held back:
+what is in sync has to stay so.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Final
+
+import attrs
+
+_ALL: Final = "*"
+# The quota where none is set: Java's largest long.
+UNLIMITED: Final = (1 << 63) - 1
+# What is held back is let through in grains of what is allowed in so long a time.
+_GRAIN_SECONDS: Final = 0.1
+
+
+class WindowedRate:
+    """Bytes per second over the last windows (`replication.quota.window.num` of `.size.seconds`).
+
+    As Kafka's SimpleRate has it: time counts from the first window that has anything in it, and at least one window
+    long, so that what comes first makes no high rate.
+    """
+
+    def __init__(self, windows: int, window_ms: float) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        self._samples: deque[_Sample] = deque(maxlen=windows + 1)  # one of them began before the time that counts
+
+    def record(self, size: int, now_ms: float) -> None:
+        self._drop_old(now_ms)
+        if not self._samples or now_ms - self._samples[-1].began_ms >= self._window_ms:
+            self._samples.append(_Sample(now_ms))
+        sample = self._samples[-1]
+        sample.size += size
+        sample.last_ms = now_ms
+
+    def rate(self, now_ms: float) -> float:
+        self._drop_old(now_ms)
+        return self._size / self._elapsed_ms(now_ms) * 1000
+
+    def allowance(self, quota: float, now_ms: float) -> float:
+        """How many more bytes may be recorded now before the rate exceeds `quota`; negative where it does already."""
+        self._drop_old(now_ms)
+        return quota * self._elapsed_ms(now_ms) / 1000 - self._size
+
+    def keeps_at(self, quota: float, now_ms: float) -> float:
+        """When the rate may be down to `quota`, if nothing more is recorded."""
+        self._drop_old(now_ms)
+        if not self._samples or self.rate(now_ms) <= quota:
+            return now_ms
+        oldest = self._samples[0]
+        forgotten_ms = oldest.last_ms + self._windows * self._window_ms
+        return min(forgotten_ms, oldest.began_ms + self._size / quota * 1000 if quota else inf)
+
+    @property
+    def _size(self) -> int:
+        return sum(sample.size for sample in self._samples)
+
+    def _elapsed_ms(self, now_ms: float) -> float:
+        return max(now_ms - self._samples[0].began_ms, self._window_ms) if self._samples else self._window_ms
+
+    def _drop_old(self, now_ms: float) -> None:
+        while self._samples and now_ms - self._samples[0].last_ms >= self._windows * self._window_ms:
+            self._samples.popleft()
+
+
+@attrs.define(eq=False)
+class _Sample:
+    began_ms: float
+    size: int = 0
+    last_ms: float = -inf
+
+
+class Throttle:
+    """A rate, and the quota that it is held to: `quota` is what is in force now, in bytes per second."""
+
+    def __init__(
+        self, windows: int, window_ms: float, *, quota: Callable[[], float], now_ms: Callable[[], float]
+    ) -> None:
+        self._rate = WindowedRate(windows, window_ms)
+        self._quota = quota
+        self._now_ms = now_ms
+
+    def record(self, size: int) -> None:
+        """So much was copied of replicas that are throttled."""
+        self._rate.record(size, self._now_ms())
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second, as the quota sees it."""
+        return self._rate.rate(self._now_ms())
+
+    @property
+    def allowance(self) -> float:
+        """How many bytes may be copied now, out of sync; none or fewer if the quota is exceeded."""
+        quota = self._quota()
+        return inf if quota >= UNLIMITED else self._rate.allowance(quota, self._now_ms())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether so much may be copied that it is worth while to look for what was held back."""
+        return self.allowance >= min(self._quota(), UNLIMITED) * _GRAIN_SECONDS
+
+    @property
+    def wait_ms(self) -> float:
+        """For how long to copy nothing that is throttled and out of sync; 0 where the quota is not exceeded."""
+        quota = self._quota()
+        if quota >= UNLIMITED:
+            return 0
+        now_ms = self._now_ms()
+        return self._rate.keeps_at(quota, now_ms) - now_ms
+
+
+@attrs.frozen
+class ReplicationThrottles:
+    """Of one broker: what it sends as a leader, and what it takes in as a follower."""
+
+    leader: Throttle
+    follower: Throttle
+
+
+@attrs.frozen
+class ThrottledReplicas:
+    """Which of a topic's partitions are throttled at this broker: all of them, or those of these indexes."""
+
+    are_all: bool = False
+    indexes: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, entries: Iterable[str], broker_id: int) -> "ThrottledReplicas":
+        """From a topic's list, which is `*`, or of `partition:broker` pairs."""
+        texts = [entry.strip() for entry in entries]
+        if "".join(texts) == _ALL:
+            return cls(are_all=True)
+        pairs = [text.split(":") for text in texts if text]
+        return cls(indexes=frozenset(int(index) for index, broker in pairs if int(broker) == broker_id))
+
+    def __contains__(self, index: int) -> bool:
+        return self.are_all or index in self.indexes
+
+
+NO_REPLICAS = ThrottledReplicas()
