@@ -25,6 +25,7 @@ _VALUES: Final[dict[str, type[Any]]] = {
     "share-topic": values.Change,
     "grow-topic": values.Change,
     "drop-topic": values.Change,
+    "see-topic": values.Change,
     "send": values.Sending,
     "poll": values.Polling,
     "read-replica": values.ReplicaRead,

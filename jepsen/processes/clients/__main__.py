@@ -4,14 +4,19 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from jepsen.processes.clients.asking import ask
 from jepsen.processes.clients.client import Client, ClientPlan
 from jepsen.processes.clients.consuming import consume, read_to_the_end
+from jepsen.processes.clients.contending import contend, see_topics
 from jepsen.processes.clients.producing import produce
 
 ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "produce": produce,
     "consume": consume,
+    "contend": contend,
+    "ask": ask,
     "read": read_to_the_end,
+    "see-topics": see_topics,
 }
 
 

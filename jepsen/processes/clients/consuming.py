@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import attrs
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from jepsen.history import Operation
@@ -30,7 +31,7 @@ _BREACHES: Final = (
 
 def consume(client: Client) -> None:
     """Until it is to stop."""
-    ends = dict.fromkeys(range(client.plan.partitions), 0)
+    ends = {partition: _Position(0) for partition in range(client.plan.partitions)}
     lives = 0
     while not client.stopping.is_set():
         starts = {partition: _start(client, end) for partition, end in ends.items()}
@@ -81,17 +82,32 @@ def _read_all(client: Client, at: TopicPartition) -> list[tuple[int, str]]:
     return records
 
 
-class _Reader:
-    """One assignment. Only polls that return something are operations."""
+@attrs.frozen(order=True)
+class _Position:
+    """Where to go on, and the leader epoch of the record before: librdkafka asks whether that is still there."""
 
-    def __init__(self, client: Client, name: str, starts: Mapping[int, int]) -> None:
+    offset: int
+    epoch: int = -1
+
+
+class _Reader:
+    """One assignment. Only polls that return something are operations; and, at its end, which leader epochs it saw."""
+
+    def __init__(self, client: Client, name: str, starts: Mapping[int, _Position]) -> None:
         self.positions = dict(starts)
         self.is_whole = True
+        # (first offset, last offset, epoch), by partition.
+        self._epochs: dict[int, list[tuple[int, int, int]]] = {}
         self._client = client
         self._name = name
         self._consumer = Consumer(_settings(client))
         topic = client.plan.topic
-        self._consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, start.offset, leader_epoch=start.epoch)
+                for partition, start in starts.items()
+            ]
+        )
 
     def poll(self) -> None:
         began = self._client.now()
@@ -104,20 +120,39 @@ class _Reader:
 
     def close(self) -> None:
         self._consumer.close()
+        history = self._client.history
+        for partition, epochs in self._epochs.items():
+            seen = history.invoke(self._name, "see-epochs", (self._client.plan.topic, partition))
+            history.ok(seen, epochs)
 
     def _record(self, partition: int, messages: Sequence[Message], began: float) -> None:
         history = self._client.history
-        polling = Polling(self._client.plan.topic, partition, self.positions[partition])
-        records = [_record(message) for message in messages if message.error() is None]
-        if records:
+        polling = Polling(self._client.plan.topic, partition, self.positions[partition].offset)
+        good = [message for message in messages if message.error() is None]
+        if good:
+            records = [_record(message) for message in good]
             history.ok(self._invoked(polling, began), records)
-            self.positions[partition] = records[-1][0] + 1
+            self.positions[partition] = _Position(records[-1][0] + 1, self._see_epochs(partition, good))
         for error in filter(None, (message.error() for message in messages)):
             if error.code() in _BREACHES:
                 history.fail(self._invoked(polling, began), str(error))
                 self.is_whole = False
             else:
                 history.info(self._invoked(polling, began), error.name())
+
+    def _see_epochs(self, partition: int, messages: Sequence[Message]) -> int:
+        """The last of them; -1 where the node tells none."""
+        runs = self._epochs.setdefault(partition, [])
+        epoch = -1
+        for message in messages:
+            told, offset = message.leader_epoch(), message.offset()
+            epoch = -1 if told is None else told
+            assert offset is not None, "a record"
+            if runs and runs[-1][2] == epoch:
+                runs[-1] = (runs[-1][0], offset, epoch)
+            else:
+                runs.append((offset, offset, epoch))
+        return epoch
 
     def _invoked(self, polling: Polling, began: float) -> Operation:
         return self._client.history.invoke(self._name, "poll", polling, at=began)
@@ -136,8 +171,13 @@ def _settings(client: Client) -> dict[str, object]:
     }
 
 
-def _start(client: Client, end: int) -> int:
-    return 0 if client.rng.random() < 0.3 else client.rng.randint(max(0, end - _BACK_MAX), end)
+def _start(client: Client, end: _Position) -> _Position:
+    chance = client.rng.random()
+    if chance < 0.3:
+        return _Position(0)
+    if chance < 0.6:
+        return end
+    return _Position(client.rng.randint(max(0, end.offset - _BACK_MAX), end.offset))
 
 
 def _record(message: Message) -> tuple[int, str]:

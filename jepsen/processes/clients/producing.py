@@ -1,5 +1,6 @@
 """A producer of unique values. Each producer of librdkafka that it makes is a session, in whose order they are sent."""
 
+import time
 from collections import Counter
 from typing import Final
 
@@ -63,7 +64,9 @@ class _Session:
         plan, rng = self._client.plan, self._client.rng
         partition = rng.randrange(plan.partitions)
         sequence = self._sequences[partition]
-        value = f"{self._name}/{plan.topic}-{partition}/{sequence}"
+        time_ms = int(time.time() * 1000)
+        # See `jepsen.checkers.offsets.time_of`.
+        value = f"{self._name}/{partition}@{time_ms}/{sequence}"
         session = self._name if plan.is_idempotent else ""
         operation = self._client.history.invoke(
             plan.name, "send", Sending(plan.topic, partition, session, sequence, (value,))
@@ -74,7 +77,7 @@ class _Session:
             self._delivered(operation, error, message)
 
         try:
-            self._producer.produce(plan.topic, content, partition=partition, on_delivery=delivered)
+            self._producer.produce(plan.topic, content, partition=partition, timestamp=time_ms, on_delivery=delivered)
         except (BufferError, KafkaException) as error:
             self._client.history.fail(operation, str(error))
             self._is_over = True

@@ -153,12 +153,13 @@ async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float)
 
 
 async def _read_finally(experiment: Experiment, cluster: ProcessCluster, journals: Path, zero: float) -> None:
-    plan = _plan(experiment, "final", "read", cluster.bootstrap, journals, zero)
-    reader = ClientProcess(plan, journals / "final.out")
-    try:
-        await reader.ended(_FINAL_READ_SECONDS)
-    finally:
-        reader.discard()
+    for role in experiment.workload.last:
+        plan = _plan(experiment, f"last-{role}", role, cluster.bootstrap, journals, zero)
+        client = ClientProcess(plan, journals / f"{plan.name}.out")
+        try:
+            await client.ended(_FINAL_READ_SECONDS)
+        finally:
+            client.discard()
 
 
 def _plan(experiment: Experiment, name: str, role: str, bootstrap: str, journals: Path, zero: float) -> ClientPlan:

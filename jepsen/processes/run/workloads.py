@@ -7,6 +7,8 @@ from typing import Final
 import attrs
 
 from jepsen.checkers import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, Checker, count_losses
+from jepsen.checkers.forwarded_topics import FORWARDED_TOPIC_CHECKERS
+from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.history import History
 
@@ -23,12 +25,14 @@ def _losses(history: History) -> Mapping[str, str]:
 class Workload:
     """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
 
-    `notes` finds figures in the history that break no promise.
+    `last` are the roles of those who look at what there is when all is over. `notes` finds figures in the history that
+    break no promise.
     """
 
     clients: Mapping[str, str]
     checkers: tuple[Checker, ...]
     rate: float
+    last: tuple[str, ...] = ("read",)
     is_idempotent: bool = True
     notes: Callable[[History], Mapping[str, str]] = _nothing_more
 
@@ -43,6 +47,17 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
             rate=100,
             is_idempotent=False,
             notes=_losses,
+        ),
+        "metadata": Workload(
+            MappingProxyType({"a1": "contend", "a2": "contend", "a3": "contend", "p1": "produce"}),
+            (*FORWARDED_TOPIC_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
+            rate=3,
+            last=("see-topics", "read"),
+        ),
+        "offsets": Workload(
+            MappingProxyType({"p1": "produce", "p2": "produce", "o1": "ask", "o2": "ask", "c1": "consume"}),
+            (*OFFSET_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
+            rate=50,
         ),
     }
 )

@@ -1,0 +1,70 @@
+"""What is promised about topics that are changed through brokers.
+
+A broker forwards what belongs to the controller, and does so again where it does not hear the answer (KIP-590). So a
+change may be made twice while its client waits once, and the answer is about the last time: whoever is told that the
+topic exists already may have created it a moment ago.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.linearizability import contradiction
+from jepsen.checkers.topics import SharedTopic
+from jepsen.history import History, Operation, Outcome
+
+# The result of the first of two times: nobody was told.
+_UNHEARD: Final = "unheard"
+
+
+class ForwardedTopic:
+    """One name. A state is the set of what there may be; an answer leaves what it fits, and one unheard adds to it."""
+
+    initial: Hashable = frozenset([SharedTopic.initial])
+
+    def __init__(self) -> None:
+        self._topic = SharedTopic()
+
+    def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
+        assert isinstance(state, frozenset), "a set of what there may be"
+        if operation.function == "see-topic":
+            left = frozenset(each for each in state if each == operation.result)
+            return bool(left), left
+        if operation.result == _UNHEARD:
+            silent = attrs.evolve(operation, outcome=Outcome.INFO)
+            return True, state | {self._topic.step(each, silent)[1] for each in state}
+        steps = [self._topic.step(each, operation) for each in state]
+        after = frozenset(following for fits, following in steps if fits)
+        return bool(after), after
+
+
+class ForwardedChangesAreLinearizable:
+    """Changes of a topic through brokers, and refusals of such, seem to happen one after the other, each while it was
+    waited for, and each twice at most; what there is at last is what they have made.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        by_name: dict[str, list[Operation]] = {}
+        for operation in history.of("share-topic", "grow-topic", "drop-topic", "see-topic"):
+            if operation.outcome is not Outcome.FAIL:
+                by_name.setdefault(operation.value.name, []).append(operation)
+        for name, operations in by_name.items():
+            culprit = contradiction(_with_the_unheard(operations), ForwardedTopic())
+            if culprit is not None:
+                what = f"no order of what was done to {name} explains it"
+                yield Anomaly(type(self).__name__, what, (culprit, *_others(operations, culprit)))
+
+
+def _with_the_unheard(operations: Sequence[Operation]) -> list[Operation]:
+    """Each operation, and the one before it of which its client heard nothing."""
+    changes = (each for each in operations if each.function != "see-topic" and each.outcome is Outcome.OK)
+    return [*operations, *(attrs.evolve(each, result=_UNHEARD) for each in changes)]
+
+
+def _others(operations: Sequence[Operation], culprit: Operation) -> list[Operation]:
+    return [each for each in operations if (each.client, each.serial) != (culprit.client, culprit.serial)]
+
+
+FORWARDED_TOPIC_CHECKERS: Final[tuple[Checker, ...]] = (ForwardedChangesAreLinearizable(),)

@@ -1,0 +1,92 @@
+"""What is promised about offsets that clients ask for, and about the leader epochs of records."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.records import TopicPartition, final_reads
+from jepsen.history import History, Operation, Outcome
+
+
+class EpochsGrowWithOffsets:
+    """Every record has one leader epoch, whoever reads it, and none a lower one than those before it."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        runs: dict[TopicPartition, list[tuple[int, int, int, Operation]]] = defaultdict(list)
+        for operation in history.of("see-epochs", outcome=Outcome.OK):
+            runs[operation.value] += [(first, last, epoch, operation) for first, last, epoch in operation.result]
+        for partition, its_runs in runs.items():
+            its_runs.sort(key=lambda run: run[:3])
+            # Of all that begin before the one at hand: where the highest epoch was seen, and how far it went.
+            highest: tuple[int, int, int, Operation] | None = None
+            for run in its_runs:
+                first, last, epoch, operation = run
+                if highest is not None and (epoch < highest[2] or (epoch > highest[2] and first <= highest[1])):
+                    what = f"{partition}: {highest[0]} to {highest[1]} of epoch {highest[2]}, {first} of {epoch}"
+                    yield Anomaly(type(self).__name__, what, (highest[3], operation))
+                if highest is None or epoch > highest[2] or (epoch == highest[2] and last > highest[1]):
+                    highest = run
+
+
+class EndsNeverGoBack:
+    """Whoever asks for the end of a partition after another was told is told no less, in the same leader epoch or a
+    later one (KIP-207). A leader that was deposed and does not know it may tell less, under its old epoch.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        asked: dict[TopicPartition, list[Operation]] = defaultdict(list)
+        for operation in history.of("list-end", outcome=Outcome.OK):
+            asked[operation.value].append(operation)
+        for partition, operations in asked.items():
+            told = sorted(operations, key=lambda each: each.completed_at or 0.0)
+            at = 0
+            highest: dict[int, Operation] = {}
+            for operation in sorted(operations, key=lambda each: each.invoked_at):
+                while (told[at].completed_at or 0.0) < operation.invoked_at:
+                    offset, epoch = told[at].result
+                    if epoch not in highest or offset > highest[epoch].result[0]:
+                        highest[epoch] = told[at]
+                    at += 1
+                offset, epoch = operation.result
+                for before in highest.values():
+                    if before.result[1] <= epoch and before.result[0] > offset:
+                        what = f"{partition} ended at {before.result[0]}, then at {offset}"
+                        yield Anomaly(type(self).__name__, what, (before, operation))
+                        break
+
+
+class TimesFindTheFirst:
+    """The offset found for a time is that of the first record that is not older."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        times = {partition: _times(final.records) for partition, final in final_reads(history).items()}
+        for operation in history.of("find-time", outcome=Outcome.OK):
+            topic, partition, wanted = operation.value
+            there, found = times.get((topic, partition)), operation.result
+            if there is None or found < 0:
+                continue
+            at = bisect_left(there, wanted, key=lambda record: record[1])
+            first = there[at][0] if at < len(there) else None
+            if first != found:
+                what = f"({topic!r}, {partition}) at {wanted}: {found}, where {first} is the first"
+                yield Anomaly(type(self).__name__, what, (operation,))
+
+
+def time_of(value: str) -> int:
+    """When a value of `jepsen.processes.clients.producing` was made: "<session>/<partition>@<ms>/<sequence>"."""
+    return int(value.rpartition("/")[0].rpartition("@")[2])
+
+
+def _times(records: dict[int, str]) -> list[tuple[int, int]]:
+    """Offsets and times of the records that are later than all before them: no other is the first for any time."""
+    latest, times = -1, []
+    for offset, value in sorted(records.items()):
+        if time_of(value) > latest:
+            latest = time_of(value)
+            times.append((offset, latest))
+    return times
+
+
+OFFSET_CHECKERS: Final[tuple[Checker, ...]] = (EpochsGrowWithOffsets(), EndsNeverGoBack(), TimesFindTheFirst())

@@ -1,0 +1,59 @@
+"""A client that asks for offsets: of ends, and of times."""
+
+import time
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from jepsen.processes.clients.client import Client
+
+_ANSWER_SECONDS: Final = 5.0
+
+
+def ask(client: Client) -> None:
+    """Until it is to stop."""
+    admin = AdminClient(client.settings())
+    # It joins no group; librdkafka wants a name for one.
+    consumer = Consumer({**client.settings(), "group.id": client.plan.name})
+    began_ms = int(time.time() * 1000)
+    while not client.stopping.is_set():
+        client.pause()
+        partition = client.rng.randrange(client.plan.partitions)
+        if client.rng.random() < 0.5:
+            _list_end(client, admin, partition)
+        else:
+            _find_time(client, consumer, partition, client.rng.randint(began_ms, int(time.time() * 1000)))
+    consumer.close()
+
+
+def _list_end(client: Client, admin: AdminClient, partition: int) -> None:
+    """The result is the offset behind the last record that is committed, and the leader epoch that it is told under."""
+    at = TopicPartition(client.plan.topic, partition)
+    operation = client.history.invoke(client.plan.name, "list-end", (at.topic, partition))
+    try:
+        (future,) = admin.list_offsets(
+            {at: OffsetSpec.latest()},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=_ANSWER_SECONDS,
+        ).values()
+        told: Any = future.result()
+    except KafkaException as error:
+        client.history.info(operation, str(error.args[0]))
+        return
+    client.history.ok(operation, (told.offset, -1 if told.leader_epoch is None else told.leader_epoch))
+
+
+def _find_time(client: Client, consumer: Consumer, partition: int, time_ms: int) -> None:
+    """The result is the offset, or a negative number where no record is so new."""
+    at = TopicPartition(client.plan.topic, partition, time_ms)
+    operation = client.history.invoke(client.plan.name, "find-time", (at.topic, partition, time_ms))
+    try:
+        (found,) = consumer.offsets_for_times([at], timeout=_ANSWER_SECONDS)
+    except KafkaException as error:
+        client.history.info(operation, str(error.args[0]))
+        return
+    if found.error is None:
+        client.history.ok(operation, found.offset)
+    else:
+        client.history.info(operation, str(found.error))
