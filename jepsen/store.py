@@ -27,6 +27,8 @@ NODES: Final = "nodes.jsonl"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 
+# What nodes and clients say and are told comes in files that end so.
+_READABLE: Final = (".json", ".jsonl", ".log", ".out", ".properties", ".txt")
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -107,6 +109,11 @@ class Store:
         """None where nobody has judged."""
         path = self.directory / VERDICT
         return _verdict(json.loads(path.read_text())) if path.exists() else None
+
+    def files(self) -> list[str]:
+        """What there is to read, by its path within the directory; not what nodes have as their data."""
+        found = [*self.directory.glob("*"), *self.directory.glob("*/*")]
+        return sorted(each.relative_to(self.directory).as_posix() for each in found if each.suffix in _READABLE)
 
     def _timed_lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self.directory / name

@@ -96,6 +96,8 @@ WORLDLY: dict[str, set[str]] = {
     "jepsen.simulation.simulation": {"random"},
     # How much CPU time the seeds took, and the processes that share them.
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
+    # The directory whose report is wanted.
+    "jepsen.report.command": {"pathlib"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.cluster": {"os"},
     "broker.cli.node_config": {"open", "os"},

@@ -25,7 +25,7 @@ class AcknowledgedRecordsStay:
             for offset, value in enumerate(operation.value.values, operation.result):
                 found = final.records.get(offset)
                 if found != value and offset < final.end:
-                    what = f"{value} was acknowledged at {offset}, where there is {found}"
+                    what = f"{value} was acknowledged at {offset}, where there is {found or 'nothing'}"
                     yield Anomaly(type(self).__name__, what, (operation, final.around(offset)))
 
 

@@ -114,8 +114,8 @@ class LogsHaveNoGaps:
 
 
 class NothingIsCorrupt:
-    """Whatever a node serves are whole batches with the right checksums."""
+    """Whatever a node serves, or has on its disk at last, are whole batches with the right checksums."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        for operation in history.of("poll", "final-read", outcome=Outcome.FAIL):
+        for operation in history.of("poll", "final-read", "read-replica", outcome=Outcome.FAIL):
             yield Anomaly(type(self).__name__, str(operation.result), (operation,))

@@ -1,0 +1,103 @@
+"""Promises that were kept, and those that were not, with the operations that prove it."""
+
+import re
+from typing import Any, Final
+
+import attrs
+
+from jepsen.checkers import Anomaly, Promise
+from jepsen.history import Operation
+from jepsen.report.findings import Findings
+from jepsen.report.markup import Markup, element
+
+# Of each promise; the verdict's file has more.
+_SHOWN_MAX: Final = 10
+_TEXT_MAX: Final = 140
+
+
+def anomalies(found: Findings) -> Markup:
+    """What was broken; nothing where nothing was."""
+    broken = [] if found.verdict is None else [each for each in found.verdict.promises if each.broken]
+    if not broken:
+        return Markup("")
+    return element("section", element("h2", "Anomalies"), [_broken(each) for each in broken], class_="anomalies")
+
+
+def promises(found: Findings) -> Markup:
+    if found.verdict is None:
+        return Markup("")
+    items = [
+        element(
+            "li",
+            element("b", readable(each.name)),
+            element("span", each.meaning),
+            class_="broken" if each.broken else "kept",
+        )
+        for each in found.verdict.promises
+    ]
+    return element("section", element("h2", "Promises"), element("ul", items, class_="promises"))
+
+
+def readable(name: str) -> str:
+    """A checker's name as words."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return words[:1].upper() + words[1:]
+
+
+def _broken(promise: Promise) -> Markup:
+    shown = promise.anomalies[:_SHOWN_MAX]
+    more = promise.broken - len(shown)
+    return element(
+        "article",
+        element("h3", readable(promise.name), element("em", f" {promise.broken:,}×")),
+        element("p", promise.meaning, class_="note"),
+        [_anomaly(each) for each in shown],
+        element("p", f"and {more:,} more", class_="note") if more else None,
+    )
+
+
+def _anomaly(anomaly: Anomaly) -> Markup:
+    heads = ("from", "to", "process", "operation", "about", "outcome", "result")
+    table = element(
+        "table",
+        element("thead", element("tr", [element("th", head) for head in heads])),
+        element("tbody", [_operation(each) for each in anomaly.proof]),
+    )
+    return element(
+        "div",
+        element("p", anomaly.what, class_="what"),
+        element("div", table, class_="scroll") if anomaly.proof else None,
+        class_="anomaly",
+    )
+
+
+def _operation(operation: Operation) -> Markup:
+    end = "" if operation.completed_at is None else f"{operation.completed_at:.3f} s"
+    return element(
+        "tr",
+        element("td", f"{operation.invoked_at:.3f} s", class_="number"),
+        element("td", end, class_="number"),
+        element("td", operation.client, class_="name"),
+        element("td", operation.function, class_="name"),
+        element("td", _text(operation.value), class_="code"),
+        element("td", operation.outcome.value, class_=f"outcome {operation.outcome.value}"),
+        element("td", _text(operation.result), class_="code"),
+    )
+
+
+def _text(value: Any) -> str:
+    """In few characters."""
+    if value is None:
+        return ""
+    if attrs.has(type(value)):
+        text = ", ".join(f"{field.name} {_text(getattr(value, field.name))}" for field in attrs.fields(type(value)))
+    elif isinstance(value, tuple):
+        text = ", ".join(_pair(each) for each in value)
+    else:
+        text = str(value)
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+
+
+def _pair(value: Any) -> str:
+    """An offset, and what is there."""
+    return f"{value[0]}: {value[1]}" if isinstance(value, tuple) and len(value) == 2 else _text(value)

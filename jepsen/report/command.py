@@ -1,0 +1,25 @@
+"""`python -m jepsen report <directory>`: make `report.html` from what a run has left, and say where it is."""
+
+import argparse
+from pathlib import Path
+
+from jepsen.report.findings import findings
+from jepsen.report.page import page
+from jepsen.store import REPORT, Store
+
+
+def write_report(store: Store) -> Path:
+    """The file. Raises FileNotFoundError where there was no run."""
+    path = store.directory / REPORT
+    path.write_text(page(findings(store)))
+    return path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, nargs="+", help="what a run has left")
+
+
+def run(options: argparse.Namespace) -> int:
+    for directory in options.directory:
+        print(write_report(Store(directory)))
+    return 0

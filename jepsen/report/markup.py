@@ -1,0 +1,46 @@
+"""HTML and SVG as text that is escaped exactly once."""
+
+from collections.abc import Iterable
+from html import escape
+from typing import Final, TypeAlias
+
+# Elements of HTML that have no content and no end.
+_VOID: Final = ("meta", "br", "link")
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Content: TypeAlias = "str | Markup | Iterable[Content] | None"
+
+
+def element(tag: str, /, *content: Content, **attributes: str | float | None) -> Markup:
+    """`class_` is class, and other underscores are hyphens. Attributes that are None are left out."""
+    written = "".join(f' {_name(name)}="{_value(value)}"' for name, value in attributes.items() if value is not None)
+    if tag in _VOID:
+        return Markup(f"<{tag}{written}>")
+    return Markup(f"<{tag}{written}>{join(content)}</{tag}>")
+
+
+def join(content: Content) -> Markup:
+    if content is None:
+        return Markup("")
+    if isinstance(content, Markup):
+        return content
+    if isinstance(content, str):
+        return Markup(escape(content, quote=False))
+    return Markup("".join(map(join, content)))
+
+
+def _name(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
+
+
+def _value(value: str | float) -> str:
+    """Numbers as coordinates are written: a hundredth of a pixel is enough."""
+    if isinstance(value, str):
+        return escape(value)
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,191 @@
+"""The page as a whole: a verdict to read at a glance, and below it what it rests on."""
+
+from importlib.resources import files
+from statistics import median
+from typing import Final
+
+from jepsen.history import Outcome
+from jepsen.report.anomalies import anomalies, promises
+from jepsen.report.charts import spread_chart
+from jepsen.report.findings import Findings
+from jepsen.report.markup import Markup, element, join
+from jepsen.report.measures import is_work, outcomes_by_function, percentile, weight
+from jepsen.report.outages import fault_table, outage_chart
+from jepsen.report.scales import duration
+from jepsen.report.timeline import legend, timeline
+
+_CARD_WIDTH: Final = 540.0
+_SPREAD_HEIGHT: Final = 190.0
+_SEALS: Final = {"kept": "M14,25.5 l7,7 l14,-15", "broken": "M16,16 l16,16 M32,16 l-16,16", "unjudged": "M15,24 h18"}
+
+
+def page(found: Findings) -> str:
+    plan = found.plan
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{plan.workload} under {', '.join(plan.nemesis) or 'nothing'}: {_headline(found)}"),
+        element("style", Markup(files(__package__).joinpath("style.css").read_text())),
+    )
+    body = element(
+        "body",
+        _header(found),
+        element("section", timeline(found), legend(found), class_="figure"),
+        element("div", _felt(found), _spread(found), class_="pair"),
+        anomalies(found),
+        fault_table(found),
+        promises(found),
+        element("div", _operations(found), _about(found), class_="pair"),
+        _files(found),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _header(found: Findings) -> Markup:
+    state = _state(found)
+    seal = element(
+        "svg",
+        element("circle", cx=24, cy=24, r=22),
+        element("path", d=_SEALS[state]),
+        viewBox="0 0 48 48",
+        class_="seal",
+        aria_hidden="true",
+    )
+    plan = found.plan
+    kicker = f"{plan.workload} · {', '.join(plan.nemesis) or 'no faults'} · {len(plan.nodes)} nodes"
+    words = element(
+        "div",
+        element("p", kicker, class_="kicker"),
+        element("h1", _headline(found)),
+        element("p", _lede(found), class_="lede"),
+    )
+    return element("header", element("div", seal, words, class_="verdict"), _tiles(found), class_=state)
+
+
+def _state(found: Findings) -> str:
+    if found.verdict is None:
+        return "unjudged"
+    return "kept" if found.verdict.is_valid else "broken"
+
+
+def _headline(found: Findings) -> str:
+    if found.verdict is None:
+        return "Not judged"
+    count = sum(promise.broken for promise in found.verdict.promises)
+    return "No anomaly" if count == 0 else f"{count:,} anomal{'y' if count == 1 else 'ies'}"
+
+
+def _lede(found: Findings) -> str:
+    clients = len({operation.client for operation in found.history.operations if is_work(operation)})
+    did = f"{len(found.history.operations):,} operations in {duration(found.work_end)}, {clients} clients at work, "
+    did += f"{len(found.faults)} fault{'' if len(found.faults) == 1 else 's'}."
+    if found.verdict is None:
+        return f"{did} Nobody has judged what came of it."
+    broken = sum(1 for promise in found.verdict.promises if promise.broken)
+    total = len(found.verdict.promises)
+    if broken == 0:
+        return f"{did} All {total} promises were kept."
+    return f"{did} Of {total} promises, {broken} {'was' if broken == 1 else 'were'} broken."
+
+
+def _tiles(found: Findings) -> Markup:
+    records = dict.fromkeys(Outcome, 0)
+    for operation in found.history.operations:
+        if is_work(operation):
+            records[operation.outcome] += weight(operation)
+    answered = [rate for rate in found.rates.ok if rate]
+    p50, p99 = (percentile(found.latencies.all, share) for share in (0.5, 0.99))
+    worst = max(found.outages, key=lambda outage: outage.worst, default=None)
+    others = f"{records[Outcome.INFO]:,} unknown, {records[Outcome.FAIL]:,} failed"
+    tiles = [("acknowledged", f"{records[Outcome.OK]:,}", others)]
+    if p50 is not None and p99 is not None:
+        tiles.append(("throughput", f"{median(answered):,.0f}", f"{found.unit}, median"))
+        tiles.append(("latency", duration(p50), f"median; 99 % within {duration(p99)}"))
+    if worst is not None:
+        tiles.append(("longest wait", duration(worst.worst), f"{worst.fault.kind}, at {worst.worst_partition}"))
+    heals = [each for each in found.history.of("heal") if each.completed_at is not None and each.outcome is Outcome.OK]
+    if heals:
+        slowest = max(heals, key=lambda each: (each.completed_at or 0) - each.invoked_at)
+        tiles.append(("healed within", duration((slowest.completed_at or 0) - slowest.invoked_at), slowest.value.what))
+    return element("dl", [_tile(*each) for each in tiles], class_="tiles")
+
+
+def _tile(name: str, value: str, detail: str) -> Markup:
+    return element("div", element("dt", name), element("dd", value), element("dd", detail, class_="detail"))
+
+
+def _felt(found: Findings) -> Markup:
+    if not found.outages:
+        return Markup("")
+    return element(
+        "section",
+        element("h2", "How long faults were felt"),
+        element(
+            "p",
+            "The longest that anybody waited for an acknowledgement, at the partition that was hit worst. ",
+            "A dot is a fault, a line the median of its kind.",
+            class_="note",
+        ),
+        outage_chart(found, _CARD_WIDTH),
+    )
+
+
+def _spread(found: Findings) -> Markup:
+    every = found.latencies.all
+    if not every:
+        return Markup("")
+    shares = ((0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "all"))
+    cells = [
+        element("div", element("dt", name), element("dd", duration(percentile(every, share) or 0.0)))
+        for share, name in shares
+    ]
+    return element(
+        "section",
+        element("h2", "How long answers took"),
+        element(
+            "p", f"{len(every):,} acknowledgements. Heights are logarithmic, to show the rare ones.", class_="note"
+        ),
+        spread_chart(every, _CARD_WIDTH, _SPREAD_HEIGHT),
+        element("dl", cells, class_="shares"),
+    )
+
+
+def _operations(found: Findings) -> Markup:
+    rows = [
+        element(
+            "tr",
+            element("td", function),
+            [element("td", f"{counts[outcome]:,}" if counts[outcome] else "", class_="number") for outcome in _COLUMNS],
+        )
+        for function, counts in outcomes_by_function(found.history).items()
+    ]
+    heads = [element("th", name, class_="number") for name in ("ok", "unknown", "failed")]
+    table = element("table", element("thead", element("tr", element("th", "operation"), heads)), element("tbody", rows))
+    return element("section", element("h2", "What clients did"), table)
+
+
+_COLUMNS: Final = (Outcome.OK, Outcome.INFO, Outcome.FAIL)
+
+
+def _about(found: Findings) -> Markup:
+    plan = found.plan
+    facts = {
+        "began": plan.started_at.replace("T", " ")[:19],
+        "troubled for": duration(plan.seconds),
+        "nodes": ", ".join(plan.nodes),
+        "rate": "as fast as it goes" if plan.rate is None else f"{plan.rate:g} per second",
+        "seed": str(plan.seed),
+        **plan.parameters,
+        **({} if found.verdict is None else found.verdict.notes),
+    }
+    rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()]
+    return element(
+        "section", element("h2", "What was run"), element("dl", rows, class_="facts"), element("pre", plan.command)
+    )
+
+
+def _files(found: Findings) -> Markup:
+    links = [element("li", element("a", name, href=name)) for name in found.files]
+    return element("section", element("h2", "Files"), element("ul", join(links), class_="files"))

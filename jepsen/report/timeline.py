@@ -1,0 +1,236 @@
+"""The drawing that a report is about: what was broken, and what clients saw of it, one above the other."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from jepsen.report.charts import Frame, latency_chart, rate_chart
+from jepsen.report.findings import Findings
+from jepsen.report.markup import Markup, element, join
+from jepsen.report.measures import stalls
+from jepsen.report.scales import Linear, clock, duration
+from jepsen.store import Fault, Life
+
+WIDTH: Final = 1120.0
+_LEFT: Final = 92.0
+_RIGHT: Final = 8.0
+_GAP: Final = 30.0
+_FAULT_HEIGHT, _FAULT_STEP = 17.0, 21.0
+_NODE_HEIGHT, _NODE_STEP = 20.0, 27.0
+# A row of a partition, where there are few and where there are many.
+_ROW_HEIGHT, _ROW_HEIGHT_SMALL = 11.0, 4.0
+_ROWS_LARGE_MAX: Final = 16
+_ROWS_MAX: Final = 64
+_RATES_HEIGHT, _LATENCIES_HEIGHT = 150.0, 190.0
+_CHARACTER_WIDTH: Final = 5.9
+_SECONDS_PER_TICK_MIN: Final = 12
+
+
+@attrs.define
+class _Page:
+    """What was drawn so far, and how far down it reaches."""
+
+    x: Linear
+    y: float = 0.0
+    parts: list[Markup] = attrs.field(factory=list)
+
+    def title(self, text: str, *legend: Markup) -> None:
+        self.y += _GAP
+        self.parts.append(element("text", text, class_="panel", x=0, y=self.y - 9))
+        self.parts.extend(legend)
+
+    def label(self, text: str, y: float) -> None:
+        self.parts.append(element("text", text, class_="row-label", x=_LEFT - 10, y=y))
+
+    def bar(self, begin: float, end: float, y: float, height: float, title: str, **attributes: str | float) -> None:
+        """A rectangle from one time to another, wide enough to be seen."""
+        start = self.x(begin)
+        width = max(self.x(end) - start, 1.5)
+        self.parts.append(
+            element("rect", element("title", title), x=start, y=y, width=width, height=height, **attributes)
+        )
+
+
+def timeline(found: Findings) -> Markup:
+    page = _Page(Linear(0.0, found.end, _LEFT, WIDTH - _RIGHT))
+    _faults(page, found)
+    top = page.y + _GAP - 4
+    _nodes(page, found)
+    _partitions(page, found)
+    page.title(found.unit)
+    frame = Frame(page.x, page.y, _RATES_HEIGHT, _LEFT)
+    page.parts.append(rate_chart(found, frame))
+    page.y += _RATES_HEIGHT
+    page.title("latency")
+    page.parts.append(latency_chart(found, Frame(page.x, page.y, _LATENCIES_HEIGHT, _LEFT)))
+    page.y += _LATENCIES_HEIGHT
+    behind = [*_bands(page, found, top), *_time_axis(page, found, top)]
+    height = page.y + 26
+    return element(
+        "svg",
+        element("defs", _hatching()),
+        behind,
+        page.parts,
+        _anomalies(page, found, top),
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+        class_="timeline",
+        role="img",
+        aria_label="Faults, nodes, throughput and latency over time",
+    )
+
+
+def _faults(page: _Page, found: Findings) -> None:
+    if not found.faults:
+        return
+    page.title("faults")
+    rows = _packed(found.faults, found.end)
+    for fault, row in zip(found.faults, rows, strict=True):
+        y = page.y + row * _FAULT_STEP
+        end = found.end if fault.ended_at is None else fault.ended_at
+        page.bar(fault.began_at, end, y, _FAULT_HEIGHT, told(fault), class_=f"fault {kind_class(fault)}", rx=3)
+        room = page.x(end) - page.x(fault.began_at) - 8
+        for text in (f"{fault.kind} {shortly(fault.targets)}", fault.kind):
+            if len(text) * _CHARACTER_WIDTH <= room:
+                x = page.x(fault.began_at) + 5
+                page.parts.append(element("text", text, class_="fault-label", x=x, y=y + 12.5))
+                break
+    page.y += (max(rows) + 1) * _FAULT_STEP - (_FAULT_STEP - _FAULT_HEIGHT)
+
+
+def _packed(faults: Sequence[Fault], end: float) -> list[int]:
+    """A row for each, so that none overlaps another."""
+    free_from: list[float] = []
+    rows = []
+    for fault in faults:
+        row = next((row for row, free in enumerate(free_from) if free <= fault.began_at), len(free_from))
+        free_from[row:] = [end if fault.ended_at is None else fault.ended_at, *free_from[row + 1 :]]
+        rows.append(row)
+    return rows
+
+
+def _nodes(page: _Page, found: Findings) -> None:
+    page.title("nodes")
+    for node in found.plan.nodes:
+        page.label(node, page.y + 14)
+        for life in found.lives:
+            if life.node == node:
+                _life(page, life, found.end)
+        for fault in found.faults:
+            if node in fault.targets:
+                end = found.end if fault.ended_at is None else fault.ended_at
+                # Who stands still is there, and does nothing; other faults leave a mark below.
+                y, height = (page.y, _NODE_HEIGHT) if fault.kind == "pause" else (page.y + _NODE_HEIGHT - 5, 5.0)
+                page.bar(fault.began_at, end, y, height, told(fault), class_=f"mark {kind_class(fault)}", rx=1.5)
+        page.y += _NODE_STEP
+    page.y -= _NODE_STEP - _NODE_HEIGHT
+
+
+def _life(page: _Page, life: Life, until: float) -> None:
+    end = until if life.ended_at is None else min(life.ended_at, until)
+    serving = end if life.serving_at is None else min(life.serving_at, end)
+    if life.began_at >= until:
+        return
+    page.bar(life.began_at, serving, page.y, _NODE_HEIGHT, f"{life.node} starts", class_="starting", rx=3)
+    if serving < end:
+        title = f"{life.node} serves from {serving:.1f} s" + (f", {life.end} at {end:.1f} s" if life.end else "")
+        page.bar(serving, end, page.y, _NODE_HEIGHT, title, class_="alive", rx=3)
+
+
+def _partitions(page: _Page, found: Findings) -> None:
+    """When somebody waited for each, and for how long."""
+    rows = list(found.waits.items())[:_ROWS_MAX]
+    height = _ROW_HEIGHT if len(rows) <= _ROWS_LARGE_MAX else _ROW_HEIGHT_SMALL
+    page.title(f"waiting, of {len(found.waits)}" if len(rows) < len(found.waits) else "waiting")
+    for index, (key, every) in enumerate(rows):
+        if height == _ROW_HEIGHT or index % 8 == 0:
+            page.label(key, page.y + height / 2 + 4)
+        page.bar(0.0, found.work_end, page.y, height, f"{key} answers", class_="answers", rx=2)
+        for wait in stalls(every):
+            title = f"{key}: {duration(wait.seconds)} without an acknowledgement, from {wait.begin:.1f} s"
+            page.bar(wait.begin, wait.end, page.y, height, title, class_="stall", rx=1)
+        page.y += height + 3
+    page.y -= 3
+
+
+def _bands(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+    """Faults, and the healing, behind everything."""
+    for fault in found.faults:
+        start, end = page.x(fault.began_at), page.x(found.end if fault.ended_at is None else fault.ended_at)
+        yield element(
+            "rect",
+            class_=f"band {kind_class(fault)}",
+            x=start,
+            y=top,
+            width=max(end - start, 1.0),
+            height=page.y - top,
+        )
+    for operation in found.history.of("heal"):
+        start, end = page.x(operation.invoked_at), page.x(min(operation.completed_at or found.end, found.end))
+        yield element(
+            "rect",
+            element("title", f"{operation.value.what}: {operation.outcome.value}"),
+            class_="healing",
+            x=start,
+            y=top,
+            width=max(end - start, 1.0),
+            height=page.y - top,
+        )
+
+
+def _time_axis(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+    for second in page.x.time_ticks(_SECONDS_PER_TICK_MIN):
+        at = page.x(second)
+        yield element("line", class_="grid", x1=at, x2=at, y1=top, y2=page.y)
+        yield element("text", clock(second), class_="tick time", x=at, y=page.y + 17)
+
+
+def _anomalies(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+    """Where the operations lie that prove one."""
+    if found.verdict is None:
+        return
+    for anomaly in found.verdict.anomalies():
+        for operation in anomaly.proof:
+            at = page.x(min(operation.invoked_at, found.end))
+            yield element(
+                "g",
+                element("title", f"{anomaly.promise}: {anomaly.what}"),
+                element("line", x1=at, x2=at, y1=top, y2=page.y),
+                element("path", d=f"M{at:.1f},{top - 8:.1f} l5,5 -5,5 -5,-5 z"),
+                class_="anomaly-mark",
+            )
+
+
+def _hatching() -> Markup:
+    line = element("path", d="M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2", class_="hatch")
+    return element("pattern", line, id="hatching", width=6, height=6, patternUnits="userSpaceOnUse")
+
+
+def kind_class(fault: Fault) -> str:
+    return f"k-{fault.kind}"
+
+
+def shortly(targets: Sequence[str]) -> str:
+    """Machines by their names, links by how many there are."""
+    links = [target for target in targets if ">" in target]
+    names = [target for target in targets if ">" not in target]
+    return ", ".join([*names, *([f"{len(links)} links"] if links else [])])
+
+
+def told(fault: Fault) -> str:
+    """All of it, in a line."""
+    end = "never undone" if fault.ended_at is None else f"{fault.ended_at - fault.began_at:.1f} s"
+    parts = [f"{fault.kind} {shortly(fault.targets)}", fault.detail, f"from {fault.began_at:.1f} s, {end}"]
+    return " · ".join(part for part in parts if part)
+
+
+def legend(found: Findings) -> Markup:
+    """The kinds of faults, with how many of each."""
+    kinds: dict[str, int] = {}
+    for fault in found.faults:
+        kinds[fault.kind] = kinds.get(fault.kind, 0) + 1
+    chips = [
+        element("span", element("i", class_=f"chip k-{kind}"), f" {kind} ", element("b", f"{count}"), class_="key")
+        for kind, count in kinds.items()
+    ]
+    return element("p", join(chips), class_="legend")
