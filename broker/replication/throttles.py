@@ -6,13 +6,12 @@ what is in sync has to stay so.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
 import attrs
 
-_ALL: Final = "*"
 # The quota where none is set: Java's largest long.
 UNLIMITED: Final = (1 << 63) - 1
 # What is held back is let through in grains of what is allowed in so long a time.
@@ -122,26 +121,3 @@ class ReplicationThrottles:
 
     leader: Throttle
     follower: Throttle
-
-
-@attrs.frozen
-class ThrottledReplicas:
-    """Which of a topic's partitions are throttled at this broker: all of them, or those of these indexes."""
-
-    are_all: bool = False
-    indexes: frozenset[int] = frozenset()
-
-    @classmethod
-    def parse(cls, entries: Iterable[str], broker_id: int) -> "ThrottledReplicas":
-        """From a topic's list, which is `*`, or of `partition:broker` pairs."""
-        texts = [entry.strip() for entry in entries]
-        if "".join(texts) == _ALL:
-            return cls(are_all=True)
-        pairs = [text.split(":") for text in texts if text]
-        return cls(indexes=frozenset(int(index) for index, broker in pairs if int(broker) == broker_id))
-
-    def __contains__(self, index: int) -> bool:
-        return self.are_all or index in self.indexes
-
-
-NO_REPLICAS = ThrottledReplicas()
