@@ -149,3 +149,12 @@ def test_a_breach_is_seen(breach: object, invariant: str) -> None:
     assert callable(breach)
     breach(story)
     assert story.broken[:1] == [invariant]
+
+
+def test_whoever_finds_the_leader_in_peace_breaks_nothing() -> None:
+    story = Story()
+    story.role(3, "prospective", 1)
+    story.tell(1, "peace")
+    story.role(3, "unattached", 2)
+    story.role(3, "follower", 2)
+    assert story.broken == []

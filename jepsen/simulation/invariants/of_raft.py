@@ -232,18 +232,26 @@ class OneVoterAtATime:
 
 
 class NoElectionInPeace:
-    """While nothing is wrong, a leader stays (KIP-996, and Raft's dissertation, section 9.6)."""
+    """While nothing is wrong, a leader stays (KIP-996, and Raft's dissertation, section 9.6).
+
+    Whoever was out of touch when peace began may yet find it.
+    """
 
     kinds: Sequence[str] = ("peace", "role")
 
     def __init__(self) -> None:
         self._is_peace = False
+        self._out_of_touch: dict[str, bool] = {}
 
     def observe(self, event: Event) -> str | None:
         if event.kind == "peace":
             self._is_peace = True
-        elif self._is_peace:
-            return f"{event.host} becomes {event.fields['role']} in epoch {event.fields['epoch']}, and nothing is wrong"
+            return None
+        role = event.fields["role"]
+        finds_leader = self._out_of_touch.get(event.host, True) and role in ("unattached", "follower")
+        self._out_of_touch[event.host] = role in ("unattached", "prospective")
+        if self._is_peace and not finds_leader:
+            return f"{event.host} becomes {role} in epoch {event.fields['epoch']}, and nothing is wrong"
         return None
 
 
