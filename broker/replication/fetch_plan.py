@@ -111,6 +111,9 @@ class FetchPlan:
 
     Whoever carries it out tells by `moved` how each partition that an answer spoke of is from then on; one that
     is told nothing about stays where it is.
+
+    `lagging` are partitions of which the follower lacks something that is committed, as far as answers have told: who
+    has just begun to follow a new leader is most likely in sync.
     """
 
     def __init__(self, settings: FetchSettings) -> None:
@@ -120,7 +123,7 @@ class FetchPlan:
         self._pauses: list[tuple[float, PartitionKey]] = []  # a heap of those that end, and of some that do not count
         self._failures: dict[PartitionKey, int] = {}  # in a row
         self._committed: dict[PartitionKey, int] = {}  # at the leader, as it said last
-        self.lagging: dict[PartitionKey, None] = {}  # what is not known to be in sync
+        self.lagging: dict[PartitionKey, None] = {}
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
         self._told: dict[PartitionKey, Position] = {}  # what the session holds, or the last request without one
@@ -137,7 +140,7 @@ class FetchPlan:
         self._paused.pop(key, None)
         self._failures.pop(key, None)
         self._committed.pop(key, None)
-        self.lagging[key] = None
+        self.lagging.pop(key, None)
         self._untold[key] = None
 
     def forget(self, key: PartitionKey) -> None:
@@ -157,10 +160,10 @@ class FetchPlan:
                 del self._positions[key]
                 self._positions[key] = position
                 self._untold[key] = None
-            if position.offset >= self._committed.get(key, inf):
-                self.lagging.pop(key, None)
-            else:
+            if position.offset < self._committed.get(key, -1):
                 self.lagging[key] = None
+            else:
+                self.lagging.pop(key, None)
 
     def failed(self, key: PartitionKey, now: float) -> None:
         """Leave a partition out for a while: for longer, the more often that has happened in a row."""

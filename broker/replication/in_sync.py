@@ -109,8 +109,13 @@ class InSyncReplicas:
     def commit(self, isr: tuple[int, ...], now_ms: float) -> None:
         """The controller has made this the ISR; what was proposed is decided with it.
 
-        A follower that is in it and was not heard of yet is given the time that any other has to show itself.
+        A follower that is in it and was not heard of yet is given the time that any other has to show itself. One that
+        has left it has yet to catch up again, or else what is committed would wait for it while it is on its way.
         """
+        for broker_id in self.isr:
+            former = None if broker_id in isr else self.followers.get(broker_id)
+            if former is not None:
+                former.caught_up_ms = former.fetched_ms = _NEVER_MS
         self.isr = isr
         self.proposal = None
         for broker_id in isr:

@@ -96,12 +96,13 @@ def follower_fetched(
 
 
 def was_caught_up(partition: Partition, replica_id: int, broker_epoch: int, end_offset: int, at_ms: float) -> None:
-    """This life of a follower had all there was at that time, if it has fetched `end_offset` from this leader at all.
+    """This life of a follower in sync had all there was at that time, if it has fetched `end_offset` from this leader.
 
     For whoever asks again and again, and says by naming nothing that nothing has changed: within a fetch session that
     is not noted at each request. To be called before the log grows, or at once when it has.
     """
-    follower = None if partition.in_sync is None else partition.in_sync.followers.get(replica_id)
+    in_sync = partition.in_sync
+    follower = None if in_sync is None or replica_id not in in_sync.isr else in_sync.followers.get(replica_id)
     if follower is not None and (follower.broker_epoch, follower.log_end_offset) == (broker_epoch, end_offset):
         follower.caught_up_ms = max(follower.caught_up_ms, at_ms)
 

@@ -203,6 +203,25 @@ def test_one_that_is_fenced_waits_for_the_metadata() -> None:
     assert request.topics[0].partitions[0].current_leader_epoch == 4
 
 
+def test_what_lags_is_known_from_answers_and_may_be_held_back() -> None:
+    plan = plan_of((T, 0), (T, 1), (T, 2))
+    assert not plan.lagging
+    request_of(plan)
+    plan.answered(answer(*[PartitionData(partition_index=index, high_watermark=11 + index) for index in range(3)]), 0)
+    for index in range(3):
+        plan.moved((T, index), at(12))
+    assert list(plan.lagging) == [(T, 2)]
+    plan.hold_back((T, 2), 5)
+    plan.hold_back((T, 2), 3)  # it stays as it is
+    request = request_of(plan, 4)
+    assert (named(request), forgotten(request)) == ({(T, 0): 12, (T, 1): 12}, [(T, 2)])
+    plan.answered(answer(), 4)
+    assert named(request_of(plan, 5)) == {(T, 2): 12}
+    plan.answered(answer(PartitionData(partition_index=2, high_watermark=13)), 5)
+    plan.moved((T, 2), at(13))
+    assert not plan.lagging
+
+
 def test_nothing_to_follow_is_nothing_to_ask() -> None:
     plan = plan_of((T, 0))
     plan.forget((T, 0))

@@ -57,6 +57,20 @@ def test_it_waits_for_who_has_caught_up_and_may_join() -> None:
         assert state.high_watermark(20, LAG_MS + 2) == 20  # it was caught up for too long ago
 
 
+def test_it_does_not_wait_for_who_has_just_left() -> None:
+    """A broker that was away comes back with less than all, perhaps for long: it was caught up in a former life."""
+    state = in_sync(LEADER, A, B)
+    for broker_id in (A, B):
+        fetched(state, broker_id, 10, 10, 1)
+    state.commit((LEADER, A), 2)
+    fetched(state, A, 20, 20, 3)
+    fetched(state, B, 10, 20, 3)
+    assert state.high_watermark(20, 3) == 20
+    fetched(state, B, 20, 20, 4)
+    fetched(state, A, 30, 30, 5)
+    assert state.high_watermark(30, 5) == 20
+
+
 def test_a_proposed_member_counts_before_it_is_one() -> None:
     """KIP-497: the maximal ISR."""
     state = in_sync(LEADER, A)
