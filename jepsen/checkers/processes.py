@@ -11,4 +11,4 @@ class NodesRunUntilStopped:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operation in history.of("run-node", outcome=Outcome.FAIL):
-            yield Anomaly(type(self).__name__, f"{operation.value}: {operation.result}", (operation,))
+            yield Anomaly(type(self).__name__, str(operation.value), (operation,))

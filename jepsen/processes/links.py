@@ -181,12 +181,14 @@ class _Proxy:
             await back.passed()
             await _reset(near)
             return
-        with self._links.carrying(self._pair) as scope:
-            async with far, trio.open_nursery() as nursery:
-                nursery.start_soon(_carry, near, far, forth)
-                nursery.start_soon(_carry, far, near, back)
-        if scope.cancelled_caught:
-            await _reset(near)
+        async with far:
+            with self._links.carrying(self._pair) as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_carry, near, far, forth)
+                    nursery.start_soon(_carry, far, near, back)
+            if scope.cancelled_caught:
+                await _reset(near)
+                await _reset(far)
 
 
 async def _carry(source: trio.SocketStream, target: trio.SocketStream, gate: Gate) -> None:

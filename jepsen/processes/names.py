@@ -1,12 +1,16 @@
 """`python -m jepsen.processes.names name=address,... <kraft's arguments>`: kraft, with names of its own.
 
 Every node of a cluster sees the others under the same names and at addresses of its own, behind which a proxy stands
-for each directed link. The names are resolved in the process, so no root is needed; everything else is kraft's.
+for each directed link. The names are resolved in the process, so no root is needed; everything else is kraft's. On
+SIGUSR1 it tells where each of its tasks is: what a node waits for that hangs.
 """
 
+import signal
 import socket
 import sys
 from typing import Any
+
+import trio
 
 from broker.cli import main
 
@@ -21,6 +25,20 @@ def resolve_here(addresses: dict[str, str]) -> None:
     socket.getaddrinfo = getaddrinfo
 
 
+def tell_tasks(*_: object) -> None:
+    """Print each task with its frames, from the outermost inwards."""
+    root = trio.lowlevel.current_root_task()
+    tasks = [] if root is None else [root]
+    while tasks:
+        task = tasks.pop()
+        print(f"task {task.name}", file=sys.stderr)
+        for frame, line in task.iter_await_frames():
+            print(f"    {frame.f_code.co_filename}:{line} {frame.f_code.co_name}", file=sys.stderr)
+        tasks += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    sys.stderr.flush()
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, tell_tasks)
     resolve_here(dict(pair.split("=") for pair in sys.argv[1].split(",")))
     raise SystemExit(main(sys.argv[2:]))

@@ -23,12 +23,17 @@ from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
 from jepsen.store import Life
 
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 60.0
+START_SECONDS: Final = 40.0
+STOP_SECONDS: Final = 40.0
 _LOOK_SECONDS: Final = 0.01
+_DUMP_SECONDS: Final = 1.0
 
 
-class EndedByItself(AssertionError):
+class Misbehaved(AssertionError):
+    """A node does not do what its process is asked to. The message has the end of its output."""
+
+
+class EndedByItself(Misbehaved):
     """A node has ended that nobody asked to."""
 
 
@@ -85,9 +90,10 @@ class NodeProcess(ServerProcess):
         await trio.lowlevel.checkpoint()
 
     async def wait_serving(self) -> None:
-        """Until it says that it listens. Raises EndedByItself, and AssertionError with the end of its output."""
+        """Until it says that it listens. Raises Misbehaved."""
         if not await _holds(lambda: self.is_serving or not self.is_running, START_SECONDS):
-            raise AssertionError(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
+            await self._tell_tasks()
+            raise Misbehaved(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
         if not self.is_running:
             raise EndedByItself(f"{self.name} has ended:\n{self.output_tail()}")
         if self.lives[-1].serving_at is None:
@@ -98,7 +104,7 @@ class NodeProcess(ServerProcess):
         await self._end(signal.SIGKILL, "kill -9")
 
     async def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """SIGTERM, and wait. Raises Misbehaved."""
         await self._end(signal.SIGTERM, "stopped")
 
     def note_end(self, how: str) -> None:
@@ -108,11 +114,17 @@ class NodeProcess(ServerProcess):
     async def _end(self, signal_number: signal.Signals, how: str) -> None:
         self.send(signal_number)
         if not await _holds(lambda: not self.is_running, STOP_SECONDS):
+            await self._tell_tasks()
             self.discard()
             self.note_end(f"did not end when {how}")
-            raise AssertionError(f"{self.name} does not end:\n{self.output_tail()}")
+            raise Misbehaved(f"{self.name} does not end within {STOP_SECONDS} s:\n{self.output_tail()}")
         code = self.process.returncode
         self.note_end(how if code in (0, -signal_number) else f"{how}, exit code {code}")
+
+    async def _tell_tasks(self) -> None:
+        """Have its output say what it waits for; see `names`."""
+        self.send(signal.SIGUSR1)
+        await trio.sleep(_DUMP_SECONDS)
 
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "jepsen.processes.names", self._names, *arguments]

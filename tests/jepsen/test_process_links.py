@@ -1,11 +1,13 @@
 """Directed links between processes: what one has to say to another is held up, and nothing else."""
 
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 import trio
+import trio.testing
 
-from jepsen.processes.links import Links
+from jepsen.processes.links import Links, Weather
 from jepsen.processes.ports import free_ports
 
 
@@ -61,3 +63,58 @@ async def test_a_connection_to_nobody_is_reset(links: tuple[Links, int], nursery
     async with await trio.open_tcp_stream(away.seen_from("a")["b"], nobody) as stream:
         with pytest.raises(trio.BrokenResourceError):
             assert await stream.receive_some()
+
+
+async def test_a_gate_that_two_have_shut_opens_when_both_open_it(links: tuple[Links, int]) -> None:
+    pair = ("a", "b")
+    async with await _connect(*links) as stream:
+        links[0].shut([pair])
+        links[0].shut([pair])
+        links[0].open([pair])
+        await stream.send_all(b"held")
+        with trio.move_on_after(0.1) as scope:
+            await stream.receive_some()
+        assert scope.cancelled_caught
+        links[0].open([pair])
+        assert await stream.receive_some() == b"held"
+
+
+async def test_a_connection_that_is_reset_breaks_on_both_sides(nursery: trio.Nursery) -> None:
+    ended = trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        ended.set()
+
+    (port,) = free_ports(1)
+    links = Links({"a": "127.0.1.5"}, clients=["c"])
+    listeners = await trio.open_tcp_listeners(port, host="127.0.1.5")
+    nursery.start_soon(trio.serve_listeners, serve, listeners)
+    await nursery.start(links.run, {("c", "a"): [port]})
+    async with await trio.open_tcp_stream(links.seen_from("c")["a"], port) as stream:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        links.reset([("c", "a")])
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+    await ended.wait()
+    nursery.cancel_scope.cancel()
+
+
+async def test_bytes_take_as_long_as_the_weather_has_it(links: tuple[Links, int]) -> None:
+    links[0].change_weather([("a", "b")], Weather(Random(1), delays=(0.05, 0.1)))
+    async with await _connect(*links) as stream:
+        began = trio.current_time()
+        await stream.send_all(b"slow")
+        assert await stream.receive_some() == b"slow"
+        assert trio.current_time() - began >= 0.05
+        links[0].open_all()
+        await stream.send_all(b"fair")
+        assert await stream.receive_some() == b"fair"
+
+
+def test_what_is_lost_is_sent_again_later() -> None:
+    weather = Weather(Random(3), loss=0.5)
+    taken = [weather.seconds() for _ in range(1000)]
+    assert 0.4 < sum(each == 0 for each in taken) / 1000 < 0.6
+    assert {round(each, 1) for each in taken} >= {0.0, 0.2, 0.6, 1.4}

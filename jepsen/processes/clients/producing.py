@@ -88,10 +88,9 @@ class _Session:
     def _delivered(self, operation: Operation, error: KafkaError | None, message: Message) -> None:
         self._outstanding -= 1
         history, offset = self._client.history, message.offset()
-        if error is None and offset is not None and offset >= 0:
-            history.ok(operation, offset)
-        elif error is None:
-            history.info(operation, "acknowledged at no known offset")
+        if error is None:
+            # None where the acknowledgement of a later record has told of this one.
+            history.ok(operation, offset if offset is not None and offset >= 0 else None)
         elif error.code() in _REFUSALS:
             history.fail(operation, error.name())
         else:

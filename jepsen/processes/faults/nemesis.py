@@ -22,6 +22,7 @@ from jepsen.processes.faults.of_networks import (
 )
 from jepsen.processes.faults.of_processes import Kill, KillLeader, Pause, Restart
 from jepsen.processes.faults.stage import Fault, Stage
+from jepsen.processes.nodes import Misbehaved
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -49,7 +50,7 @@ _TOGETHER: Final = 0.3
 
 class Nemesis:
     """`kinds` are names of FAULTS. A fault lasts for `fault_seconds` on average, and `peace_seconds` pass until the
-    next.
+    next. Nodes that do not do what they are asked to are in the stage's history.
     """
 
     def __init__(self, kinds: Sequence[str], fault_seconds: float, peace_seconds: float) -> None:
@@ -70,7 +71,7 @@ class Nemesis:
         count = 2 if len(self._kinds) > 1 and stage.rng.random() < _TOGETHER else 1
         async with trio.open_nursery() as nursery:
             for kind in self._draw(stage, count):
-                nursery.start_soon(FAULTS[kind].strike, stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)
+                nursery.start_soon(_strike, FAULTS[kind], stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)
 
     def _draw(self, stage: Stage, count: int) -> list[str]:
         """Different ones, and none for the second time before all have had their turn."""
@@ -82,3 +83,10 @@ class Nemesis:
             if kind not in drawn:
                 drawn.append(kind)
         return drawn
+
+
+async def _strike(fault: Fault, stage: Stage, seconds: float) -> None:
+    try:
+        await fault.strike(stage, seconds)
+    except Misbehaved as error:
+        stage.note_misbehaviour(str(error))

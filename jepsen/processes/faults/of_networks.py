@@ -28,16 +28,7 @@ class MajorityRing:
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         names = _shuffled(stage)
-        reach = (len(names) // 2) // 2 or 1
-        far = [
-            (here, there)
-            for at, here in enumerate(names)
-            for other, there in enumerate(names)
-            if min((at - other) % len(names), (other - at) % len(names)) > reach
-        ]
-        # Where all are neighbours of all, each hears of the one before it, and not of the one behind.
-        pairs = far or [(here, names[at - 1]) for at, here in enumerate(names)]
-        await _cut(stage, "majority-ring", names, pairs, seconds)
+        await _cut(stage, "majority-ring", names, ring_cuts(names), seconds)
 
 
 class Bridge:
@@ -133,6 +124,19 @@ class Reset:
             while stage.now() < until:
                 stage.cluster.links.reset(stage.rng.sample(pairs, 2))
                 await trio.sleep(stage.rng.uniform(*_RESET_SECONDS))
+
+
+def ring_cuts(names: Sequence[str]) -> list[Pair]:
+    """What to cut between nodes that stand in a ring. Where all are neighbours of all, each hears one of them only."""
+    count = len(names)
+    reach = max(1, count // 2 // 2)
+    far = [
+        (here, there)
+        for at, here in enumerate(names)
+        for other, there in enumerate(names)
+        if min((at - other) % count, (other - at) % count) > reach
+    ]
+    return far or [(here, names[at - 1]) for at, here in enumerate(names)]
 
 
 async def _isolate(stage: Stage, kind: str, node: NodeProcess, seconds: float, detail: str = "") -> None:

@@ -20,12 +20,16 @@ _LOOK_SECONDS: Final = 2.0
 
 @attrs.define(eq=False)
 class Stage:
-    """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` is what clients use."""
+    """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` is what clients use.
+
+    `note_misbehaviour` is told of nodes that do not do what they are asked to.
+    """
 
     cluster: ProcessCluster
     topic: str
     rng: Random
     now: Callable[[], float]
+    note_misbehaviour: Callable[[str], None]
     faults: list[FaultRecord] = attrs.field(factory=list)
     _victims: list[NodeProcess] = attrs.field(factory=list, init=False)
 

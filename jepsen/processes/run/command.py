@@ -22,7 +22,8 @@ from jepsen.processes.clients.client_process import ClientFailed
 from jepsen.processes.faults import FAULTS, Nemesis
 from jepsen.processes.run.experiment import Experiment, Outcome, perform
 from jepsen.processes.run.workloads import WORKLOADS
-from jepsen.store import HISTORY, Life, RunPlan, Store
+from jepsen.report.command import write_report
+from jepsen.store import HISTORY, REPORT, Life, RunPlan, Store
 
 NONE: Final = "none"
 ALL: Final = "all"
@@ -118,6 +119,7 @@ def _write(store: Store, outcome: Outcome, verdict: Verdict) -> None:
     store.write_faults(outcome.stage.faults)
     store.write_lives(_since(outcome.zero, (life for node in outcome.nodes for life in node.lives)))
     store.write_verdict(verdict)
+    write_report(store)
 
 
 def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:
@@ -142,4 +144,4 @@ def _told(directory: Path, verdict: Verdict) -> str:
     lines += [f"{name}: {figure}" for name, figure in verdict.notes.items()]
     lines += [f"BROKEN, {each.broken} times: {each.name}" for each in verdict.promises if each.broken]
     lines += [str(anomaly) for anomaly in list(verdict.anomalies())[:_ANOMALIES_SHOWN]]
-    return "\n".join([*lines, f"{'no anomaly' if verdict.is_valid else 'ANOMALIES'}; see {directory}"])
+    return "\n".join([*lines, f"{'no anomaly' if verdict.is_valid else 'ANOMALIES'}; see {directory / REPORT}"])

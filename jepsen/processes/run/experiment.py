@@ -19,7 +19,7 @@ from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.processes.faults import Nemesis, Stage
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
-from jepsen.processes.run.healing import NAME, heal, judge_output
+from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, stop_all
 from jepsen.processes.run.workloads import Workload
 
 TOPIC: Final = "queue"
@@ -80,12 +80,17 @@ async def perform(experiment: Experiment) -> Outcome:
     ) as cluster:
         zero = time.monotonic()
         with _own_history(journals, zero) as history:
-            stage = Stage(cluster, TOPIC, Random(experiment.seed), lambda: time.monotonic() - zero)
+            stage = Stage(
+                cluster,
+                TOPIC,
+                Random(experiment.seed),
+                lambda: time.monotonic() - zero,
+                lambda what: note_misbehaviour(history, what),
+            )
             await _trouble(experiment, stage, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
             nodes = list(cluster.nodes.values())
-            for node in nodes:
-                await node.stop()
+            await stop_all(nodes, history)
             for node in nodes:
                 await trio.to_thread.run_sync(read_replicas, node, TOPIC, history)
             judge_output(nodes, history)
@@ -128,7 +133,7 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
         for node in cluster.nodes.values():
             if node.has_ended_by_itself:
                 code = node.process.returncode
-                history.fail(history.invoke(NAME, "run-node", node.name), f"exit code {code}\n{node.output_tail()}")
+                note_misbehaviour(history, f"{node.name} has ended by itself with {code}\n{node.output_tail()}")
                 node.note_end(f"ended by itself with {code}")
                 await node.start()
 

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from jepsen.history import History
-from jepsen.processes.nodes import EndedByItself, NodeProcess, ProcessCluster
+from jepsen.processes.nodes import Misbehaved, NodeProcess, ProcessCluster
 from jepsen.processes.partition_status import topic_status
 from jepsen.values import Healing
 
@@ -37,18 +37,30 @@ async def heal(cluster: ProcessCluster, topic: str, history: History) -> None:
     await _recorded(history, healing, all_in_sync)
 
 
+async def stop_all(nodes: Sequence[NodeProcess], history: History) -> None:
+    for node in nodes:
+        try:
+            await node.stop()
+        except Misbehaved as error:
+            note_misbehaviour(history, str(error))
+
+
+def note_misbehaviour(history: History, what: str) -> None:
+    history.fail(history.invoke(NAME, "run-node", what.partition("\n")[0]), what)
+
+
 def judge_output(nodes: Sequence[NodeProcess], history: History) -> None:
     """What a node says of failures of its own, over all its lives."""
     for node in nodes:
         for line in node.output_path.read_text(errors="replace").splitlines():
-            if "handler-failed" in line or line.startswith("Traceback "):
-                history.fail(history.invoke(NAME, "run-node", node.name), line)
+            if "handler-failed" in line or "Traceback (most recent call last)" in line:
+                note_misbehaviour(history, f"{node.name} says {line}")
 
 
 async def _serves(node: NodeProcess) -> bool:
     try:
         await node.wait_serving()
-    except EndedByItself:
+    except Misbehaved:
         return False
     return True
 
