@@ -10,8 +10,8 @@ from jepsen.history import Operation
 from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element
 
-# Of each promise; the verdict's file has more.
-_SHOWN_MAX: Final = 10
+# Of each promise, at once and when asked for; the verdict's file has more.
+_SHOWN_MAX, _FOLDED_MAX = 3, 20
 _TEXT_MAX: Final = 140
 
 
@@ -45,18 +45,22 @@ def readable(name: str) -> str:
 
 
 def _broken(promise: Promise) -> Markup:
-    shown = promise.anomalies[:_SHOWN_MAX]
-    more = promise.broken - len(shown)
+    shown, folded = promise.anomalies[:_SHOWN_MAX], promise.anomalies[_SHOWN_MAX:][:_FOLDED_MAX]
+    more = promise.broken - len(shown) - len(folded)
     return element(
         "article",
         element("h3", readable(promise.name), element("em", f" {promise.broken:,}×")),
         element("p", promise.meaning, class_="note"),
         [_anomaly(each) for each in shown],
-        element("p", f"and {more:,} more", class_="note") if more else None,
+        element("details", element("summary", f"{len(folded)} more"), [_anomaly(each) for each in folded])
+        if folded
+        else None,
+        element("p", f"and {more:,} that are not shown", class_="note") if more else None,
     )
 
 
 def _anomaly(anomaly: Anomaly) -> Markup:
+    headline, _, rest = anomaly.what.partition("\n")
     heads = ("from", "to", "process", "operation", "about", "outcome", "result")
     table = element(
         "table",
@@ -65,7 +69,8 @@ def _anomaly(anomaly: Anomaly) -> Markup:
     )
     return element(
         "div",
-        element("p", anomaly.what, class_="what"),
+        element("p", headline, class_="what"),
+        element("pre", rest) if rest else None,
         element("div", table, class_="scroll") if anomaly.proof else None,
         class_="anomaly",
     )

@@ -56,8 +56,9 @@ def rate_chart(found: Findings, frame: Frame) -> Markup:
     """What became of what was asked for, stacked; and what was read, as a line."""
     rates, bins = found.rates, found.bins
     totals = [sum(each) for each in zip(rates.ok, rates.info, rates.fail, strict=True)]
-    y = Linear(0.0, max(*totals, *rates.read, 1.0) * 1.05, frame.bottom, frame.top)
-    parts = [frame.mark(y(each), quantity(each)) for each in y.ticks(4)]
+    # Who reads all from the beginning reads much at once: such peaks are cut off, or nothing else would be seen.
+    y = Linear(0.0, max(*totals, 1.0) * 1.05, frame.bottom, frame.top)
+    parts = [frame.mark(y(each), quantity(each)) for each in y.ticks(5)]
     base = bins.zeros()
     for class_, series in (("ok", rates.ok), ("info", rates.info), ("fail", rates.fail)):
         top = [below + value for below, value in zip(base, series, strict=True)]
@@ -68,7 +69,7 @@ def rate_chart(found: Findings, frame: Frame) -> Markup:
     shown = [name for name, series in zip(names, (rates.ok, rates.info, rates.fail), strict=True) if any(series)]
     if any(rates.read):
         centers = [frame.x((index + 0.5) * bins.width) for index in range(bins.count)]
-        parts.append(_line("read", centers, rates.read, y))
+        parts.append(_line("read", centers, [min(each, y.high) for each in rates.read], y))
         shown.append(("read", "read"))
     return element("g", parts, frame.keys(*shown))
 

@@ -1,7 +1,6 @@
 """What a report draws, worked out from a run: rates and latencies by time, and how long each fault was felt.
 
-Everything but the waiting is work: reads that wait for records, and what happens once all is over, tell nothing of how
-fast nodes answer.
+Work is what changes something. Reads wait for records to come, so they tell nothing of how fast nodes answer.
 """
 
 from bisect import bisect_right
@@ -18,8 +17,8 @@ from jepsen.store import Fault
 
 Key: TypeAlias = str
 
-# What is no work; see above.
-_ASIDE: Final = frozenset({"poll", "final-read", "read-replica", "list-topics", "heal"})
+# What is work; see above.
+_WORK: Final = frozenset({"send", "create-topic", "delete-topic", "share-topic", "grow-topic", "drop-topic"})
 _BIN_SECONDS: Final = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BINS_MAX: Final = 260
 # Waits from here on are drawn, and counted: shorter ones are what clients are used to.
@@ -105,14 +104,13 @@ class Outage:
 
 
 def is_work(operation: Operation) -> bool:
-    return operation.function not in _ASIDE
+    return operation.function in _WORK
 
 
 def key_of(operation: Operation) -> Key:
     """What the operation is done to, of which each has its own leader: a partition, or the metadata."""
-    if operation.function == "send":
-        return f"{operation.value.topic}-{operation.value.partition}"
-    return "metadata" if operation.function.endswith("-topic") else operation.function
+    sending = operation.value
+    return f"{sending.topic}-{sending.partition}" if operation.function == "send" else "metadata"
 
 
 def weight(operation: Operation) -> int:
@@ -190,12 +188,12 @@ def stalls(every: Iterable[Wait]) -> list[Wait]:
 
 
 def outages(every: Mapping[Key, Sequence[Wait]], faults: Sequence[Fault], end: float) -> list[Outage]:
-    """What each fault cost: waits that begin before the next one, or before things have had time to mend."""
+    """What each fault cost: waits that begin while it lasts, or until the next one, or until all had time to mend."""
     found = []
     for index, fault in enumerate(faults):
         following = min((each.began_at for each in faults[index + 1 :] if each.began_at > fault.began_at), default=end)
         mended = (end if fault.ended_at is None else fault.ended_at) + _AFTERMATH_SECONDS
-        until = min(mended, following, end)
+        until = min(mended, max(following, fault.ended_at or 0.0), end)
         found.append(Outage(fault, {key: _longest(each, fault.began_at, until) for key, each in every.items()}))
     return found
 

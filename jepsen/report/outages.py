@@ -10,8 +10,8 @@ from jepsen.report.scales import Logarithmic, brief, clock, decades_around, dura
 from jepsen.report.timeline import kind_class, shortly
 
 _LEFT: Final = 112.0
-_RIGHT: Final = 132.0
-_ROW: Final = 30.0
+_RIGHT: Final = 176.0
+_ROW_MIN, _ROW_MAX, _ROWS_HEIGHT = 26.0, 44.0, 200.0
 _WAIT_MIN, _WAIT_MAX = 0.01, 1.0
 _BAR_WIDTH: Final = 120.0
 
@@ -21,13 +21,14 @@ def outage_chart(found: Findings, width: float) -> Markup:
     kinds = by_kind(found.outages)
     longest = max(outage.worst for outage in found.outages)
     x = Logarithmic(*decades_around(_WAIT_MIN, max(longest, _WAIT_MAX)), _LEFT, width - _RIGHT)
-    bottom = _ROW * len(kinds) + 4
+    step = min(max(_ROWS_HEIGHT / len(kinds), _ROW_MIN), _ROW_MAX)
+    bottom = step * len(kinds) + 4
     parts = []
     for each in x.decades():
         parts.append(element("line", class_="grid", x1=x(each), x2=x(each), y1=0, y2=bottom))
         parts.append(element("text", brief(each), class_="tick time", x=x(each), y=bottom + 15))
     for row, (kind, outages) in enumerate(kinds.items()):
-        y = row * _ROW + _ROW / 2 + 2
+        y = (row + 0.5) * step + 2
         parts.append(element("text", kind, class_="row-label", x=_LEFT - 12, y=y + 4))
         parts.append(element("line", class_="grid", x1=_LEFT, x2=width - _RIGHT, y1=y, y2=y))
         parts += [_dot(outage, x, y) for outage in outages]
@@ -51,7 +52,7 @@ def fault_table(found: Findings) -> Markup:
     longest = max(max(outage.worst for outage in found.outages), 1e-9)
     heads = [
         element("th", head, class_="number" if head in ("at", "lasted") else None)
-        for head in ("at", "fault", "whom", "lasted", "", "longest wait", "of", "partitions that waited")
+        for head in ("at", "fault", "whom", "lasted", "", "longest wait", "worst at", "partitions that waited")
     ]
     rows = [_row(outage, longest, len(found.waits)) for outage in found.outages]
     table = element("table", element("thead", element("tr", heads)), element("tbody", rows))

@@ -78,9 +78,8 @@ def _headline(found: Findings) -> str:
 
 
 def _lede(found: Findings) -> str:
-    clients = len({operation.client for operation in found.history.operations if is_work(operation)})
-    did = f"{len(found.history.operations):,} operations in {duration(found.work_end)}, {clients} clients at work, "
-    did += f"{len(found.faults)} fault{'' if len(found.faults) == 1 else 's'}."
+    faults = f"{len(found.faults) or 'no'} fault{'' if len(found.faults) == 1 else 's'}"
+    did = f"{len(found.history.operations):,} operations in {duration(found.work_end)}, through {faults}."
     if found.verdict is None:
         return f"{did} Nobody has judged what came of it."
     broken = sum(1 for promise in found.verdict.promises if promise.broken)

@@ -1,6 +1,7 @@
 """The drawing that a report is about: what was broken, and what clients saw of it, one above the other."""
 
 from collections.abc import Iterator, Sequence
+from math import log10
 from typing import Final
 
 import attrs
@@ -8,7 +9,7 @@ import attrs
 from jepsen.report.charts import Frame, latency_chart, rate_chart
 from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element, join
-from jepsen.report.measures import stalls
+from jepsen.report.measures import STALL_SECONDS, stalls
 from jepsen.report.scales import Linear, clock, duration
 from jepsen.store import Fault, Life
 
@@ -18,8 +19,12 @@ _RIGHT: Final = 8.0
 _GAP: Final = 30.0
 _FAULT_HEIGHT, _FAULT_STEP = 17.0, 21.0
 _NODE_HEIGHT, _NODE_STEP = 20.0, 27.0
-# A row of a partition, where there are few and where there are many.
-_ROW_HEIGHT, _ROW_HEIGHT_SMALL = 11.0, 4.0
+# The height of a partition's row and the space below, where there are few and where there are many.
+_ROW_LARGE: Final = (12.0, 3.0)
+_ROW_SMALL: Final = (4.0, 1.5)
+_ROWS_PER_LABEL: Final = 8
+# How strong the shortest stall is drawn; one that is ten times as long is drawn in full.
+_FAINT: Final = 0.3
 _ROWS_LARGE_MAX: Final = 16
 _ROWS_MAX: Final = 64
 _RATES_HEIGHT, _LATENCIES_HEIGHT = 150.0, 190.0
@@ -138,19 +143,22 @@ def _life(page: _Page, life: Life, until: float) -> None:
 
 
 def _partitions(page: _Page, found: Findings) -> None:
-    """When somebody waited for each, and for how long."""
-    rows = list(found.waits.items())[:_ROWS_MAX]
-    height = _ROW_HEIGHT if len(rows) <= _ROWS_LARGE_MAX else _ROW_HEIGHT_SMALL
-    page.title(f"waiting, of {len(found.waits)}" if len(rows) < len(found.waits) else "waiting")
+    """When somebody waited for each: the longer, the stronger."""
+    waited = {key: stalls(every) for key, every in found.waits.items()}
+    longest = sorted(waited, key=lambda key: -sum(wait.seconds for wait in waited[key]))[:_ROWS_MAX]
+    rows = [(key, waited[key]) for key in waited if key in longest]
+    height, gap = _ROW_LARGE if len(rows) <= _ROWS_LARGE_MAX else _ROW_SMALL
+    page.title("waiting" if len(rows) == len(waited) else f"waiting: the longest {len(rows)} of {len(waited)}")
     for index, (key, every) in enumerate(rows):
-        if height == _ROW_HEIGHT or index % 8 == 0:
+        if len(rows) <= _ROWS_LARGE_MAX or index % _ROWS_PER_LABEL == 0:
             page.label(key, page.y + height / 2 + 4)
         page.bar(0.0, found.work_end, page.y, height, f"{key} answers", class_="answers", rx=2)
-        for wait in stalls(every):
+        for wait in every:
             title = f"{key}: {duration(wait.seconds)} without an acknowledgement, from {wait.begin:.1f} s"
-            page.bar(wait.begin, wait.end, page.y, height, title, class_="stall", rx=1)
-        page.y += height + 3
-    page.y -= 3
+            strength = min(_FAINT + (1 - _FAINT) * log10(wait.seconds / STALL_SECONDS), 1.0)
+            page.bar(wait.begin, wait.end, page.y, height, title, class_="stall", rx=1, fill_opacity=strength)
+        page.y += height + gap
+    page.y -= gap
 
 
 def _bands(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
