@@ -4,6 +4,7 @@
 #   make test                the tests; ARGS="-k words"
 #   make check               lint, format, types
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
+#   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
@@ -22,7 +23,7 @@ SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
 
-.PHONY: venv run test check soak bench bench-kafka bench-replication bench-metadata kafka-dump-log
+.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -39,6 +40,12 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check
 
 soak: $(VENV)/.installed
 	$(BIN)/python -m jepsen sim --seed $(FIRST) --count $(SEEDS) --time $(SECONDS) --jobs $(JOBS) $(ARGS)
+
+jepsen: $(VENV)/.installed-test
+	$(BIN)/python -m jepsen run --workload queue --nemesis kill,pause,restart,disk-full --time 40 $(ARGS)
+	$(BIN)/python -m jepsen run --workload queue --nemesis halves,majority-ring,bridge,one-way --time 40 $(ARGS)
+	$(BIN)/python -m jepsen run --workload offsets --nemesis isolate-leader,isolate-controller --time 40 $(ARGS)
+	$(BIN)/python -m jepsen run --workload metadata --nemesis kill,isolate-controller,reset --time 40 $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.
