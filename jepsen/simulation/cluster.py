@@ -71,6 +71,12 @@ class Cluster:
         host.volume.lose(path)
         self.simulation.trace.event(host.name, "disk-lost", lost)
 
+    def lose_logs(self, host: Host, path: str) -> None:
+        """Have a machine come back without its logs, which were at `path`."""
+        self.crash(host, power=True, down_seconds=0)
+        host.volume.lose(path)
+        self.simulation.trace.event(host.name, "logs-lost", {})
+
     def damage_disk(self, host: Host, directory: str, endings: Sequence[str], rng: Random) -> None:
         """Have a machine come back with a bit turned around in a file; see `Volume.flip_bit`."""
         self.crash(host, power=True, down_seconds=0)

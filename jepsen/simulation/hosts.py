@@ -42,7 +42,7 @@ class HostSocket(Protocol):
 class Host:
     """A machine by name. `is_powered`, `is_paused` and `is_serving` say how it is; `start` and the like change it.
 
-    `process` is what runs on it; None while nothing does.
+    `process` is what runs on it; None while nothing does. `before_it_ends` is called while it still does.
 
     `wall_offset_s` is what a nemesis adds to the wall clock. `ended` is set while no process runs. `held_down_until`
     is how long (virtual time) whoever supervises the host shall leave it as it is.
@@ -75,6 +75,7 @@ class Host:
         self._trace = trace
         self._rng_of = rng_of
         self._on_pause = on_pause
+        self.before_it_ends: Callable[[Host], None] | None = None
         self._scope: trio.CancelScope | None = None
         self.process: Process | None = None
 
@@ -175,6 +176,8 @@ class Host:
         )
 
     def _crash(self, kind: str, *, silently: bool, **fields: object) -> None:
+        if self.process is not None and self.before_it_ends is not None:
+            self.before_it_ends(self)
         self.incarnation += 1
         self.is_serving = False
         self.process = None

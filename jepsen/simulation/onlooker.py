@@ -1,7 +1,7 @@
 """Looks into the nodes of a simulation, and tells in the trace what has become of their replicas.
 
-It does so whenever something has run on a host, once all of that has come to where it waits. Nodes are not changed for
-it, and do not notice.
+It does so whenever something has run on a host, once all of that has come to where it waits, and before a process
+ends. Nodes are not changed for it, and do not notice.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -158,7 +158,8 @@ class Onlooker:
         ):
             seen.leader_epoch, seen.partition_epoch = partition.leader_epoch, partition.partition_epoch
             seen.isr, seen.proposal = isr, proposal
-            maximal = () if in_sync is None else in_sync.maximal
+            alone = (partition.local_id,) if partition.leads else ()
+            maximal = alone if in_sync is None else in_sync.maximal
             fields = {"leader_epoch": seen.leader_epoch, "leads": partition.leads, "maximal": maximal}
             self._tell(host, seen, "replica-role", **fields)
         if partition.high_watermark != seen.high_watermark:

@@ -48,7 +48,8 @@ class Scenario:
         self._seconds = seconds
         self.simulation = Simulation(str(seed))
         self.shape, self.subject = subject_of(self.simulation, shape)
-        self.nemesis = Nemesis(self.subject.cluster, self.subject.administrator, faults, self.simulation.rng("nemesis"))
+        subject, chance = self.subject, self.simulation.rng("nemesis")
+        self.nemesis = Nemesis(subject.cluster, subject.administrator, subject.topic_administrator, faults, chance)
         self._scope = trio.CancelScope()
         self._violation: str | None = None
         Watch(self.simulation.trace, self.subject.invariants(), self._fail)

@@ -15,7 +15,7 @@ from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
 
-# Told of the hosts on which something has run, once all of that has come to where it waits.
+# Told of the hosts on which something has run, once all of that has come to where it waits, or is to die.
 Onlooker: TypeAlias = Callable[[Sequence[Host]], None]
 
 
@@ -46,6 +46,7 @@ class Simulation:
         address = f"10.0.0.{len(self.hosts) + 1}"
         volume = Volume(name, self.clock, self.rng(f"disk/{name}"), self.trace.note)
         host = Host(name, address, self.clock, self.trace, volume, self.rng, self._pauses_changed)
+        host.before_it_ends = self._look_at_last
         self.hosts[name] = self._hosts_by_address[address] = host
         return host
 
@@ -105,6 +106,11 @@ class Simulation:
             acting, self._acting = list(self._acting), {}
             for onlooker in self.onlookers:
                 onlooker(acting)
+
+    def _look_at_last(self, host: Host) -> None:
+        """What it did up to now may have been told to others."""
+        for onlooker in self.onlookers:
+            onlooker([host])
 
     def _pauses_changed(self) -> None:
         assert self._queue is not None, "hosts are paused while the simulation runs"

@@ -26,12 +26,37 @@ class Administrator(Protocol):
         ...
 
 
+class TopicAdministrator(Protocol):
+    """Whoever moves and changes what clients use, in a way that takes nothing away from them."""
+
+    def leader_of_any(self, rng: Random) -> str | None:
+        """The name of a node that leads some partition."""
+        ...
+
+    async def elect_leaders(self, rng: Random) -> None:
+        """Have preferred leaders elected, of one partition or of all."""
+        ...
+
+    async def reassign(self, rng: Random) -> None:
+        """Have the replicas of a partition on other brokers, or cancel that."""
+        ...
+
+    async def configure(self, rng: Random) -> None:
+        """Change a topic's config."""
+        ...
+
+    async def lose_log_dir(self, rng: Random) -> None:
+        """Give a broker an empty disk for its logs; or nothing, where one is needed as it is."""
+        ...
+
+
 @attrs.frozen
 class Strike:
-    """One occasion: who it may befall, and the chance it goes by."""
+    """One occasion: who it may befall, and the chance it goes by. Without topics nobody administers any."""
 
     cluster: Cluster
     administrator: Administrator
+    topics: TopicAdministrator | None
     rng: Random
 
     @property

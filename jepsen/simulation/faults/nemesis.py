@@ -10,7 +10,7 @@ import trio
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed
-from jepsen.simulation.faults.fault import Administrator, Fault, Strike
+from jepsen.simulation.faults.fault import Administrator, Fault, Strike, TopicAdministrator
 from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
 from jepsen.simulation.faults.of_networks import (
     Bridge,
@@ -26,6 +26,7 @@ from jepsen.simulation.faults.of_networks import (
 )
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
 from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
+from jepsen.simulation.faults.of_topics import Administer, IsolatePartitionLeader, LoseLogDir
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -56,6 +57,11 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "bit-flip": BitFlip(),
         "aimed-kill": Aimed(power=False),
         "aimed-power": Aimed(power=True),
+        "isolate-partition-leader": IsolatePartitionLeader(),
+        "elect-leaders": Administer(lambda topics, rng: topics.elect_leaders(rng)),
+        "reassign": Administer(lambda topics, rng: topics.reassign(rng)),
+        "configure": Administer(lambda topics, rng: topics.configure(rng)),
+        "lose-log-dir": LoseLogDir(),
     }
 )
 
@@ -65,9 +71,17 @@ QUIET_SECONDS_MEAN = 2.0
 class Nemesis:
     """`chosen` are the faults of this seed, `strikes` how often each has struck."""
 
-    def __init__(self, cluster: Cluster, administrator: Administrator, allowed: Sequence[str], rng: Random) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        administrator: Administrator,
+        topics: TopicAdministrator | None,
+        allowed: Sequence[str],
+        rng: Random,
+    ) -> None:
         self._cluster = cluster
         self._administrator = administrator
+        self._topics = topics
         self._rng = rng
         share = rng.choice((0.2, 0.5, 1.0))
         self.chosen = [name for name in allowed if rng.random() < share]
@@ -85,4 +99,4 @@ class Nemesis:
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})
-            await FAULTS[name].strike(Strike(self._cluster, self._administrator, self._rng))
+            await FAULTS[name].strike(Strike(self._cluster, self._administrator, self._topics, self._rng))

@@ -17,10 +17,12 @@ Batch: TypeAlias = tuple[int, int, int, int]
 # A partition by its topic's id, in hexadecimal digits, and its index.
 Key: TypeAlias = tuple[str, int]
 
-# How a process ended, the worse the higher: with all it had on its disk, with all in the page cache, or with neither.
+# How a process ended, the worse the higher: with all it had on its disk, with all in the page cache, with neither, or
+# even without the disk.
 CLEANLY: Final = 0
 KILLED: Final = 1
 WITHOUT_POWER: Final = 2
+WITHOUT_DISK: Final = 3
 
 
 @attrs.define
@@ -50,7 +52,7 @@ class CommittedLog:
 
     `image` is what is committed of its metadata, `copies` are those of running brokers by id. `unclean` are brokers
     whose process ended uncleanly since they last were in sync, and how; see KILLED. `losses` are the leader epochs
-    that began without what was committed before. `min_isr` is the lowest min.insync.replicas that it ever had.
+    that began without what was committed before. `min_isr` is the least that min.insync.replicas ever came to.
     `may_elect_anybody`: unclean.leader.election.enable. `lives` are how many losses each broker's replica has heard of.
     """
 
@@ -79,8 +81,9 @@ class CommittedLog:
         """Whether so many of those that had everything may have lost it that nobody need have it any more (KIP-966)."""
         if self.may_elect_anybody:
             return True
-        has_lost = WITHOUT_POWER in self.unclean.values() and not self.is_flushed
-        return has_lost and len(self.unclean) >= min(self.min_isr, len(self.image.replicas))
+        worst = max(self.unclean.values(), default=CLEANLY)
+        has_lost = worst == WITHOUT_DISK or (worst == WITHOUT_POWER and not self.is_flushed)
+        return has_lost and len(self.unclean) >= self.min_isr
 
     def life(self, leader_epoch: int) -> int:
         """How many losses a replica knows of that has heard of this leader epoch."""
@@ -123,7 +126,7 @@ class Committed:
     kinds: Sequence[str] = (
         *("metadata-seen", "replica-found", "replica-gone", "replica-role"),
         *("replica-wrote", "replica-cut", "replica-committed"),
-        *("broker-state", "process-started", "process-killed", "power-cut", "process-ended"),
+        *("broker-state", "process-killed", "power-cut", "process-ended", "logs-lost"),
     )
 
     def __init__(self, nodes: Mapping[str, int]) -> None:
@@ -158,12 +161,12 @@ class Committed:
                 self._learn()
             case "broker-state":
                 self._register(self.nodes[event.host], integer(event, "epoch"))
-            case "process-started":
-                pass
             case "process-killed":
                 self._end(event.host, KILLED)
             case "power-cut":
                 self._end(event.host, WITHOUT_POWER)
+            case "logs-lost":
+                self._end(event.host, WITHOUT_DISK)
             case "process-ended":
                 self._end(event.host, KILLED if event.fields["errors"] else CLEANLY)
             case _:
@@ -265,7 +268,7 @@ class Committed:
 
     def _learn_partition(self, key: Key, topic: str, partition: PartitionImage) -> None:
         configs = {**self.image.configs.all_brokers(), **self.image.configs.topic(topic)}
-        min_isr = int(configs.get("min.insync.replicas", "1"))
+        min_isr = min(int(configs.get("min.insync.replicas", "1")), len(partition.replicas))
         log = self.logs.get(key)
         if log is None:
             log = self.logs[key] = CommittedLog(topic, partition, min_isr)
@@ -290,13 +293,13 @@ class Committed:
         return -1 if broker is None else broker.broker_epoch
 
     def life(self, host: str, topic: str, index: int) -> int | None:
-        """How many losses a broker's replica has heard of; None where it has the only one.
+        """How many losses a broker's replica has heard of; None where nothing is known of the partition.
 
         What a broker says that has heard of fewer is of a former life.
         """
         found = self.image.topics.by_name.get(topic)
         log = None if found is None else self.logs.get((found.topic_id.hex(), index))
-        if log is None or len(log.image.replicas) == 1:
+        if log is None:
             return None
         return log.lives.get(self.nodes[host], 0)
 

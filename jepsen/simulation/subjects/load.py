@@ -62,20 +62,21 @@ NODE_LOAD: Final = Load(
 def cluster_load(brokers: int) -> Load:
     """Several nodes: this is about what they agree on, and about what so many brokers replicate.
 
-    Two of three replicas in sync are enough, so that a leader can be lost and work goes on; of two, one is.
+    Two of three replicas in sync are enough, so that a leader can be lost and work goes on; of two, one is. What may be
+    lost of these topics, flushed or not, is for the invariants to say; checkers hear of it as another life.
     """
     most = min(3, brokers)
-    needed = ("min.insync.replicas", str(most - 1))
+    needed, flushed = ("min.insync.replicas", str(most - 1)), ("flush.messages", "1")
     return Load(
         topics=(
             WantedTopic("plain", 1),
-            WantedTopic("flushed", 1, is_flushed=True),
+            WantedTopic("flushed", 1, configs=(flushed,)),
             WantedTopic("pair", 1, replication_factor=2),
             WantedTopic("queue", 2, configs=(needed, ("segment.ms", "10000")), replication_factor=most),
-            WantedTopic("safe", 1, is_flushed=True, configs=(needed,), replication_factor=most),
+            WantedTopic("safe", 1, configs=(needed, flushed), replication_factor=most),
             WantedTopic("hopeful", 1, replication_factor=most),
         ),
-        late=WantedTopic("late", 1, is_flushed=True, replication_factor=2),
+        late=WantedTopic("late", 1, configs=(flushed,), replication_factor=2),
         late_per_second=1,
         producers=(1, 2),
         produced_per_second=(0.3, 1, 3),

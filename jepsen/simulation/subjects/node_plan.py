@@ -17,7 +17,8 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 KAFKA_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 METADATA_DIRECTORY: Final = "/metadata"
-_CONFIG: Final[Mapping[str, str]] = {"log.dirs": "/var/kafka", "metadata.log.dir": METADATA_DIRECTORY}
+LOG_DIRECTORY: Final = "/var/kafka"
+_CONFIG: Final[Mapping[str, str]] = {"log.dirs": LOG_DIRECTORY, "metadata.log.dir": METADATA_DIRECTORY}
 # Periodic work is done so often that it meets the troubles, where these are about storage.
 _OF_NODES_ALONE: Final[Mapping[str, str]] = {
     "log.initial.task.delay.ms": "1000",

@@ -28,9 +28,17 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
 from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
-from jepsen.simulation.subjects.node_plan import CONTROLLER_PORT, KAFKA_PORT, METADATA_DIRECTORY, NodePlan
+from jepsen.simulation.subjects.node_plan import (
+    CONTROLLER_PORT,
+    KAFKA_PORT,
+    LOG_DIRECTORY,
+    METADATA_DIRECTORY,
+    NodePlan,
+)
+from jepsen.simulation.subjects.topic_administrator import TopicMover
 from jepsen.simulation.trace import Event
 from jepsen.values import ReplicaRead, WantedTopic
+from jepsen.workloads.administration import is_anything_moving
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.hopeful import produce_hopefully
@@ -67,6 +75,9 @@ class NodesSubject:
         if len(plan.brokers) > 1:
             watched = [topic.name for topic in (*self._load.topics, self._load.late)]
             show_data(simulation, self.committed, watched)
+        self.topic_administrator = None
+        if len(plan.brokers) > 1:
+            self.topic_administrator = TopicMover(self.committed, [each.name for each in self._load.topics], self)
         # Of what is sent with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin = self._client("admin")
@@ -123,6 +134,8 @@ class NodesSubject:
             serial += 1
             await client.back_off()
         await self._converge(f"healed-{serial}")
+        while len(self._plan.brokers) > 1 and await self._as(client, is_anything_moving, client):
+            await client.back_off()
         seen = await self._as(client, seen_topics, client)
         for topic in (*self._load.topics, self._load.late):
             for index in range(topic.partitions if topic.name in seen else 0):
@@ -203,6 +216,14 @@ class NodesSubject:
         self.cluster.damage_disk(
             self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", (".log", ".checkpoint"), rng
         )
+
+    def lose_logs(self, name: str) -> None:
+        host = self.cluster.nodes[name]
+        if not host.volume.is_damaged:
+            self.cluster.lose_logs(host, LOG_DIRECTORY)
+
+    async def ask(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
+        await self._as(self._admin, task, self._admin, *args)
 
     def is_serving(self, name: str) -> bool:
         return self.cluster.nodes[name].is_serving

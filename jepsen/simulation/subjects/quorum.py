@@ -86,6 +86,7 @@ class QuorumSubject:
         self._admin = self._client("admin")
         names = {member.node_id: member.name for member in self._members.values()}
         self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
+        self.topic_administrator = None
         simulation.trace.listeners.append(self._replace_disk)
 
     def invariants(self) -> Sequence[Invariant]:

@@ -6,7 +6,7 @@ from typing import Protocol
 from jepsen.checkers import Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
-from jepsen.simulation.faults.fault import Administrator
+from jepsen.simulation.faults.fault import Administrator, TopicAdministrator
 from jepsen.simulation.invariants import Invariant
 
 
@@ -18,6 +18,9 @@ class Subject(Protocol):
 
     @property
     def administrator(self) -> Administrator: ...
+
+    @property
+    def topic_administrator(self) -> TopicAdministrator | None: ...
 
     def invariants(self) -> Sequence[Invariant]: ...
 

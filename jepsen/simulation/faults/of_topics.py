@@ -1,0 +1,52 @@
+"""What an administrator does to topics: no fault, but it comes at the worst of times, and in bursts."""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+import trio
+
+from jepsen.simulation.faults.fault import Strike, TopicAdministrator
+from jepsen.simulation.faults.of_networks import cut, hold
+
+BURST_MAX: Final = 6
+# What a burst may take where nobody answers.
+BURST_SECONDS_MAX: Final = 8.0
+
+
+class Administer:
+    """`act` is done several times, in quick succession."""
+
+    def __init__(self, act: Callable[[TopicAdministrator, Random], Awaitable[None]]) -> None:
+        self._act = act
+
+    async def strike(self, strike: Strike) -> None:
+        if strike.topics is None:
+            return
+        with trio.move_on_after(BURST_SECONDS_MAX):
+            for _ in range(strike.rng.randint(1, BURST_MAX)):
+                await self._act(strike.topics, strike.rng)
+                await trio.sleep(strike.rng.choice((0.0, 0.01, 0.3, 1.5)) * strike.rng.random())
+
+
+class LoseLogDir:
+    """The logs of a broker are gone, and nothing but its logs."""
+
+    async def strike(self, strike: Strike) -> None:
+        if strike.topics is not None:
+            await strike.topics.lose_log_dir(strike.rng)
+
+
+class IsolatePartitionLeader:
+    """Whoever leads some partition is cut off from the other nodes, or from the controller only; clients reach it."""
+
+    async def strike(self, strike: Strike) -> None:
+        name = None if strike.topics is None else strike.topics.leader_of_any(strike.rng)
+        if name is None:
+            return
+        leader, controller = strike.cluster.nodes[name], strike.cluster.leader
+        others = strike.nodes if strike.rng.random() < 0.5 or controller is None else [controller]
+        for other in others:
+            if other is not leader:
+                cut(strike, leader, other)
+        await hold(strike)

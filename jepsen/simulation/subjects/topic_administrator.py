@@ -1,0 +1,82 @@
+"""An administrator of the topics that clients use: who moves them about, and knows what must not be taken away."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from jepsen.simulation.invariants import Committed
+from jepsen.simulation.invariants.committed import CommittedLog
+from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
+
+# What may be set on any topic without a promise being another one.
+_CONFIGS: Final = (
+    ("segment.ms", ("700", "10000", "604800000")),
+    ("segment.bytes", ("4000", "1073741824")),
+    ("flush.ms", ("500", "9223372036854775807")),
+    ("retention.ms", ("604800000", "900000000")),
+)
+
+
+class TopicHands(Protocol):
+    """How an administrator gets at brokers and their machines."""
+
+    async def ask(self, task: Any, *args: Any) -> None:
+        """Have `task(client, *args)` run on the administrator's machine."""
+        ...
+
+    def lose_logs(self, name: str) -> None:
+        """Cut a node's power, and have it come back without its logs."""
+        ...
+
+
+class TopicMover:
+    """`jepsen.simulation.faults.fault.TopicAdministrator` of the partitions of `topics`; `brokers` are all, by id."""
+
+    def __init__(self, committed: Committed, topics: Sequence[str], hands: TopicHands) -> None:
+        self._committed = committed
+        self._topics = topics
+        self._hands = hands
+        self._names = {broker_id: name for name, broker_id in committed.nodes.items()}
+
+    def leader_of_any(self, rng: Random) -> str | None:
+        leaders = [log.image.leader for _, log in self._used() if log.image.leader in self._names]
+        return self._names[rng.choice(leaders)] if leaders else None
+
+    async def elect_leaders(self, rng: Random) -> None:
+        used = self._used()
+        index, log = rng.choice(used) if used else (0, None)
+        await self._hands.ask(elect_preferred_leaders, None if log is None or rng.random() < 0.5 else log.topic, index)
+
+    async def reassign(self, rng: Random) -> None:
+        used = self._used()
+        if used:
+            index, log = rng.choice(used)
+            await self._hands.ask(reassign, log.topic, index, None if rng.random() < 0.2 else self._target(log, rng))
+
+    async def configure(self, rng: Random) -> None:
+        name, values = rng.choice(_CONFIGS)
+        await self._hands.ask(configure, rng.choice(self._topics), name, rng.choice(values))
+
+    async def lose_log_dir(self, rng: Random) -> None:
+        """Whatever has other replicas has to be well."""
+        choices = [name for broker_id, name in self._names.items() if self._is_dispensable(broker_id)]
+        if choices:
+            self._hands.lose_logs(rng.choice(choices))
+
+    def _used(self) -> list[tuple[int, CommittedLog]]:
+        """The partitions of the topics, with their indexes."""
+        return [(key[1], log) for key, log in self._committed.logs.items() if log.topic in self._topics]
+
+    def _target(self, log: CommittedLog, rng: Random) -> list[int]:
+        """As many replicas as are wanted, on any brokers."""
+        image = log.image
+        count = len(image.replicas) - len(image.adding_replicas)
+        return rng.sample(list(self._names), min(max(count, 1), len(self._names)))
+
+    def _is_dispensable(self, broker_id: int) -> bool:
+        for log in self._committed.logs.values():
+            replicas = log.image.replicas
+            is_well = sorted(log.image.isr) == sorted(replicas) and not log.unclean
+            if broker_id in replicas and len(replicas) > 1 and not is_well:
+                return False
+        return True
