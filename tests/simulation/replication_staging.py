@@ -1,45 +1,22 @@
 """Replicas on a stage: a controller, some brokers, one partition, clients that ask whom they like, and a judgement."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
-import pytest
 import trio
 
-from broker.wire.api.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from broker.wire.api.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponsePartition,
-    TopicRequest,
-)
-from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from broker.wire.api.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.api.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
 from broker.wire.errors import ErrorCode
-from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.disk.tree import Directory, Inode
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Replicas, process_invariants, raft_invariants
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.node_plan import KAFKA_PORT, NodePlan
+from jepsen.simulation.subjects.node_plan import NodePlan
 from jepsen.simulation.trace import Event
-from jepsen.workloads.connection import Connection, ConnectionLost
-from tests.simulation.staging import Stage
-from tests.support.replication_bugs import REPLICATION_BUGS
+from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, stored_in
 
-TOPIC = "topic"
 DIRECTORY = f"/var/kafka/{TOPIC}-0"
 # How long anything may take that a script waits for. Sessions of brokers end after 9 s.
 PATIENCE_SECONDS = 20.0
@@ -47,50 +24,20 @@ PATIENCE_SECONDS = 20.0
 LOOK_SECONDS = 0.01
 GLANCE_SECONDS = 0.0001
 FOR_GOOD = float("inf")
-# No epoch, and no sequence number.
-NONE = -1
-
-
-@attrs.frozen
-class Stored:
-    """A record as it is in a log."""
-
-    offset: int
-    epoch: int
-    value: str
-
-
-@attrs.define
-class IdempotentProducer:
-    """Who numbers what it sends, so that it may send it again."""
-
-    producer_id: int
-    sequences: dict[str, int] = attrs.field(factory=dict)
-
-    def numbers(self, value: str) -> dict[str, int]:
-        """What goes with a value; the same for the same value."""
-        sequence = self.sequences.setdefault(value, len(self.sequences))
-        return {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": sequence}
 
 
 @attrs.define(kw_only=True)
-class ReplicaStage(Stage):
+class ReplicaStage(ClientStage):
     """`brokers` are the names of the machines that the partition may be on.
 
-    `acknowledged` has the offsets of the values of which somebody was told that all replicas in sync have them,
-    `consumed` the values that consumers were given. None of these may change, ever. `is_unclean` says that the topic
-    would rather lose records than be without a leader.
+    `is_unclean` says that the topic would rather lose records than be without a leader.
     """
 
     controller: str
     brokers: list[str]
-    ids: dict[str, int]
-    client: Host
     nursery: trio.Nursery | None = None
     replicas: list[str] = attrs.field(factory=list)
     is_unclean: bool = False
-    acknowledged: dict[str, int] = attrs.field(factory=dict)
-    consumed: dict[int, str] = attrs.field(factory=dict)
 
     # Machines
 
@@ -133,6 +80,13 @@ class ReplicaStage(Stage):
     def others(self, *names: str) -> list[str]:
         return [each for each in self.brokers if each not in names]
 
+    async def lay_out(self, *replicas: str, **configs: object) -> None:
+        """Create the topic; the first of the replicas leads. `_` in a config stands for `.`."""
+        self.replicas = list(replicas)
+        self.is_unclean = configs.get("unclean_leader_election_enable", False) is True
+        await self.create_topic(*replicas, **configs)
+        await self.leads(replicas[0])
+
     # Waiting
 
     async def until(self, holds: Callable[[], bool], what: str, every: float = LOOK_SECONDS) -> None:
@@ -170,11 +124,12 @@ class ReplicaStage(Stage):
         """Until a broker leads, in an epoch after that one."""
         await self.until(lambda: self.leader == name and self.epoch > after, f"{name} does not lead")
 
-    async def follows(self, name: str, epoch: int) -> None:
+    async def follows(self, name: str, epoch: int, every: float = LOOK_SECONDS) -> None:
         """Until a broker has begun to follow in an epoch."""
         await self.until(
             lambda: any(event.fields["leader_epoch"] == epoch for event in self.traced("partition-followed", by=name)),
             f"{name} does not follow in epoch {epoch}",
+            every,
         )
 
     async def in_sync(self, *names: str, by: str) -> None:
@@ -189,7 +144,7 @@ class ReplicaStage(Stage):
     # What is so
 
     def traced(self, kind: str, by: str | None = None) -> list[Event]:
-        return [event for event in self.events if event.kind == kind and by in (None, event.host)]
+        return [event for event in self.events_by_kind.get(kind, ()) if by in (None, event.host)]
 
     @property
     def epoch(self) -> int:
@@ -206,133 +161,24 @@ class ReplicaStage(Stage):
         """Whether a broker has ever connected to fetch from that one."""
         return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher-connected", by=name))
 
-    def log(self, name: str) -> list[Stored]:
+    def content(self, name: str) -> bytes:
         """What a machine's page cache shows of the partition's log."""
         try:
             directory = self.host(name).volume.find(DIRECTORY)
         except OSError:
-            return []
+            return b""
         files = directory.entries if isinstance(directory, Directory) else {}
         segments = [file for at, file in sorted(files.items()) if at.endswith(".log") and isinstance(file, Inode)]
-        content = b"".join(bytes(segment.cached) for segment in segments)
-        return [
-            Stored(record.offset, header.partition_leader_epoch, (record.value or b"").decode())
-            for at, header in iter_headers(content)
-            for record in iter_records(content, at, header)
-        ]
+        return b"".join(bytes(segment.cached) for segment in segments)
+
+    def log(self, name: str) -> list[Stored]:
+        return stored_in(self.content(name))
 
     def values(self, name: str) -> list[str]:
         return [record.value for record in self.log(name)]
 
     def holds(self, name: str, *values: str) -> bool:
         return set(values) <= set(self.values(name))
-
-    # Clients
-
-    async def ask(self, name: str, request: Any, version: int) -> Any:
-        """A broker's response. Raises ConnectionLost."""
-        return await self.simulation.on(self.client, self._ask, name, request, version)
-
-    async def _ask(self, name: str, request: Any, version: int) -> Any:
-        connection = await Connection.open((name, KAFKA_PORT), 0)
-        try:
-            return await connection.call(request, version)
-        finally:
-            await connection.aclose()
-
-    async def create_topic(self, *replicas: str, **configs: object) -> None:
-        """The first of the replicas leads; `_` in a config stands for `.`."""
-        self.replicas = list(replicas)
-        self.is_unclean = configs.get("unclean_leader_election_enable", False) is True
-        assignment = CreatableReplicaAssignment(broker_ids=[self.ids[name] for name in replicas])
-        topic = CreatableTopic(
-            name=TOPIC,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[assignment],
-            configs=[
-                CreatableTopicConfig(name=key.replace("_", "."), value=str(value).lower())
-                for key, value in configs.items()
-            ],
-        )
-        response = await self.ask(replicas[0], CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        assert response.topics[0].error_code == 0, response.topics[0].error_message
-        await self.leads(replicas[0])
-
-    async def described(self, by: str) -> DescribeTopicPartitionsResponsePartition | None:
-        """The partition as a broker knows it; None where none answers."""
-        try:
-            response = await self.ask(by, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]), 0)
-        except ConnectionLost:
-            return None
-        partitions: list[DescribeTopicPartitionsResponsePartition] = response.topics[0].partitions
-        return partitions[0] if partitions else None
-
-    async def produce(
-        self, name: str, *values: str, acks: int = -1, producer: IdempotentProducer | None = None
-    ) -> ErrorCode | None:
-        """Each value in a batch of its own; what came of the last, None where nothing was heard.
-
-        A broker is given half a second to have a value acknowledged, and the next one is sent in any case.
-        """
-        code = None
-        for value in values:
-            code = await self._produce_one(name, value, acks, producer)
-        return code
-
-    async def _produce_one(
-        self, name: str, value: str, acks: int, producer: IdempotentProducer | None
-    ) -> ErrorCode | None:
-        record = Record(timestamp=int(self.client.wall() * 1000), key=None, value=value.encode())
-        numbers = {} if producer is None else producer.numbers(value)
-        data = PartitionProduceData(index=0, records=memoryview(encode_batch([record], **numbers)))
-        topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
-        try:
-            response = await self.ask(name, ProduceRequest(acks=acks, timeout_ms=500, topic_data=topics), 12)
-        except ConnectionLost:
-            return None
-        answer = response.responses[0].partition_responses[0]
-        code = ErrorCode(answer.error_code)
-        if code is ErrorCode.NONE and acks == -1:
-            offset = self.acknowledged.setdefault(value, answer.base_offset)
-            if offset != answer.base_offset:
-                self.fail(f"NothingIsThereTwice: {value} was acknowledged at {offset} and {answer.base_offset}")
-        return code
-
-    async def fetch(
-        self, name: str, offset: int, *, leader_epoch: int = NONE, last_epoch: int = NONE
-    ) -> PartitionData | None:
-        """What a broker gives a consumer; None where it does not answer."""
-        partition = FetchPartition(
-            partition=0,
-            fetch_offset=offset,
-            current_leader_epoch=leader_epoch,
-            last_fetched_epoch=last_epoch,
-            partition_max_bytes=1 << 20,
-        )
-        topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
-        request = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics)
-        try:
-            response = await self.ask(name, request, 12)
-        except ConnectionLost:
-            return None
-        data: PartitionData = response.responses[0].partitions[0]
-        return data
-
-    async def consume(self, name: str, offset: int, **epochs: int) -> None:
-        """As `fetch`, and take note of the records."""
-        data = await self.fetch(name, offset, **epochs)
-        for record in [] if data is None else records_of(data):
-            if self.consumed.setdefault(record.offset, record.value) != record.value:
-                self.fail(f"ConsumedRecordsStay: {record} where {self.consumed[record.offset]} was")
-
-    async def epoch_end(self, name: str, epoch: int, *, leader_epoch: int = NONE) -> EpochEndOffset:
-        """Where a broker says that a leader epoch ends. Raises ConnectionLost."""
-        asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=leader_epoch, leader_epoch=epoch)
-        topics = [OffsetForLeaderTopic(topic=TOPIC, partitions=[asked])]
-        response = await self.ask(name, OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
-        answer: EpochEndOffset = response.topics[0].partitions[0]
-        return answer
 
     # The judgement
 
@@ -360,7 +206,7 @@ class ReplicaStage(Stage):
             if stored.get(offset) != value:
                 self.fail(f"ConsumedRecordsStay: {value} was consumed at {offset}, there are {stored}")
         for name in self.replicas:
-            if self.log(name) != self.log(self.leader):
+            if self.content(name) != self.content(self.leader):
                 self.fail(f"LogsAgree: {name} has {self.log(name)}, {self.leader} has {self.log(self.leader)}")
         values = list(stored.values())
         for value in values:
@@ -368,18 +214,6 @@ class ReplicaStage(Stage):
                 self.fail(f"NothingIsThereTwice: {value} in {stored}")
         if not self.is_unclean and self.traced("truncated-committed"):
             self.fail("CommittedRecordsAreNotCut: though no election was unclean")
-
-
-def records_of(data: PartitionData) -> list[Stored]:
-    content = data.records
-    if not content:
-        return []
-    assert isinstance(content, bytes | memoryview), "records as they were received"
-    return [
-        Stored(record.offset, header.partition_leader_epoch, (record.value or b"").decode())
-        for at, header in iter_headers(content)
-        for record in iter_records(content, at, header)
-    ]
 
 
 def play(script: Callable[[ReplicaStage], Awaitable[None]], brokers: int = 3, seed: int = 1) -> ReplicaStage:
@@ -406,32 +240,3 @@ def play(script: Callable[[ReplicaStage], Awaitable[None]], brokers: int = 3, se
 
     stage.perform([*process_invariants(simulation.hosts), *raft_invariants(Replicas())], whole)
     return stage
-
-
-@attrs.frozen
-class Scenario:
-    """A script, and what must break once which rule is taken out; the bugs are named as in `REPLICATION_BUGS`."""
-
-    script: Callable[[ReplicaStage], Awaitable[None]]
-    bugs: Mapping[str, Sequence[str]]
-
-
-def showings(*scenarios: Scenario) -> Any:
-    """Every scenario as the product plays it, and again with each of its bugs: a test takes script, bug and `by`."""
-    cases = []
-    for scenario in scenarios:
-        name = scenario.script.__name__.replace("_", "-")
-        cases.append(pytest.param(scenario.script, None, (), id=name))
-        cases += [pytest.param(scenario.script, bug, by, id=f"{name}-{bug}") for bug, by in scenario.bugs.items()]
-    return pytest.mark.parametrize(("script", "bug", "by"), cases)
-
-
-def show(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
-    """Nothing breaks without a bug, and one of what `by` names with it."""
-    if bug is None:
-        assert play(script).violation is None
-        return
-    with REPLICATION_BUGS[bug].planted():
-        violation = play(script).violation
-    assert violation is not None
-    assert violation.partition(":")[0] in by

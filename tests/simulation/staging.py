@@ -21,12 +21,13 @@ class Stage:
     simulation: Simulation
     cluster: Cluster
     events: list[Event] = attrs.field(factory=list)
+    events_by_kind: dict[str, list[Event]] = attrs.field(factory=dict)
     violation: str | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     def perform(self, invariants: Sequence[Invariant], script: Callable[[], Awaitable[None]]) -> None:
         """Have the nodes start, and the script go on until it ends or something is broken."""
-        self.simulation.trace.listeners.append(self.events.append)
+        self.simulation.trace.listeners += [self.events.append, self._sort]
         Watch(self.simulation.trace, invariants, self.fail)
 
         async def main() -> None:
@@ -50,6 +51,9 @@ class Stage:
         for other in others:
             self.cut(one, other)
             self.cut(other, one)
+
+    def _sort(self, event: Event) -> None:
+        self.events_by_kind.setdefault(event.kind, []).append(event)
 
     def fail(self, violation: str) -> None:
         self.violation = self.violation or violation

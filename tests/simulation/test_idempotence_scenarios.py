@@ -4,14 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.replication_staging import IdempotentProducer, ReplicaStage, Scenario, show, showings
+from tests.simulation.client_staging import IdempotentProducer
+from tests.simulation.replication_staging import ReplicaStage
+from tests.simulation.scenarios import Scenario, show, showings
 
 
 async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
     """The leader dies before it can tell, and its successor is asked to take the same record again."""
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0", producer=producer)
     stage.start_soon(partial(stage.produce, a, "m1", producer=producer))
     await stage.has(b, "m1")
@@ -27,7 +29,7 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
     """A leader that is alone takes what never counts; when it leads again, it takes the same records once more."""
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0", producer=producer)
     stage.part(a, b, c, stage.controller)
     stage.reset(a, stage.controller)

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage, Scenario, show, showings
+from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
+from tests.simulation.scenarios import Scenario, show, showings
 
 
 async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
@@ -19,7 +20,7 @@ async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
 async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
     """KIP-497: the controller takes a replica into the ISR, and the leader does not hear of it before it dies."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)
     await stage.produce(a, "m0")
     stage.cut(stage.controller, a)
@@ -35,7 +36,7 @@ async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
 async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None:
     """It has the records, and has yet to hear that they are committed: whoever has less may not join (KIP-101)."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
     await _is_left_behind(stage, c)
     stage.start_soon(stage.produce, a, "m1")
@@ -55,7 +56,7 @@ async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None
 async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
     """KIP-841: a leader that has not heard of the fencing proposes a broker that is fenced."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)
     stage.cut(stage.controller, a)
     stage.reset(stage.controller, c)
@@ -72,7 +73,7 @@ async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
 async def a_former_life_caught_up(stage: ReplicaStage) -> None:
     """KIP-903: when the controller hears that a broker has caught up, it is another process, and its disk is empty."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)
     await stage.produce(a, "m0")
     stage.cut(a, stage.controller)

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage, Scenario, show, showings
+from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
+from tests.simulation.scenarios import Scenario, show, showings
 
 # Longer than the session of a broker, after which it is fenced.
 SESSION_SECONDS = 12.0
@@ -14,7 +15,7 @@ SESSION_SECONDS = 12.0
 async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -> None:
     """KIP-101, scenario 1: the high watermark of a follower lags behind, and it leads before it hears of a leader."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
     stage.start_soon(stage.produce, a, "m1")
     await stage.until(lambda: stage.holds(b, "m1") and stage.holds(c, "m1"), "m1 is not replicated", GLANCE_SECONDS)
@@ -32,7 +33,7 @@ async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -
 async def two_power_cuts(stage: ReplicaStage) -> None:
     """KIP-101, scenario 2: who comes back first leads without what it lost, and fills the offset anew."""
     a, b, _ = stage.brokers
-    await stage.create_topic(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
+    await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
     await stage.produce(a, "m0")
     await stage.restart(b)
     await stage.in_sync(a, b, by=a)
@@ -50,7 +51,7 @@ async def two_power_cuts(stage: ReplicaStage) -> None:
 async def fast_fail_overs(stage: ReplicaStage) -> None:
     """KIP-279: a follower has an epoch that its leader never had, and the leader an end of the epoch before."""
     a, b, _ = stage.brokers
-    await stage.create_topic(a, b, min_insync_replicas=2)
+    await stage.lay_out(a, b, min_insync_replicas=2)
     await stage.produce(a, "m0")
     stage.part(a, b)
     await stage.produce(a, "m1", acks=1)
@@ -70,7 +71,7 @@ async def fast_fail_overs(stage: ReplicaStage) -> None:
 async def fail_overs_by_turns(stage: ReplicaStage) -> None:
     """KIP-279, some more epochs: two logs share no epoch but the first, and it takes a look at each to find that."""
     a, b, _ = stage.brokers
-    await stage.create_topic(a, b, min_insync_replicas=2)
+    await stage.lay_out(a, b, min_insync_replicas=2)
     await stage.produce(a, "m0")
     stage.part(a, b)
     for turn in range(3):
@@ -90,7 +91,7 @@ async def fail_overs_by_turns(stage: ReplicaStage) -> None:
 async def the_last_replica_standing(stage: ReplicaStage) -> None:
     """KIP-966: the ISR shrinks to one, which loses all it has with its power. Others still have what is committed."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=2)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
     stage.part(c, a, b, stage.controller)
     await stage.in_sync(a, b, by=a)
@@ -109,7 +110,7 @@ async def the_last_replica_standing(stage: ReplicaStage) -> None:
 async def an_unclean_election(stage: ReplicaStage) -> None:
     """The only replica in sync is gone, and the topic would rather go on: the others agree upon what is left."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
+    await stage.lay_out(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
     await _lead_alone_and_go(stage, acks=1)
     assert await stage.produce(stage.leader or b, "x1", "x2") is ErrorCode.NONE
     await stage.start(a)
@@ -118,7 +119,7 @@ async def an_unclean_election(stage: ReplicaStage) -> None:
 async def no_unclean_election(stage: ReplicaStage) -> None:
     """The only replica in sync is gone, and nobody leads until it is back: nothing is lost."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=1)
+    await stage.lay_out(a, b, c, min_insync_replicas=1)
     await _lead_alone_and_go(stage, acks=-1)
     await stage.produce(stage.leader or b, "x1", "x2")
     await stage.start(a)
@@ -140,7 +141,7 @@ async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
 async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
     """It hears of clients, and of nobody else in the end: it never acknowledges what only it has, and drops it."""
     a, b, c = stage.brokers
-    await stage.create_topic(a, b, c, min_insync_replicas=1)
+    await stage.lay_out(a, b, c, min_insync_replicas=1)
     await stage.produce(a, "m0")
     stage.part(a, stage.controller)
     for serial in range(60):

@@ -1,6 +1,6 @@
 """Bugs planted into the rules of replication; see `planted_bugs`."""
 
-from broker.handlers import fetch_reading, offset_for_leader_epoch
+from broker.handlers import fetch_reading, list_offsets, offset_for_leader_epoch
 from broker.replication import fetcher
 from broker.replication.fetchers import Fetchers
 from broker.replication.in_sync import InSyncReplicas
@@ -44,6 +44,9 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
         "_end_offset",
         "log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)",
         "asked.leader_epoch, log.log_end_offset",
+    ),
+    "leaders tell what is committed before they know": PlantedBug(
+        list_offsets, "_check_available", "if not partition.knows_committed:", "if False:"
     ),
     # Who is in sync, and what is committed
     "leaders commit alone": PlantedBug(Partition, "_committable", "if self.in_sync is not None:", "if False:"),

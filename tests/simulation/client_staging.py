@@ -1,0 +1,205 @@
+"""Clients on a stage: they ask whom they like, at once and once, and take note of what they were promised."""
+
+from typing import Any
+
+import attrs
+
+from broker.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from broker.wire.api.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.errors import ErrorCode
+from broker.wire.records import Record, encode_batch, iter_headers, iter_records
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.subjects.node_plan import KAFKA_PORT
+from jepsen.workloads.connection import Connection, ConnectionLost
+from tests.simulation.staging import Stage
+
+# There is one, with one partition.
+TOPIC = "topic"
+# No epoch, and no sequence number.
+NONE = -1
+
+
+@attrs.frozen
+class Stored:
+    """A record as it is in a log."""
+
+    offset: int
+    epoch: int
+    value: str
+
+
+@attrs.define
+class IdempotentProducer:
+    """Who numbers what it sends, so that it may send it again."""
+
+    producer_id: int
+    sequences: dict[str, int] = attrs.field(factory=dict)
+
+    def numbers(self, value: str) -> dict[str, int]:
+        """What goes with a value; the same for the same value."""
+        sequence = self.sequences.setdefault(value, len(self.sequences))
+        return {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": sequence}
+
+
+@attrs.define(kw_only=True)
+class ClientStage(Stage):
+    """`client` is the machine of all clients, `ids` the brokers' by name.
+
+    `acknowledged` has the offsets of the values of which somebody was told that all replicas in sync have them,
+    `consumed` the values that consumers were given. None of these may change, ever.
+    """
+
+    client: Host
+    ids: dict[str, int]
+    acknowledged: dict[str, int] = attrs.field(factory=dict)
+    consumed: dict[int, str] = attrs.field(factory=dict)
+
+    async def ask(self, name: str, request: Any, version: int) -> Any:
+        """A broker's response. Raises ConnectionLost."""
+        return await self.simulation.on(self.client, self._ask, name, request, version)
+
+    async def _ask(self, name: str, request: Any, version: int) -> Any:
+        connection = await Connection.open((name, KAFKA_PORT), 0)
+        try:
+            return await connection.call(request, version)
+        finally:
+            await connection.aclose()
+
+    async def described(self, by: str) -> DescribeTopicPartitionsResponsePartition | None:
+        """The partition as a broker knows it; None where none answers."""
+        try:
+            response = await self.ask(by, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]), 0)
+        except ConnectionLost:
+            return None
+        partitions: list[DescribeTopicPartitionsResponsePartition] = response.topics[0].partitions
+        return partitions[0] if partitions else None
+
+    async def produce(
+        self, name: str, *values: str, acks: int = -1, producer: IdempotentProducer | None = None
+    ) -> ErrorCode | None:
+        """Each value in a batch of its own; what came of the last, None where nothing was heard.
+
+        A broker is given half a second to have a value acknowledged, and the next one is sent in any case.
+        """
+        code = None
+        for value in values:
+            code = await self._produce_one(name, value, acks, producer)
+        return code
+
+    async def _produce_one(
+        self, name: str, value: str, acks: int, producer: IdempotentProducer | None
+    ) -> ErrorCode | None:
+        record = Record(timestamp=int(self.client.wall() * 1000), key=None, value=value.encode())
+        numbers = {} if producer is None else producer.numbers(value)
+        data = PartitionProduceData(index=0, records=memoryview(encode_batch([record], **numbers)))
+        topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+        try:
+            response = await self.ask(name, ProduceRequest(acks=acks, timeout_ms=500, topic_data=topics), 12)
+        except ConnectionLost:
+            return None
+        answer = response.responses[0].partition_responses[0]
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE and acks == -1:
+            offset = self.acknowledged.setdefault(value, answer.base_offset)
+            if offset != answer.base_offset:
+                self.fail(f"NothingIsThereTwice: {value} was acknowledged at {offset} and {answer.base_offset}")
+        return code
+
+    async def fetch(
+        self, name: str, offset: int, *, leader_epoch: int = NONE, last_epoch: int = NONE
+    ) -> PartitionData | None:
+        """What a broker gives a consumer; None where it does not answer."""
+        partition = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            current_leader_epoch=leader_epoch,
+            last_fetched_epoch=last_epoch,
+            partition_max_bytes=1 << 20,
+        )
+        topics = [FetchTopic(topic=TOPIC, partitions=[partition])]
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics)
+        try:
+            response = await self.ask(name, request, 12)
+        except ConnectionLost:
+            return None
+        data: PartitionData = response.responses[0].partitions[0]
+        return data
+
+    async def consume(self, name: str, offset: int, **epochs: int) -> None:
+        """As `fetch`, and take note of the records."""
+        data = await self.fetch(name, offset, **epochs)
+        for record in [] if data is None else records_of(data):
+            if self.consumed.setdefault(record.offset, record.value) != record.value:
+                self.fail(f"ConsumedRecordsStay: {record} where {self.consumed[record.offset]} was")
+
+    async def epoch_end(self, name: str, epoch: int, *, leader_epoch: int = NONE) -> EpochEndOffset:
+        """Where a broker says that a leader epoch ends. Raises ConnectionLost."""
+        asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=leader_epoch, leader_epoch=epoch)
+        topics = [OffsetForLeaderTopic(topic=TOPIC, partitions=[asked])]
+        response = await self.ask(name, OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+        answer: EpochEndOffset = response.topics[0].partitions[0]
+        return answer
+
+    async def latest_offset(self, name: str) -> int | None:
+        """Where a broker says that a consumer of new records begins; None where it does not know. May not go back."""
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(timestamp=-1)])]
+        response = await self.ask(name, ListOffsetsRequest(replica_id=-1, topics=topics), 5)
+        answer = response.topics[0].partitions[0]
+        return None if answer.error_code else answer.offset
+
+    async def elect_preferred(self, by: str) -> None:
+        """Have the first of the replicas lead again. Raises ConnectionLost."""
+        partitions = [TopicPartitions(topic=TOPIC, partitions=[0])]
+        response = await self.ask(by, ElectLeadersRequest(topic_partitions=partitions, timeout_ms=10_000), 2)
+        assert response.error_code == 0, response
+
+    async def create_topic(self, *replicas: str, **configs: object) -> None:
+        """The first of the replicas leads; `_` in a config stands for `.`."""
+        assignment = CreatableReplicaAssignment(broker_ids=[self.ids[name] for name in replicas])
+        topic = CreatableTopic(
+            name=TOPIC,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[assignment],
+            configs=[
+                CreatableTopicConfig(name=key.replace("_", "."), value=str(value).lower())
+                for key, value in configs.items()
+            ],
+        )
+        response = await self.ask(replicas[0], CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def records_of(data: PartitionData) -> list[Stored]:
+    """What a fetch has brought of the partition."""
+    content = data.records
+    assert isinstance(content, bytes | memoryview | None), "records as they were received"
+    return stored_in(content or b"")
+
+
+def stored_in(content: bytes | memoryview) -> list[Stored]:
+    """The records of whole batches."""
+    return [
+        Stored(record.offset, header.partition_leader_epoch, (record.value or b"").decode())
+        for at, header in iter_headers(content)
+        for record in iter_records(content, at, header)
+    ]
