@@ -1,6 +1,6 @@
 """The configuration in force: the node's file, the dynamic configs over it, and each topic's own over both."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -29,6 +29,11 @@ class EffectiveConfig:
         self.config = config
         self._trace = trace
         self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+        self._listeners: list[Callable[[KafkaConfig], None]] = []
+
+    def when_changed(self, listener: Callable[[KafkaConfig], None]) -> None:
+        """Have `listener` called with the config in force, whenever another one is. It must not block."""
+        self._listeners.append(listener)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over the dynamic configs of all brokers and of this one. A publisher, before those that ask for them."""
@@ -41,6 +46,8 @@ class EffectiveConfig:
             # The controller checks each change, but not its conflicts with what only this node's file says.
             self._trace("dynamic-config-refused", error=str(error))
         self._topics.clear()
+        for listener in self._listeners:
+            listener(self.config)
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The config of a topic that sets `overrides`."""

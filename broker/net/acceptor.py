@@ -70,6 +70,10 @@ class Acceptor:
         self._count = 0
         self._times_closed: Counter[str] = Counter()
 
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Obey other limits from now on; connections that are open stay so."""
+        self._limits = limits
+
     @property
     def connection_count(self) -> int:
         return self._count

@@ -4,6 +4,7 @@ from math import inf
 
 import trio
 
+from broker.config import KafkaConfig
 from broker.controller_channel import ControllerChannel
 from broker.handlers import HANDLERS, Dispatcher, Services
 from broker.image_waits import ImageWaits
@@ -51,6 +52,7 @@ class BrokerRole:
         self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
         self._throttles = replication_throttles(shared.effective, lambda: trio.current_time() * 1000)
+        shared.effective.when_changed(self._reconfigure)
         self._load_began = False
         self._is_loaded = False
         self._lifecycle = BrokerLifecycle(
@@ -78,6 +80,7 @@ class BrokerRole:
         self.partitions.when_followed(fetchers.followed)
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
+        nursery.start_soon(self.partitions.backlog.run)
         nursery.start_soon(fetchers.run)
         services = self._services()
         nursery.start_soon(services.producer_ids.run)
@@ -107,6 +110,9 @@ class BrokerRole:
             self._log_dirs.release()  # some logs were recovered and others not: the next start has to do it all
         else:
             await self._log_dirs.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
+
+    def _reconfigure(self, config: KafkaConfig) -> None:
+        self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
 
     def _is_told_of(self, image: MetadataImage) -> bool:
         """Whether this broker, as it knows the metadata, is one that clients are told of."""

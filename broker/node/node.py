@@ -100,6 +100,7 @@ class Node:
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
         acceptor = Acceptor(partitions.end_turn, connection_limits(config), kernel_socket, self._on_connection_closed)
+        effective.when_changed(lambda changed: acceptor.limit(connection_limits(changed)))
         shared = Shared(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)

@@ -21,6 +21,8 @@ FLUSH_SCAN_MAX_MS = 10_000
 class Housekeeping:
     """Looks after `log_dirs` while `run` runs. `high_watermark(topic, partition)` is the caller's knowledge.
 
+    `producer_expiration_ms` may change meanwhile.
+
     Retention removes nothing at or above the high watermark; one that is not known yet is 0.
     """
 
@@ -28,6 +30,7 @@ class Housekeeping:
         self._env = env
         self._log_dirs = log_dirs
         self._high_watermark = high_watermark
+        self.producer_expiration_ms = log_dirs.config.producer_expiration_ms
 
     async def run(self) -> None:
         """Work until cancelled. Raises, in an exception group, NoLogDirOnline or FsyncFailed: the node has to end."""
@@ -88,6 +91,7 @@ class Housekeeping:
         now_ms = self._now_ms()
         for turn in turns(self._log_dirs.logs):
             for _, log in turn:
+                log.producers.expiration_ms = self.producer_expiration_ms
                 log.producers.expire(now_ms)
             await trio.lowlevel.checkpoint()
 
