@@ -1,23 +1,25 @@
 """Every partition this broker has a replica of: made, led and dropped as the metadata says."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import trio
 
-from broker.effective_config import EffectiveConfig
+from broker.effective_config import EffectiveConfig, TopicConfig
+from broker.replication.backlog import Backlog
 from broker.replication.flushes import Flushes
 from broker.replication.isr_changes import IsrChanges
 from broker.replication.leading import propose_recovery
 from broker.replication.partition import Partition
 from broker.replication.replica_directories import ReplicaDirectories
 from broker.replication.surroundings import Surroundings
-from broker.storage.log_config import LogConfig
+from broker.storage.log import Log
 from broker.storage.log_dirs import LogDirs
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
 from metadata.configuration import ResourceType
-from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
 
 # Hears of the partitions of which the source to fetch from, or the leader epoch, is another one now. Must not block.
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
@@ -59,6 +61,8 @@ class Partitions:
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []
         self._followed_anew: list[Partition] = []
+        # Makes and removes what of partitions is on disk; it has to be run.
+        self.backlog = Backlog(self._tell_followed)
         self.flushes = Flushes(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
@@ -170,9 +174,10 @@ class Partitions:
         """Take over all the image says, once the logs that exist are loaded; drop logs of topics that are gone."""
         self._drop_strays(image)
         self._image = image
+        self.backlog.begin()
         self._high_watermarks = self._log_dirs.read_high_watermarks()
         for topic in image.topics.by_name.values():
-            self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), is_new=lambda index: False)
+            self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), None)
         self._high_watermarks = {}
         self._tell_followed()
 
@@ -181,16 +186,12 @@ class Partitions:
         if self._image is None:
             return
         self._image = image
+        self.backlog.begin()
         for topic in delta.topics.deleted.values():
             self._drop_topic(topic)  # by its own configs still
         self._apply_configs(delta, image)
         for changed in delta.topics.changed.values():
-            base = changed.base
-
-            def is_new(index: int, base: TopicImage | None = base) -> bool:
-                return base is None or index not in base.partitions
-
-            self._apply_topic(changed.name, changed.topic_id, changed.partitions, is_new)
+            self._apply_topic(changed.name, changed.topic_id, changed.partitions, changed)
         self._tell_followed()
 
     def _directory_of(self, topic: str, index: int) -> bytes | None:
@@ -214,42 +215,65 @@ class Partitions:
                 listener(changed)
 
     def _apply_topic(
-        self,
-        name: str,
-        topic_id: bytes,
-        partitions: Mapping[int, PartitionImage],
-        is_new: Callable[[int], bool],
+        self, name: str, topic_id: bytes, partitions: Mapping[int, PartitionImage], delta: TopicDelta | None
     ) -> None:
+        """These partitions are new, or have changed by `delta`; where there is none, they may have been here before."""
         assert self._image is not None, "set by every caller"
         local = self.topics.get(topic_id)
         config = self._configs.topic(self._image.configs.topic(name))
         for index, image in partitions.items():
+            partition = None if local is None else local.partitions.get(index)
             if self._local_id not in image.replicas:
-                if local is not None and index in local.partitions:
+                if local is not None and partition is not None:
                     self._drop_partition(local, index)
-                continue
-            if local is None:
-                local = self.topics[name] = self.topics[topic_id] = LocalTopic(name, topic_id)
-            partition = local.partitions.get(index)
-            if partition is None:
-                partition = local.partitions[index] = self._make(local, index, config.log, is_new=is_new(index))
-            before = (partition.source, partition.leader_epoch)
-            partition.configure(config)
-            partition.become(image)
-            self.directories.compare(partition, image)
-            propose_recovery(partition, image)
-            after = (partition.source, partition.leader_epoch)
-            if before != after and (before[0] is not None or after[0] is not None):
-                self._followed_anew.append(partition)
+            elif partition is not None:
+                self._apply(partition, image, config)
+            elif (name, index) in self._log_dirs.logs and delta is None:
+                self._make(topic_id, index, is_new=False)
+            else:
+                is_new = delta is not None and self._is_new(delta, index)
+                self.backlog.add(partial(self._make, topic_id, index, is_new=is_new))
 
-    def _make(self, topic: LocalTopic, index: int, config: LogConfig, *, is_new: bool) -> Partition:
+    def _is_new(self, delta: TopicDelta, index: int) -> bool:
+        """Whether this broker had no replica of the partition so far."""
+        before = None if delta.base is None else delta.base.partitions.get(index)
+        return before is None or self._local_id not in before.replicas
+
+    def _apply(self, partition: Partition, image: PartitionImage, config: TopicConfig) -> None:
+        before = (partition.source, partition.leader_epoch)
+        partition.configure(config)
+        partition.become(image)
+        self.directories.compare(partition, image)
+        propose_recovery(partition, image)
+        after = (partition.source, partition.leader_epoch)
+        if before != after and (before[0] is not None or after[0] is not None):
+            self._followed_anew.append(partition)
+
+    def _make(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
+        """Have a replica as the metadata says by now: that may be none any more."""
+        assert self._image is not None, "set before there is anything to make"
+        topic = self._image.topics.by_id.get(topic_id)
+        image = None if topic is None else topic.partitions.get(index)
+        if topic is None or image is None or self._local_id not in image.replicas:
+            return
+        local = self.topics.get(topic_id)
+        if local is None:
+            local = self.topics[topic.name] = self.topics[topic_id] = LocalTopic(topic.name, topic_id)
+        if index in local.partitions:
+            return
+        config = self._configs.topic(self._image.configs.topic(topic.name))
+        log = self._make_log(local, index, config, is_new=is_new)
+        high_watermark = self._high_watermarks.get((topic.name, index), 0)
+        partition = Partition(topic.name, topic_id, index, log, self._surroundings, high_watermark)
+        local.partitions[index] = partition
+        self._apply(partition, image, config)
+
+    def _make_log(self, topic: LocalTopic, index: int, config: TopicConfig, *, is_new: bool) -> Log | None:
         try:
-            log = self._log_dirs.create(topic.name, topic.topic_id, index, config, is_new=is_new)
+            return self._log_dirs.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
         except KafkaError as error:
             self._trace("partition-offline", topic=topic.name, partition=index, error=str(error))
-            log = None
-        high_watermark = self._high_watermarks.get((topic.name, index), 0)
-        return Partition(topic.name, topic.topic_id, index, log, self._surroundings, high_watermark)
+            return None
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         changed = delta.configs.changed
@@ -278,10 +302,13 @@ class Partitions:
         if partition.source is not None:
             self._followed_anew.append(partition)
         partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.backlog.add(partial(self._delete_log, topic.name, index))
+
+    def _delete_log(self, topic: str, index: int) -> None:
         try:
-            self._log_dirs.delete(topic.name, index)
+            self._log_dirs.delete(topic, index)
         except KafkaError as error:
-            self._trace("partition-left-behind", topic=topic.name, partition=index, error=str(error))
+            self._trace("partition-left-behind", topic=topic, partition=index, error=str(error))
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""

@@ -58,8 +58,9 @@ async def until_described(
     *,
     leader: int | None = None,
     isr: Sequence[int] | None = None,
+    replicas: Sequence[int] | None = None,
 ) -> Any:
-    """The partition, once this leads it and these are in sync."""
+    """The partition, once this leads it, these are in sync, and it has these replicas in this order."""
     with trio.fail_after(WITHIN_S):
         while True:
             partition = await described(cluster, node_id, index)
@@ -67,6 +68,7 @@ async def until_described(
                 partition is not None
                 and leader in (None, partition.leader_id)
                 and (isr is None or sorted(isr) == sorted(partition.isr_nodes))
+                and (replicas is None or list(replicas) == list(partition.replica_nodes))
             ):
                 return partition
             await trio.sleep(0.01)
