@@ -1,4 +1,7 @@
-"""How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` tells for each."""
+"""How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` tells for each.
+
+With names behind that, only for those: see `tests.support.planted_bugs` and `replication_bugs`.
+"""
 
 import sys
 from collections import Counter
@@ -9,8 +12,10 @@ from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
 from tests.support.planted_bugs import QUORUM_BUGS, PlantedBug
+from tests.support.replication_bugs import REPLICATION_BUGS
 
 SECONDS = 30.0
+ALL_BUGS = {**QUORUM_BUGS, **REPLICATION_BUGS}
 
 
 def found_by(
@@ -23,8 +28,8 @@ def found_by(
 
 
 def main(shape: str, seeds: str, *names: str) -> None:
-    for name in names or QUORUM_BUGS:
-        finds = Counter(found_by(QUORUM_BUGS[name], seed, parse_shape(shape)) for seed in range(1, int(seeds) + 1))
+    for name in names or ALL_BUGS:
+        finds = Counter(found_by(ALL_BUGS[name], seed, parse_shape(shape)) for seed in range(1, int(seeds) + 1))
         missed = finds.pop(None, 0)
         print(f"{name}: in {int(seeds) - missed} of {seeds} seeds; {dict(finds.most_common())}", flush=True)
 
