@@ -61,7 +61,7 @@ class NodeProcess(ServerProcess):
         self.is_controller = is_controller
         self.properties_path = directory / "server.properties"
         self.lives: list[Life] = []
-        # Whether something was done to it that it may end of.
+        # Whether this life may end: of what was done to it, or as it was asked to.
         self.may_end = False
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
 
@@ -86,6 +86,7 @@ class NodeProcess(ServerProcess):
     async def start(self) -> None:
         """Start the process; it may take until others are there before it serves."""
         self.launch()
+        self.may_end = False
         self.lives.append(Life(self.name, time.monotonic()))
         await trio.lowlevel.checkpoint()
 
@@ -112,6 +113,7 @@ class NodeProcess(ServerProcess):
         self.lives[-1] = attrs.evolve(self.lives[-1], ended_at=time.monotonic(), end=how)
 
     async def _end(self, signal_number: signal.Signals, how: str) -> None:
+        self.may_end = True
         self.send(signal_number)
         if not await _holds(lambda: not self.is_running, STOP_SECONDS):
             await self._tell_tasks()

@@ -43,9 +43,18 @@ class _Session:
         # Without an end: a record that is given up would leave a gap in the order of its session.
         settings["message.timeout.ms"] = 0
         settings["request.timeout.ms"] = 4_000
+        # Without it, a poll would raise what is fatal.
+        settings["error_cb"] = self._hear_error
         if not self._client.plan.is_idempotent:
             settings |= {"acks": "1", "enable.idempotence": "false"}
         return settings
+
+    def _hear_error(self, error: KafkaError) -> None:
+        """Fatal is what a broker's knowledge of the session does not fit.
+
+        One that was restarted knows the last batch of each producer, and takes no other for one that it has (as Kafka).
+        """
+        self._is_over = self._is_over or error.fatal()
 
     def run(self) -> None:
         stopping = self._client.stopping
@@ -95,4 +104,3 @@ class _Session:
             history.fail(operation, error.name())
         else:
             history.info(operation, error.name())
-            self._is_over = self._is_over or error.fatal()

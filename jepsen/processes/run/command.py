@@ -7,7 +7,7 @@ python -m jepsen run --workload queue --nemesis all --time 120 --nodes 5
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
@@ -88,9 +88,17 @@ def _performed(experiment: Experiment) -> Outcome | None:
     try:
         outcome = trio.run(perform, experiment)
     except* ClientFailed as group:
-        for failure in group.exceptions:
+        for failure in _leaves(group):
             print(f"no verdict: {failure}; see {experiment.directory}", file=sys.stderr)
     return outcome
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
 
 
 def _run_plan(options: argparse.Namespace, experiment: Experiment, began: datetime) -> RunPlan:

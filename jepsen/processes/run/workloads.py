@@ -13,8 +13,10 @@ from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.history import History
 
 
-def _nothing_more(history: History) -> Mapping[str, str]:
-    return {}
+def _sessions(history: History) -> Mapping[str, str]:
+    sessions = dict.fromkeys((each.client, each.value.session) for each in history.of("send"))
+    given_up = len(sessions) - len(dict.fromkeys(client for client, _ in sessions))
+    return {"sessions that librdkafka gave up": str(given_up)}
 
 
 def _losses(history: History) -> Mapping[str, str]:
@@ -34,7 +36,7 @@ class Workload:
     rate: float
     last: tuple[str, ...] = ("read",)
     is_idempotent: bool = True
-    notes: Callable[[History], Mapping[str, str]] = _nothing_more
+    notes: Callable[[History], Mapping[str, str]] = _sessions
 
 
 _PRODUCERS_AND_CONSUMERS: Final = MappingProxyType({"p1": "produce", "p2": "produce", "c1": "consume", "c2": "consume"})
