@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import attrs
 
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, lasting, observations
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, lasting, named, observations
 from jepsen.history import History, Operation, Outcome
 
 
@@ -46,7 +46,7 @@ class AcknowledgedRecordsAreRead:
                 what = f"{missing[0]} was acknowledged, and is not among the {len(final.records)} records at last"
                 yield Anomaly(type(self).__name__, what, (operation, final.around(operation.result or final.end)))
         for partition, operation in unread.items():
-            yield Anomaly(type(self).__name__, f"{partition} could not be read at last", (operation,))
+            yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at last", (operation,))
 
 
 class LossesAreOfTheEnd:
@@ -76,7 +76,7 @@ class LossesAreOfTheEnd:
                 if offset > first_lost and offset not in lost and acknowledged.get(value, life + 1) <= life
             ]
             if later:
-                what = f"{partition} lost offset {first_lost} of life {life}, and kept {min(later)}"
+                what = f"{named(partition)} lost offset {first_lost} of life {life}, and kept {min(later)}"
                 proof = [excerpt(records[offset][1], offset) for offset in (first_lost, min(later))]
                 yield Anomaly(type(self).__name__, what, (*proof, finals[partition].around(first_lost)))
 

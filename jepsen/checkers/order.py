@@ -12,6 +12,7 @@ from jepsen.checkers.records import (
     final_reads,
     flushed_topics,
     lasting,
+    named,
     observations,
 )
 from jepsen.history import History, Operation
@@ -28,7 +29,7 @@ class NothingTwice:
         for partition, offset, value, operation in observations(history):
             where, at, by = found.setdefault((value, operation.life), (partition, offset, operation))
             if at != offset or where != partition:
-                what = f"{value} is in {where} at {at}, and in {partition} at {offset}"
+                what = f"{value} is in {named(where)} at {at}, and in {named(partition)} at {offset}"
                 yield Anomaly(type(self).__name__, what, (excerpt(by, at), excerpt(operation, offset)))
 
 
@@ -50,7 +51,9 @@ class SendsAreInOrder:
                 continue
             before, earlier = last.get((partition, sending.session), (-1, operation))
             if offset < before:
-                what = f"{sending.values[0]} is at {offset} of {partition}, and what was sent before it at {before}"
+                what = (
+                    f"{sending.values[0]} is at {offset} of {named(partition)}, and what was sent before it at {before}"
+                )
                 yield Anomaly(type(self).__name__, what, (earlier, operation))
             last[partition, sending.session] = offset, operation
 
@@ -70,7 +73,7 @@ class SessionsAreInOrder:
             for offset, value in sorted(final.records.items()):
                 session, _, sequence = value.rpartition("/")
                 if int(sequence) != expected.setdefault(session, int(sequence) if may_be_cut else 0):
-                    what = f"{value} is in {partition} where sequence {expected[session]} belongs"
+                    what = f"{value} is in {named(partition)} where sequence {expected[session]} belongs"
                     yield Anomaly(type(self).__name__, what, (final.around(offset),))
                 expected[session] = int(sequence) + 1
 
@@ -85,7 +88,7 @@ class AcknowledgedOffsetsGrow:
                 sends[partition, operation.life].append(operation)
         for (partition, _), operations in sends.items():
             for earlier, later in _backwards(operations):
-                what = f"offset {later.result} of {partition} was given after {earlier.result} had been acknowledged"
+                what = f"{named(partition)} gave offset {later.result} after {earlier.result} had been acknowledged"
                 yield Anomaly(type(self).__name__, what, (earlier, later))
 
 

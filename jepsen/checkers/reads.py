@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.records import TopicPartition, excerpt, observations, reads, records_read
+from jepsen.checkers.records import TopicPartition, excerpt, named, observations, reads, records_read
 from jepsen.history import History, Operation, Outcome
 
 
@@ -28,7 +28,7 @@ def _contradictions(promise: str, told: Iterable[tuple[TopicPartition, int, str,
     for partition, offset, value, operation in told:
         first, by = seen[partition, operation.life].setdefault(offset, (value, operation))
         if first != value:
-            what = f"offset {offset} of {partition} is {first}, and {value}"
+            what = f"offset {offset} of {named(partition)} is {first}, and {value}"
             yield Anomaly(promise, what, (excerpt(by, offset), excerpt(operation, offset)))
 
 
@@ -39,7 +39,7 @@ class NothingFromNowhere:
         sent = {value for operation in history.of("send") for value in operation.value.values}
         for partition, offset, value, operation in records_read(history):
             if value not in sent:
-                what = f"offset {offset} of {partition} holds {value!r}, which nobody sent"
+                what = f"offset {offset} of {named(partition)} holds {value!r}, which nobody sent"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 
@@ -54,7 +54,7 @@ class NothingRefusedIsRead:
         }
         for partition, offset, value, operation in records_read(history) if refused else ():
             if value in refused:
-                what = f"offset {offset} of {partition} holds {value!r}, which was refused"
+                what = f"offset {offset} of {named(partition)} holds {value!r}, which was refused"
                 yield Anomaly(type(self).__name__, what, (refused[value], excerpt(operation, offset)))
 
 
@@ -77,7 +77,7 @@ class PollsSkipNothing:
             between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
             if between[1] - between[0] > len(got):
                 skipped = next(offset for offset in offsets[slice(*between)] if offset not in got)
-                what = f"from {first} on, offset {skipped} of {partition} is left out"
+                what = f"from {first} on, offset {skipped} of {named(partition)} is left out"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, skipped),))
 
 
@@ -96,7 +96,7 @@ class PollsGoForward:
             before = (operation.value.offset if operation.function == "poll" else 0) - 1
             for offset, _ in operation.result:
                 if offset <= before:
-                    what = f"offset {offset} of {partition} comes behind {before}"
+                    what = f"offset {offset} of {named(partition)} comes behind {before}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
                     break
                 before = offset
@@ -109,7 +109,7 @@ class LogsHaveNoGaps:
         for operation in history.of("final-read", outcome=Outcome.OK):
             for (before, _), (offset, _) in zip(operation.result, operation.result[1:], strict=False):
                 if offset > before + 1:
-                    what = f"{operation.value} has nothing between {before} and {offset}"
+                    what = f"{named(operation.value)} has nothing between {before} and {offset}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 

@@ -45,6 +45,11 @@ def final_reads(history: History) -> dict[TopicPartition, FinalRead]:
     }
 
 
+def named(partition: TopicPartition) -> str:
+    """As people, and the names of directories, write it."""
+    return f"{partition[0]}-{partition[1]}"
+
+
 def acknowledged(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
     for operation in history.of("send", outcome=Outcome.OK):
         yield (operation.value.topic, operation.value.partition), operation

@@ -12,7 +12,7 @@ from jepsen.report.markup import Markup, element
 
 # Of each promise, at once and when asked for; the verdict's file has more.
 _SHOWN_MAX, _FOLDED_MAX = 3, 20
-_TEXT_MAX: Final = 140
+_TEXT_MAX: Final = 320
 
 
 def anomalies(found: Findings) -> Markup:
@@ -61,10 +61,13 @@ def _broken(promise: Promise) -> Markup:
 
 def _anomaly(anomaly: Anomaly) -> Markup:
     headline, _, rest = anomaly.what.partition("\n")
-    heads = ("from", "to", "process", "operation", "about", "outcome", "result")
+    heads = [
+        element("th", head, class_="number" if head in ("from", "to") else None)
+        for head in ("from", "to", "process", "operation", "about", "outcome", "result")
+    ]
     table = element(
         "table",
-        element("thead", element("tr", [element("th", head) for head in heads])),
+        element("thead", element("tr", heads)),
         element("tbody", [_operation(each) for each in anomaly.proof]),
     )
     return element(
@@ -97,12 +100,9 @@ def _text(value: Any) -> str:
     if attrs.has(type(value)):
         text = ", ".join(f"{field.name} {_text(getattr(value, field.name))}" for field in attrs.fields(type(value)))
     elif isinstance(value, tuple):
-        text = ", ".join(_pair(each) for each in value)
+        # Records are pairs of an offset and what is there: a line each.
+        lines = [" ".join(map(_text, each)) for each in value if isinstance(each, tuple)]
+        text = "\n".join(lines) if lines else ", ".join(map(_text, value))
     else:
         text = str(value)
     return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
-
-
-def _pair(value: Any) -> str:
-    """An offset, and what is there."""
-    return f"{value[0]}: {value[1]}" if isinstance(value, tuple) and len(value) == 2 else _text(value)
