@@ -90,6 +90,7 @@ class ParkedFetch(Pending):
         reading = self._reading
         if not reading.reader.heeds(partition, target):
             self._put_off[target] = None  # it is told with the next answer
+            reading.reader.go_on_waiting(partition, target)
             return
         self._put_off.pop(target, None)
         reading.read_one(target)

@@ -96,6 +96,10 @@ class Reader:
         """Whether a request that waits is to look at a partition that has moved; otherwise the next answer will do."""
         return True
 
+    def go_on_waiting(self, partition: Partition, waiter: Waiter) -> None:
+        """Have the waiter poked when there is something that it heeds."""
+        self.wait(partition, waiter)
+
 
 class NearbyReader(Reader):
     """A consumer that says where it is: in `rack`, and come through `listener`."""
@@ -209,6 +213,13 @@ class FollowerReader(Reader):
     def wait(self, partition: Partition, waiter: Waiter) -> None:
         partition.tailing[waiter] = None
         partition.waiting[waiter] = None
+
+    def go_on_waiting(self, partition: Partition, waiter: Waiter) -> None:
+        """For the log's end alone: the high watermark moves as often, and is of no interest until something is told.
+
+        The partition may have had everybody look again, without having more, when its in-sync replicas changed.
+        """
+        partition.tailing[waiter] = None
 
     def heeds(self, partition: Partition, target: FetchTarget) -> bool:
         """That no more than the high watermark has moved can wait, unless the follower is to hurry."""

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.errors import ErrorCode
+from metadata.configuration import ResourceType
 from tests.support.requests import batch, fetch, fetch_request, produce, produce_request, read_values, records_of
 from tests.support.running_node import RunningNode, running_node
 from tests.support.scripted_follower import FETCH_VERSION, ScriptedFollower, scripted_follower
@@ -241,6 +247,27 @@ async def test_a_follower_that_waits_says_nothing_new(client: WireClient, follow
     sent = follower.fetched(await follower.client.receive())
     assert (len(records_of(sent)), sent.high_watermark) == (1, 1)
     await client.expect_silence(0.05)
+
+
+async def test_a_follower_goes_on_waiting_for_records_where_something_else_has_changed(
+    client: WireClient, follower: ScriptedFollower
+) -> None:
+    """In a session that has told it of all there is: then a change of the topic's config is not worth an answer."""
+    opening = follower.fetch_request(0)
+    opening.session_epoch = 0
+    session_id = (await follower.client.call(opening, FETCH_VERSION)).session_id
+    waiting = follower.fetch_request(0, max_wait_ms=FOREVER_MS)
+    waiting.session_id, waiting.session_epoch = session_id, 1
+    await follower.client.send(waiting, FETCH_VERSION)
+
+    config = AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="topic", configs=[config])
+    altered = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert only(altered.responses).error_code == 0
+    await follower.client.expect_silence(0.05)
+    await client.send(produce_request(batch(b"value")), 9)
+
+    assert len(records_of(follower.fetched(await follower.client.receive()))) == 1
 
 
 async def test_a_follower_hears_at_once_of_a_partition_that_is_not_there(follower: ScriptedFollower) -> None:
