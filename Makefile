@@ -8,6 +8,7 @@
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
+#   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
@@ -23,7 +24,7 @@ SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
 
-.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-metadata kafka-dump-log
+.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-followers bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -57,6 +58,9 @@ bench-kafka: $(VENV)/.installed-bench
 
 bench-replication: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_replication $(ARGS)
+
+bench-followers: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_followers $(ARGS)
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)

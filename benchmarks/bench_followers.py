@@ -115,7 +115,7 @@ async def measure(cluster: ProcessCluster, partitions: int, options: argparse.Na
 
 async def _produced(cluster: ProcessCluster, partitions: Sequence[Key], batches: int) -> list[str]:
     connection = await _connect(cluster, 1)
-    await produce(connection, partitions, 50)
+    await produce(connection, partitions, max(50, len(partitions)))  # what comes first to a log makes its files
     began, cpu = time.perf_counter(), _cpu(cluster)
     await produce(connection, partitions, batches)
     took, cpu = time.perf_counter() - began, _cpu(cluster) - cpu
