@@ -20,7 +20,7 @@ async def assign_replicas(
     context: ControllerContext, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
     assignments = [
-        DirectoryAssignment(directory.id, topic.topic_id, partition.partition_index)
+        DirectoryAssignment(directory.id_, topic.topic_id, partition.partition_index)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions
@@ -32,7 +32,7 @@ async def assign_replicas(
     return AssignReplicasToDirsResponse(
         directories=[
             DirectoryResult(
-                id=directory.id,
+                id_=directory.id_,
                 topics=[
                     TopicResult(topic_id=topic.topic_id, partitions=[_result(next(outcomes)) for _ in topic.partitions])
                     for topic in directory.topics

@@ -109,7 +109,7 @@ def _by_directory(assignments: Mapping[_Key, bytes]) -> list[Directory]:
     directories: dict[bytes, Directory] = {}
     topics: dict[tuple[bytes, bytes], Topic] = {}
     for (topic_id, index), directory_id in assignments.items():
-        directory = directories.setdefault(directory_id, Directory(id=directory_id))
+        directory = directories.setdefault(directory_id, Directory(id_=directory_id))
         topic = topics.get((directory_id, topic_id))
         if topic is None:
             topic = topics[directory_id, topic_id] = Topic(topic_id=topic_id)

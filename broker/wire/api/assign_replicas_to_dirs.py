@@ -17,7 +17,7 @@ class Topic:
 
 @struct
 class Directory:
-    id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    id_: bytes = field("uuid", "0+", default=ZERO_UUID)
     topics: list[Topic] = field([Topic], "0+", factory=list)
 
 
@@ -42,7 +42,7 @@ class TopicResult:
 
 @struct
 class DirectoryResult:
-    id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    id_: bytes = field("uuid", "0+", default=ZERO_UUID)
     topics: list[TopicResult] = field([TopicResult], "0+", factory=list)
 
 

@@ -49,7 +49,7 @@ class ScriptedController:
         return AssignReplicasToDirsResponse(
             directories=[
                 DirectoryResult(
-                    id=directory.id,
+                    id_=directory.id_,
                     topics=[
                         TopicResult(
                             topic_id=topic.topic_id,
@@ -96,7 +96,7 @@ class World:
         await wait_all_tasks_blocked()
         return [
             {
-                each.partition_index: directory.id
+                each.partition_index: directory.id_
                 for directory in request.directories
                 for topic in directory.topics
                 for each in topic.partitions
