@@ -11,8 +11,15 @@ from broker.wire.errors import ErrorCode
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.disk.tree import Directory, Inode
 from jepsen.simulation.hosts import Host
-from jepsen.simulation.invariants import Replicas, process_invariants, raft_invariants
+from jepsen.simulation.invariants import (
+    Committed,
+    Replicas,
+    process_invariants,
+    raft_invariants,
+    replication_invariants,
+)
 from jepsen.simulation.simulation import Simulation
+from jepsen.simulation.subjects.data import show_data
 from jepsen.simulation.subjects.node_plan import NodePlan
 from jepsen.simulation.trace import Event
 from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, stored_in
@@ -105,15 +112,15 @@ class ReplicaStage(ClientStage):
         await self.until(lambda: value in self.acknowledged, f"{value} is not acknowledged", GLANCE_SECONDS)
 
     async def until_described(
-        self, by: str, holds: Callable[[DescribeTopicPartitionsResponsePartition], bool], what: str = "metadata"
+        self, by: str, holds: Callable[[DescribeTopicPartitionsResponsePartition], bool], what: str, within: float
     ) -> None:
         """Until a broker tells something of the partition."""
-        with trio.move_on_after(PATIENCE_SECONDS):
+        with trio.move_on_after(within):
             while True:
                 described = await self.described(by)
                 if described is not None and holds(described):
                     return
-                await trio.sleep(LOOK_SECONDS)
+                await trio.sleep(5 * LOOK_SECONDS)  # it takes a connection to ask
         await self.give_up(what)
 
     async def give_up(self, what: str) -> None:
@@ -132,13 +139,14 @@ class ReplicaStage(ClientStage):
             every,
         )
 
-    async def in_sync(self, *names: str, by: str) -> None:
+    async def in_sync(self, *names: str, by: str, within: float = PATIENCE_SECONDS) -> None:
         """Until a broker that knows of the last leader's epoch says that these are the ISR."""
         ids = sorted(self.ids[name] for name in names)
         await self.until_described(
             by,
             lambda told: sorted(told.isr_nodes) == ids and told.leader_epoch >= self.epoch,
             f"{names} are not the ISR as {by} knows it",
+            within,
         )
 
     # What is so
@@ -216,8 +224,13 @@ class ReplicaStage(ClientStage):
             self.fail("CommittedRecordsAreNotCut: though no election was unclean")
 
 
-def play(script: Callable[[ReplicaStage], Awaitable[None]], brokers: int = 3, seed: int = 1) -> ReplicaStage:
-    """Have a controller and brokers start, with Kafka's default timeouts, the script go on, and all be healed then."""
+def play(
+    script: Callable[[ReplicaStage], Awaitable[None]], *, brokers: int = 3, seed: int = 1, is_watched: bool = False
+) -> ReplicaStage:
+    """Have a controller and brokers start, with Kafka's default timeouts, the script go on, and all be healed then.
+
+    If it `is_watched`, the invariants of replication look on. Otherwise what is broken shows when it has come to harm.
+    """
     simulation = Simulation(str(seed))
     plan = NodePlan(0, 1, brokers, simulation.rng("subject"))
     lost = {each.name: 0 for each in plan.nodes}
@@ -238,5 +251,10 @@ def play(script: Callable[[ReplicaStage], Awaitable[None]], brokers: int = 3, se
             await stage.settle()
             stage.nursery.cancel_scope.cancel()
 
-    stage.perform([*process_invariants(simulation.hosts), *raft_invariants(Replicas())], whole)
+    invariants = [*process_invariants(simulation.hosts), *raft_invariants(Replicas())]
+    if is_watched:
+        committed = Committed({each.name: each.node_id for each in plan.brokers})
+        show_data(simulation, committed, [TOPIC])
+        invariants += replication_invariants(committed)
+    stage.perform(invariants, whole)
     return stage

@@ -1,7 +1,7 @@
 """Scripts that show a rule of replication: nothing breaks where they are played, unless the rule is taken out."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 
 import attrs
 import pytest
@@ -11,29 +11,59 @@ from tests.support.replication_bugs import REPLICATION_BUGS
 
 
 @attrs.frozen
+class Breach:
+    """What a rule guards against: `harm` that comes of it without the rule, and the invariants that see it coming."""
+
+    harm: str
+    seen_by: str | None = None
+
+
+@attrs.frozen
 class Scenario:
-    """A script, and what must break once which rule is taken out; the bugs are named as in `REPLICATION_BUGS`."""
+    """A script, and what breaks once which rule is taken out; the bugs are named as in `REPLICATION_BUGS`.
+
+    `is_watched` says that the invariants may look on.
+    """
 
     script: Callable[[ReplicaStage], Awaitable[None]]
-    bugs: Mapping[str, Sequence[str]]
+    bugs: Mapping[str, Breach]
+    is_watched: bool = True
 
 
-def showings(*scenarios: Scenario) -> Any:
-    """Every scenario as the product plays it, and again with each of its bugs: a test takes script, bug and `by`."""
-    cases = []
+@attrs.frozen
+class Showing:
+    """One play of a scenario: as the product is, or with a bug."""
+
+    scenario: Scenario
+    bug: str | None = None
+    is_watched: bool = True
+
+    @property
+    def name(self) -> str:
+        name = self.scenario.script.__name__.replace("_", "-")
+        return name if self.bug is None else f"{name}: {self.bug}, {'watched' if self.is_watched else 'unwatched'}"
+
+    def violation(self, seed: int = 1) -> str | None:
+        """The name of what was broken."""
+        with nullcontext() if self.bug is None else REPLICATION_BUGS[self.bug].planted():
+            violation = play(self.scenario.script, seed=seed, is_watched=self.is_watched).violation
+        return None if violation is None else violation.partition(":")[0]
+
+    @property
+    def expected(self) -> str | None:
+        if self.bug is None:
+            return None
+        breach = self.scenario.bugs[self.bug]
+        return breach.seen_by if self.is_watched else breach.harm
+
+
+def showings(*scenarios: Scenario) -> pytest.MarkDecorator:
+    """Every scenario as the product plays it, and again with each of its bugs: until it comes to harm, and watched."""
+    plays = []
     for scenario in scenarios:
-        name = scenario.script.__name__.replace("_", "-")
-        cases.append(pytest.param(scenario.script, None, (), id=name))
-        cases += [pytest.param(scenario.script, bug, by, id=f"{name}-{bug}") for bug, by in scenario.bugs.items()]
-    return pytest.mark.parametrize(("script", "bug", "by"), cases)
-
-
-def show(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
-    """Nothing breaks without a bug, and one of what `by` names with it."""
-    if bug is None:
-        assert play(script).violation is None
-        return
-    with REPLICATION_BUGS[bug].planted():
-        violation = play(script).violation
-    assert violation is not None
-    assert violation.partition(":")[0] in by
+        plays.append(Showing(scenario, is_watched=scenario.is_watched))
+        for bug, breach in scenario.bugs.items():
+            plays.append(Showing(scenario, bug, is_watched=False))
+            if breach.seen_by is not None:
+                plays.append(Showing(scenario, bug))
+    return pytest.mark.parametrize("showing", [pytest.param(each, id=each.name) for each in plays])

@@ -1,14 +1,14 @@
 """Whoever asks says in which leader epoch, and what it has; whoever knows better says so (KIP-320, KIP-595)."""
 
-from collections.abc import Awaitable, Callable, Sequence
-
 import attrs
 import trio
 
 from broker.wire.errors import ErrorCode
 from tests.simulation.client_staging import NONE, records_of
 from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
-from tests.simulation.scenarios import Scenario, show, showings
+from tests.simulation.scenarios import Breach, Scenario, Showing, showings
+
+HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
 
 @attrs.define
@@ -179,21 +179,26 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     Scenario(
         a_consumer_is_fenced,
         {
-            "fetches of any leader epoch are served": ["ConsumersSeeAllThereIs"],
-            "all epochs end where the log does": ["ConsumersSeeAllThereIs"],
+            "fetches of any leader epoch are served": Breach("ConsumersSeeAllThereIs"),
+            "all epochs end where the log does": Breach("ConsumersSeeAllThereIs"),
         },
     ),
-    Scenario(a_consumer_hears_where_logs_part, {"leaders do not look where logs part": ["ConsumersSeeAllThereIs"]}),
     Scenario(
-        a_consumer_knows_more_than_a_leader, {"fetches of any leader epoch are served": ["ConsumersSeeAllThereIs"]}
+        a_consumer_hears_where_logs_part, {"leaders do not look where logs part": Breach("ConsumersSeeAllThereIs")}
+    ),
+    Scenario(
+        a_consumer_knows_more_than_a_leader,
+        {"fetches of any leader epoch are served": Breach("ConsumersSeeAllThereIs")},
+        is_watched=False,  # after an unclean election two may lead for a while, and commit different records
     ),
     Scenario(
         a_leader_knows_less_than_a_consumer,
-        {"leaders tell what is committed before they know": ["OffsetsDoNotGoBack"]},
+        {"leaders tell what is committed before they know": Breach("OffsetsDoNotGoBack")},
     ),
     Scenario(
-        a_follower_knows_less_than_its_leader, {"fetches of any leader epoch are served": ["ConsumedRecordsStay"]}
+        a_follower_knows_less_than_its_leader,
+        {"fetches of any leader epoch are served": Breach("ConsumedRecordsStay", HOLD)},
     ),
 )
-def test_fencing(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
-    show(script, bug, by)
+def test_fencing(showing: Showing) -> None:
+    assert showing.violation() == showing.expected

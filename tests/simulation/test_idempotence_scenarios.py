@@ -1,12 +1,11 @@
 """A producer numbers its records so that each is there once, whoever leads, and whatever was cut off meanwhile."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from broker.wire.errors import ErrorCode
 from tests.simulation.client_staging import IdempotentProducer
 from tests.simulation.replication_staging import ReplicaStage
-from tests.simulation.scenarios import Scenario, show, showings
+from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
 
 async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
@@ -46,14 +45,11 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
 
 
 @showings(
-    Scenario(
-        an_acknowledgement_is_lost,
-        {"followers know nothing of producers": ["NothingIsThereTwice"]},
-    ),
+    Scenario(an_acknowledgement_is_lost, {"followers know nothing of producers": Breach("NothingIsThereTwice")}),
     Scenario(
         sequences_are_cut_off,
-        {"producers are not forgotten with what is cut off": ["AcknowledgedRecordsStay"]},
+        {"producers are not forgotten with what is cut off": Breach("AcknowledgedRecordsStay")},
     ),
 )
-def test_idempotence(script: Callable[[ReplicaStage], Awaitable[None]], bug: str | None, by: Sequence[str]) -> None:
-    show(script, bug, by)
+def test_idempotence(showing: Showing) -> None:
+    assert showing.violation() == showing.expected
