@@ -6,7 +6,7 @@ faults.jsonl    what was broken, from when to when (`Fault`)
 nodes.jsonl     from when to when each node's processes ran (`Life`)
 verdict.json    the anomalies, with the operations that prove them (`Verdict`)
 report.html     all of it to look at
-<node>/         its properties, and what it said
+<node>/         its properties, and what it said; clients/ has what clients said
 """
 
 import json

@@ -20,7 +20,7 @@ from jepsen.checkers import Verdict, judge
 from jepsen.journal import write_history
 from jepsen.processes.clients.client_process import ClientFailed
 from jepsen.processes.faults import FAULTS, Nemesis
-from jepsen.processes.run.experiment import Experiment, Outcome, perform
+from jepsen.processes.run.experiment import CLIENTS, Experiment, Outcome, perform
 from jepsen.processes.run.workloads import WORKLOADS
 from jepsen.report.command import write_report
 from jepsen.store import HISTORY, REPORT, Life, RunPlan, Store
@@ -68,13 +68,16 @@ def run(options: argparse.Namespace) -> int:
     experiment = Experiment(
         directory.absolute(), workload, nemesis, options.time, options.nodes, options.partitions, rate, seed, overrides
     )
+    store = Store(directory)
+    directory.mkdir(parents=True)
+    store.write_plan(_run_plan(options, experiment, began))
     outcome = _performed(experiment)
     if outcome is None:
         return 2
-    store = Store(directory)
-    store.write_plan(_run_plan(options, experiment, began))
+    _write(store, outcome)
     verdict = judge(outcome.history, workload.checkers, workload.notes(outcome.history))
-    _write(store, outcome, verdict)
+    store.write_verdict(verdict)
+    write_report(store)
     print(_told(directory, verdict))
     if verdict.is_valid and not options.keep:
         for node in outcome.nodes:
@@ -121,13 +124,13 @@ def _run_plan(options: argparse.Namespace, experiment: Experiment, began: dateti
     )
 
 
-def _write(store: Store, outcome: Outcome, verdict: Verdict) -> None:
+def _write(store: Store, outcome: Outcome) -> None:
     with (store.directory / HISTORY).open("wb") as file:
         write_history(outcome.history, file)
+    for path in (store.directory / CLIENTS).glob("*.jsonl"):
+        path.unlink()  # the history has it all
     store.write_faults(outcome.stage.faults)
     store.write_lives(_since(outcome.zero, (life for node in outcome.nodes for life in node.lives)))
-    store.write_verdict(verdict)
-    write_report(store)
 
 
 def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:

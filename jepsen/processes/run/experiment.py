@@ -23,6 +23,8 @@ from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehav
 from jepsen.processes.run.workloads import Workload
 
 TOPIC: Final = "queue"
+# Where the journals of clients are until there is a history, and what clients say.
+CLIENTS: Final = "clients"
 # The nemesis begins once clients have found their way, and they go on for a while when it is over.
 _PROLOGUE_SECONDS: Final = 2.0
 _EPILOGUE_SECONDS: Final = 3.0
@@ -72,7 +74,7 @@ class Outcome:
 async def perform(experiment: Experiment) -> Outcome:
     """Raises ClientFailed where a client cannot do its work."""
     names = list(experiment.workload.clients)
-    journals = experiment.directory / "clients"
+    journals = experiment.directory / CLIENTS
     journals.mkdir(parents=True)
     overrides = {**_SETTINGS, **experiment.overrides}
     async with running_cluster(
@@ -140,7 +142,7 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
 
 @asynccontextmanager
 async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float) -> AsyncIterator[None]:
-    journals = experiment.directory / "clients"
+    journals = experiment.directory / CLIENTS
     clients = [
         ClientProcess(
             _plan(experiment, name, role, cluster.bootstrap_of(name), journals, zero), journals / f"{name}.out"
