@@ -1,0 +1,91 @@
+"""What producers see of brokers that stop or die: in virtual time, so that only waiting counts and no machine's speed.
+
+With Kafka's default timeouts; nobody may wait for one of them. A pause of replica.fetch.wait.max.ms (500 ms), for a
+fetch that should have been answered, has to stand out.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+import trio
+
+from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.records import Record, encode_batch
+from jepsen.simulation.subjects.node_plan import KAFKA_PORT
+from jepsen.workloads.connection import Connection, ConnectionLost
+from tests.simulation.client_staging import TOPIC
+from tests.simulation.replication_staging import ReplicaStage, play
+
+BETWEEN_RECORDS_SECONDS = 0.01
+PAUSE_SECONDS_MAX = 0.1
+
+
+async def _stop(stage: ReplicaStage, name: str) -> None:
+    await stage.cluster.stop(stage.host(name), patience_seconds=20, down_seconds=float("inf"))
+
+
+async def _kill(stage: ReplicaStage, name: str) -> None:
+    stage.kill(name)
+
+
+async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Awaitable[None]]) -> list[float]:
+    """Each broker ends and comes back; the longest time between two acknowledgements, each time."""
+    a, b, c = stage.brokers
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
+    pauses = []
+    for name in (a, b, c):
+        acknowledged = [trio.current_time()]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.simulation.on, stage.client, _go_on_producing, stage, acknowledged)
+            await trio.sleep(0.5)
+            await ends(stage, name)
+            await trio.sleep(2)
+            nursery.cancel_scope.cancel()
+        pauses.append(max(later - before for before, later in pairwise(acknowledged)))
+        await stage.start(name)
+        await stage.in_sync(a, b, c, by=name)
+    return pauses
+
+
+async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> None:
+    """One record after the other, to whoever leads, over a connection that lasts."""
+    while True:
+        leader = stage.leader
+        if leader is not None and stage.host(leader).is_serving:
+            with suppress(ConnectionLost):
+                await _produce_to(stage, leader, acknowledged)
+        await trio.sleep(BETWEEN_RECORDS_SECONDS)
+
+
+async def _produce_to(stage: ReplicaStage, leader: str, acknowledged: list[float]) -> None:
+    """Until it is refused. Raises ConnectionLost."""
+    connection = await Connection.open((leader, KAFKA_PORT), 0)
+    try:
+        while True:
+            record = Record(
+                timestamp=int(stage.client.wall() * 1000), key=None, value=f"{trio.current_time()}".encode()
+            )
+            data = PartitionProduceData(index=0, records=memoryview(encode_batch([record])))
+            topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+            response = await connection.call(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 12)
+            if response.responses[0].partition_responses[0].error_code:
+                return
+            acknowledged.append(trio.current_time())
+            await trio.sleep(BETWEEN_RECORDS_SECONDS)
+    finally:
+        await connection.aclose()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("ends", [_stop, _kill], ids=["stop", "kill"])
+def test_producers_hardly_notice(ends: Callable[[ReplicaStage, str], Awaitable[None]], seed: int) -> None:
+    pauses: list[float] = []
+
+    async def script(stage: ReplicaStage) -> None:
+        pauses.extend(await _pauses(stage, ends))
+
+    assert play(script, seed=seed).violation is None
+    assert len(pauses) == 3
+    assert max(pauses) < PAUSE_SECONDS_MAX
