@@ -12,7 +12,6 @@ move   Five nodes, three replicas each. A writer with acks=all goes on while eve
 """
 
 import argparse
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +56,8 @@ RECORDS_PER_SECOND: Final = 500
 RECORD_BYTES: Final = 200
 FILL_RECORD_BYTES: Final = 10_000
 LOOK_SECONDS: Final = 0.5
+WARM_UP_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 10.0
 TIMEOUT_SECONDS: Final = 300.0
 _TOPIC_RESOURCE: Final = 2
 _BROKER_RESOURCE: Final = 4
@@ -251,7 +252,7 @@ def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[di
             admin.throttle(MOVING_NODES, int(throttle_mb * 1e6))
         work = (cluster.bootstrap, TOPIC, partitions, RECORD_BYTES, RECORDS_PER_SECOND)
         with Worker[Scattered](scattered_records.write, *work) as writer:
-            time.sleep(5)
+            time.sleep(WARM_UP_SECONDS + QUIET_SECONDS)
             cpu, began = _cpu(cluster), time.monotonic()
             admin.reassign(after)
             decided_s = time.monotonic() - began
@@ -264,7 +265,6 @@ def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[di
         wrongs = found.wrongs + [f"record {each} is lost" for each in written.acknowledged if each not in found.seen]
         wrongs += _misplaced(cluster, after)
     took = looks[-1].seconds
-    latencies = sorted(written.latencies_ms)
     figures = {
         "partitions": partitions,
         "throttle_mb": throttle_mb,
@@ -277,15 +277,18 @@ def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[di
         "cpu_share": {node_id: round(used / took, 2) for node_id, used in cpu.items()},
         "acknowledged": len(written.acknowledged),
         "failed": written.fates.count(-1),
-        "latency_ms": {
-            "p50": round(statistics.median(latencies), 1),
-            "p99": round(latencies[len(latencies) * 99 // 100], 1),
-            "max": round(latencies[-1], 1),
-        },
+        "latency_before_ms": _percentiles(written.latencies_ms(began - QUIET_SECONDS, began)),
+        "latency_ms": _percentiles(written.latencies_ms(began, began + took)),
     }
     for wrong in wrongs[:20]:
         print(f"WRONG: {wrong}")
     return figures, 1 if wrongs else 0
+
+
+def _percentiles(latencies: Sequence[float]) -> dict[str, float]:
+    """Of latencies in ascending order."""
+    places = {"p50": len(latencies) // 2, "p99": len(latencies) * 99 // 100, "max": len(latencies) - 1}
+    return {name: round(latencies[place], 1) for name, place in places.items()}
 
 
 def _follow(

@@ -24,15 +24,20 @@ _AT_ONCE: Final = 10_000
 class Scattered:
     """`fates` has for each number when it was acknowledged (`time.monotonic`), 0 while it was not, -1 if it failed.
 
-    `latencies_ms` are those of acknowledged records.
+    `sent_at` is by the same clock.
     """
 
     fates: list[float] = attrs.field(factory=list)
-    latencies_ms: list[float] = attrs.field(factory=list)
+    sent_at: list[float] = attrs.field(factory=list)
 
     @property
     def acknowledged(self) -> list[int]:
         return [number for number, moment in enumerate(self.fates) if moment > 0]
+
+    def latencies_ms(self, begin: float, end: float) -> list[float]:
+        """Of the acknowledged records that were sent between two moments, ascending."""
+        pairs = zip(self.sent_at, self.fates, strict=True)
+        return sorted(1000 * (fate - sent) for sent, fate in pairs if fate > 0 and begin <= sent < end)
 
 
 @attrs.frozen
@@ -47,20 +52,17 @@ def write(pipe: Connection, bootstrap: str, topic: str, partitions: int, size_by
     """A worker: write until told to stop, flush, and hand over what was Scattered."""
     producer = Producer(_producer_settings(bootstrap))
     padding = bytes(size_bytes - _NUMBER.size)
-    scattered, sent_at = Scattered(), list[float]()
+    scattered = Scattered()
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
         value = message.value()
         assert isinstance(value, bytes), "it was written as bytes"
         number = _NUMBER.unpack_from(value)[0]
-        now = time.monotonic()
-        scattered.fates[number] = now if error is None else -1
-        if error is None:
-            scattered.latencies_ms.append(1000 * (now - sent_at[number]))
+        scattered.fates[number] = time.monotonic() if error is None else -1
 
     began = time.monotonic()
     while not pipe.poll():
-        number = len(sent_at)
+        number = len(scattered.sent_at)
         if number > (time.monotonic() - began) * per_second:
             producer.poll(0.001)
             continue
@@ -72,7 +74,7 @@ def write(pipe: Connection, bootstrap: str, topic: str, partitions: int, size_by
             producer.poll(0.01)
             continue
         scattered.fates.append(0)
-        sent_at.append(time.monotonic())
+        scattered.sent_at.append(time.monotonic())
         producer.poll(0)
     pipe.recv()
     producer.flush(_FLUSH_TIMEOUT_S)
