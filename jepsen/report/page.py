@@ -16,6 +16,8 @@ from jepsen.report.timeline import legend, timeline
 
 _CARD_WIDTH: Final = 540.0
 _SPREAD_HEIGHT: Final = 190.0
+# Kinds of faults that are named at the top.
+_KINDS_MAX: Final = 6
 _SEALS: Final = {"kept": "M14,25.5 l7,7 l14,-15", "broken": "M16,16 l16,16 M32,16 l-16,16", "unjudged": "M15,24 h18"}
 
 
@@ -26,7 +28,7 @@ def page(found: Findings) -> str:
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{plan.workload} under {', '.join(plan.nemesis) or 'nothing'}: {_headline(found)}"),
+        element("title", f"{plan.workload} under {_nemesis(found)}: {_headline(found)}"),
         element("style", Markup(files(__package__).joinpath("style.css").read_text())),
     )
     body = element(
@@ -54,7 +56,7 @@ def _header(found: Findings) -> Markup:
         aria_hidden="true",
     )
     plan = found.plan
-    kicker = f"{plan.workload} · {', '.join(plan.nemesis) or 'no faults'} · {len(plan.nodes)} nodes"
+    kicker = f"{plan.workload} · {_nemesis(found)} · {len(plan.nodes)} nodes"
     words = element(
         "div",
         element("p", kicker, class_="kicker"),
@@ -62,6 +64,11 @@ def _header(found: Findings) -> Markup:
         element("p", _lede(found), class_="lede"),
     )
     return element("header", element("div", seal, words, class_="verdict"), _tiles(found), class_=state)
+
+
+def _nemesis(found: Findings) -> str:
+    kinds = found.plan.nemesis
+    return f"{len(kinds)} kinds of faults" if len(kinds) > _KINDS_MAX else ", ".join(kinds) or "no faults"
 
 
 def _state(found: Findings) -> str:
