@@ -1,9 +1,12 @@
-"""Crashes aimed at steps of a protocol: at random times they hit the same few milliseconds hardly ever."""
+"""Faults aimed at steps of a protocol: at random times they hit the same few milliseconds hardly ever."""
+
+from typing import Protocol
 
 import trio
 
 from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
+from jepsen.simulation.hosts import Host
 from jepsen.simulation.trace import Event
 
 # What nodes trace at steps that something may go wrong after.
@@ -20,6 +23,11 @@ STEPS = (
     "voters_changed",
     "snapshot_taken",
     "snapshot_installed",
+    "partition-led",
+    "partition-followed",
+    "partition-truncated",
+    *("isr-proposed",) * 2,
+    *("isr-changed",) * 2,
     "node-started",
     "storage.log_dir_loaded",
     "storage.log_renamed",
@@ -28,51 +36,86 @@ STEPS = (
 # Steps that hardly come by themselves within a strike's time: those of a start, and those of an election.
 _OF_STARTS = ("process-started", "log_recovered", "node-started", "storage.log_dir_loaded")
 _OF_ELECTIONS = ("role", "vote_synced", "leader", "log_truncated")
+_OF_REPLICATION = ("partition-led", "partition-followed", "partition-truncated", "isr-proposed", "isr-changed")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
-CRASHES_MAX = 4
+HITS_MAX = 4
+CUT_SECONDS_MAX = 6.0
+
+
+class Aim(Protocol):
+    """What befalls whoever takes a step. `power`: what else has to die for it loses its power."""
+
+    power: bool
+
+    def hit(self, strike: Strike, host: Host) -> None: ...
 
 
 class Aimed:
-    """For a while, whoever takes a certain step crashes then or a little later."""
+    """For a while, `aim` hits whoever takes a certain step, then or a little later."""
 
-    def __init__(self, *, power: bool) -> None:
-        self._power = power
+    def __init__(self, aim: Aim) -> None:
+        self._aim = aim
 
     async def strike(self, strike: Strike) -> None:
         rng, trace = strike.rng, strike.cluster.simulation.trace
         step = rng.choice([each for each in STEPS if each in trace.kinds])
-        chance, crashes = rng.choice((0.1, 0.5, 1.0)), 0
+        chance, hits = rng.choice((0.1, 0.5, 1.0)), 0
 
         def listen(event: Event) -> None:
-            nonlocal crashes
+            nonlocal hits
             is_target = event.kind == step and event.host in strike.cluster.nodes
-            if is_target and crashes < CRASHES_MAX and rng.random() < chance:
-                crashes += 1
-                self._aim(strike, event)
+            if is_target and hits < HITS_MAX and rng.random() < chance:
+                hits += 1
+                self._take_aim(strike, strike.cluster.nodes[event.host])
 
         trace.listeners.append(listen)
         try:
             if step in _OF_ELECTIONS and strike.cluster.leader is not None:
-                strike.cluster.crash(strike.cluster.leader, power=self._power, down_seconds=DOWN_SECONDS_MAX)
-            elif step in _OF_STARTS:
-                strike.cluster.crash(strike.a_node(), power=self._power, down_seconds=0)
+                strike.cluster.crash(strike.cluster.leader, power=self._aim.power, down_seconds=DOWN_SECONDS_MAX)
+            elif step in (*_OF_STARTS, *_OF_REPLICATION):
+                strike.cluster.crash(strike.a_node(), power=self._aim.power, down_seconds=0)
             await trio.sleep(rng.uniform(1, ARMED_SECONDS_MAX))
         finally:
             trace.listeners.remove(listen)
 
-    def _aim(self, strike: Strike, event: Event) -> None:
-        host = strike.cluster.nodes[event.host]
+    def _take_aim(self, strike: Strike, host: Host) -> None:
         incarnation = host.incarnation
-        down_seconds = strike.rng.choice((0.0, DOWN_SECONDS_MAX * strike.rng.random()))
 
-        def crash() -> None:
+        def hit() -> None:
             if host.is_current(incarnation):
-                strike.cluster.crash(host, power=self._power, down_seconds=down_seconds)
+                self._aim.hit(strike, host)
 
         delay = strike.rng.choice(DELAYS_SECONDS)
         if delay:
-            strike.cluster.simulation.clock.after(delay * strike.rng.random(), crash)
+            strike.cluster.simulation.clock.after(delay * strike.rng.random(), hit)
         else:
-            crash()
+            hit()
+
+
+class Crash:
+    """Its process dies, or its power goes."""
+
+    def __init__(self, *, power: bool) -> None:
+        self.power = power
+
+    def hit(self, strike: Strike, host: Host) -> None:
+        down_seconds = strike.rng.choice((0.0, DOWN_SECONDS_MAX * strike.rng.random()))
+        strike.cluster.crash(host, power=self.power, down_seconds=down_seconds)
+
+
+class Cut:
+    """Nothing gets from it to another node any more, or back, or neither; for a while."""
+
+    power = False
+
+    def hit(self, strike: Strike, host: Host) -> None:
+        simulation, others = strike.cluster.simulation, [each for each in strike.nodes if each is not host]
+        if not others:
+            return
+        other = strike.rng.choice(others)
+        for one, another in strike.rng.choice((((host, other),), ((other, host),), ((host, other), (other, host)))):
+            simulation.network.links.link(one.name, another.name).is_blocked = True
+            seconds = CUT_SECONDS_MAX * strike.rng.random()
+            simulation.clock.after(seconds, simulation.network.mend, one.name, another.name)

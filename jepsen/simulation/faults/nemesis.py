@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from jepsen.simulation.cluster import Cluster
-from jepsen.simulation.faults.aimed import Aimed
+from jepsen.simulation.faults.aimed import Aimed, Crash, Cut
 from jepsen.simulation.faults.fault import Administrator, Fault, Strike, TopicAdministrator
 from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
 from jepsen.simulation.faults.of_networks import (
@@ -55,8 +55,9 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "change-voters": ChangeVoters(),
         "lose-disk": LoseDisk(),
         "bit-flip": BitFlip(),
-        "aimed-kill": Aimed(power=False),
-        "aimed-power": Aimed(power=True),
+        "aimed-kill": Aimed(Crash(power=False)),
+        "aimed-power": Aimed(Crash(power=True)),
+        "aimed-cut": Aimed(Cut()),
         "isolate-partition-leader": IsolatePartitionLeader(),
         "elect-leaders": Administer(lambda topics, rng: topics.elect_leaders(rng)),
         "reassign": Administer(lambda topics, rng: topics.reassign(rng)),

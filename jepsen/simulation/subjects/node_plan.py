@@ -34,6 +34,8 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
 }
+# How long a follower may lag, from less than what anybody notices of a fault to Kafka's default.
+_LAG_MAX_MS: Final = ("1000", "3000", "30000")
 _SNAPSHOT_BYTES: Final = ("2000", "20000", "20971520")
 
 
@@ -63,6 +65,7 @@ class NodePlan:
         self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
         self._is_static = chance.random() < 0.3
         self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
+        self._lag_max_ms = chance.choice(_LAG_MAX_MS)
         self._founders = VoterSet(
             tuple(
                 Voter(
@@ -105,6 +108,7 @@ class NodePlan:
         if len(self.nodes) > 1:
             addresses = {each.node_id: f"{each.name}:{CONTROLLER_PORT}" for each in self.controllers}
             settings |= {"process.roles": node.roles, "controller.listener.names": "CONTROLLER"}
+            settings["replica.lag.time.max.ms"] = self._lag_max_ms
             if self._is_static:
                 voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
                 settings["controller.quorum.voters"] = voters
