@@ -26,7 +26,7 @@ from jepsen.simulation.faults.of_networks import (
 )
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
 from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
-from jepsen.simulation.faults.of_topics import Administer, IsolatePartitionLeader, LoseLogDir
+from jepsen.simulation.faults.of_topics import Administer, BreakLogDir, IsolatePartitionLeader, LoseLogDir
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -63,6 +63,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "reassign": Administer(lambda topics, rng: topics.reassign(rng)),
         "configure": Administer(lambda topics, rng: topics.configure(rng)),
         "lose-log-dir": LoseLogDir(),
+        "break-log-dir": BreakLogDir(),
     }
 )
 

@@ -31,7 +31,7 @@ from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
     KAFKA_PORT,
-    LOG_DIRECTORY,
+    LOG_DIRECTORIES,
     METADATA_DIRECTORY,
     NodePlan,
 )
@@ -62,7 +62,9 @@ class NodesSubject:
     def __init__(self, simulation: Simulation, combined: int, controllers: int = 0, brokers: int = 0) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
-        self._plan = plan = NodePlan(combined, controllers, brokers, simulation.rng("subject"))
+        chance = simulation.rng("subject")
+        disks = LOG_DIRECTORIES[: 1 if combined == 1 else chance.choice((1, 2))]
+        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks)
         self._disks_lost = {each.name: 0 for each in plan.nodes}
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
@@ -77,7 +79,8 @@ class NodesSubject:
             show_data(simulation, self.committed, watched)
         self.topic_administrator = None
         if len(plan.brokers) > 1:
-            self.topic_administrator = TopicMover(self.committed, [each.name for each in self._load.topics], self)
+            topics = [each.name for each in self._load.topics]
+            self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # Of what is sent with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin = self._client("admin")
@@ -217,10 +220,13 @@ class NodesSubject:
             self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", (".log", ".checkpoint"), rng
         )
 
-    def lose_logs(self, name: str) -> None:
+    def lose_logs(self, name: str, directory: str) -> None:
         host = self.cluster.nodes[name]
         if not host.volume.is_damaged:
-            self.cluster.lose_logs(host, LOG_DIRECTORY)
+            self.cluster.lose_logs(host, directory)
+
+    def break_logs(self, name: str, directory: str) -> None:
+        self.cluster.nodes[name].volume.broken = (directory,)
 
     async def ask(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
         await self._as(self._admin, task, self._admin, *args)
