@@ -18,7 +18,7 @@ RESTART_SECONDS = 0.5
 
 
 class Cluster:
-    """`nodes` by name. `leader` is who was elected last.
+    """`nodes` by name, their `ids` as far as anybody has told of them. `leader` is who was elected last.
 
     `power_cuts` counts those of each node: how often its unsynced writes may have been lost.
     """
@@ -28,6 +28,7 @@ class Cluster:
         self.nodes = {name: simulation.add_host(name) for name in factories}
         self.clients: dict[str, Host] = {}
         self.power_cuts = dict.fromkeys(factories, 0)
+        self.ids: dict[str, object] = {}
         self.leader: Host | None = None
         self._offline: dict[str, int] = {}
         self._factories = factories
@@ -120,6 +121,8 @@ class Cluster:
     def _observe(self, event: Event) -> None:
         if event.kind == "power-cut":
             self.power_cuts[event.host] += 1
+        elif event.kind == "log_recovered":
+            self.ids[event.host] = event.fields["node"]
         elif event.kind == "storage.log_dir_offline":
             self._offline[event.host] = self.nodes[event.host].incarnation
         elif event.kind == "role" and event.fields["role"] == "leader":

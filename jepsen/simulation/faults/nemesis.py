@@ -67,7 +67,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     }
 )
 
-QUIET_SECONDS_MEAN = 2.0
+QUIET_SECONDS_MEANS = (0.5, 2.0)
 
 
 class Nemesis:
@@ -87,6 +87,7 @@ class Nemesis:
         self._rng = rng
         share = rng.choice((0.2, 0.5, 1.0))
         self.chosen = [name for name in allowed if rng.random() < share]
+        self._quiet_seconds = rng.choice(QUIET_SECONDS_MEANS)
         self.strikes: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -97,7 +98,7 @@ class Nemesis:
 
     async def _trouble(self) -> None:
         while self.chosen:
-            await trio.sleep(self._rng.expovariate(1 / QUIET_SECONDS_MEAN))
+            await trio.sleep(self._rng.expovariate(1 / self._quiet_seconds))
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})
