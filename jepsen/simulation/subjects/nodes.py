@@ -145,8 +145,15 @@ class NodesSubject:
                 reader = self._hopeful(client) if topic.name in self._load.hopeful else client
                 await self._as(client, self._write_and_read, reader, topic.name, index)
                 self._read_replicas(topic.name, index)
+        await self._hear_of_all()
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
+
+    async def _hear_of_all(self) -> None:
+        """Until no node is out of touch: a controller may find out late that nothing comes over its connection."""
+        committed = self.replicas.committed_end_offset
+        while any(self.replicas.by_host[node.name].committed_end_offset < committed for node in self._plan.nodes):
+            await trio.sleep(0.1)
 
     async def _converge(self, name: str) -> None:
         """Until all brokers tell of the same topics, the one of that name among them, and of all brokers.
