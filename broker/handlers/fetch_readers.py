@@ -140,8 +140,8 @@ class DebuggingReader(Reader):
 class FollowerReader(Reader):
     """A broker that replicates. `hurries` tells it of a new high watermark at once, for those who read from it.
 
-    `throttle` holds back what it is sent of throttled replicas, but for those that what is committed waits for: they are
-    in sync, or about to be.
+    `throttle` holds back what it is sent of throttled replicas, unless what is committed waits for it: it is in sync
+    then, or about to be.
     """
 
     __slots__ = ("_hurries", "_planned", "_replica", "_throttle")
