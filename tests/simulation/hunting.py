@@ -11,11 +11,11 @@ from jepsen.simulation.command import parse_faults, parse_shape
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
-from tests.support.planted_bugs import QUORUM_BUGS, PlantedBug
+from tests.support.planted_bugs import BUGS, QUORUM_BUGS, PlantedBug
 from tests.support.replication_bugs import REPLICATION_BUGS
 
 SECONDS = 30.0
-ALL_BUGS = {**QUORUM_BUGS, **REPLICATION_BUGS}
+ALL_BUGS = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS}
 
 
 def found_by(

@@ -144,7 +144,7 @@ class NodesSubject:
             for index in range(topic.partitions if topic.name in seen else 0):
                 reader = self._hopeful(client) if topic.name in self._load.hopeful else client
                 await self._as(client, self._write_and_read, reader, topic.name, index)
-                self._read_replicas(topic.name, index)
+                await self._read_replicas(topic.name, index)
         await self._hear_of_all()
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
@@ -188,13 +188,18 @@ class NodesSubject:
             nursery.cancel_scope.cancel()
         await read_all(client, topic, index)
 
-    def _read_replicas(self, topic: str, index: int) -> None:
-        """What every broker has of a partition, for the record."""
-        for node in self._plan.brokers if len(self._plan.brokers) > 1 else ():
-            log = replica_log(self.cluster.nodes[node.name], topic, index)
-            if log is not None:
-                read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, node.name))
-                self.history.ok(read, log)
+    async def _read_replicas(self, topic: str, index: int) -> None:
+        """What every broker has of a partition, for the record, once all of them know the same to be committed."""
+        names = [node.name for node in self._plan.brokers] if len(self._plan.brokers) > 1 else []
+        while True:
+            logs = {name: replica_log(self.cluster.nodes[name], topic, index) for name in names}
+            there = {name: log for name, log in logs.items() if log is not None}
+            if len({log.high_watermark for log in there.values()}) <= 1:
+                break
+            await trio.sleep(0.1)
+        for name, log in there.items():
+            read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, name))
+            self.history.ok(read, log)
 
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
