@@ -124,11 +124,11 @@ class Onlooker:
         if loader.image is not seen.image or len(topics) != seen.topics:
             seen.image, seen.topics = loader.image, len(topics)
             self._find_replicas(host, seen)
-        if broker.fetchers is not None:
+        changed = [replica for replica in seen.replicas.values() if replica.has_changed()]
+        for replica in changed:
+            self._look_at_replica(host, replica)
+        if changed and broker.fetchers is not None:
             self._look_at_fetchers(host, broker.fetchers)
-        for replica in seen.replicas.values():
-            if replica.has_changed():
-                self._look_at_replica(host, replica)
 
     def _look_at_fetchers(self, host: Host, fetchers: Fetchers) -> None:
         keys = [key for key, _ in fetchers.sources()]
