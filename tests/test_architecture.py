@@ -57,7 +57,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.coordinator": (
-        "broker.effective_config",
+        "broker.config",
         "broker.net.deadlines",
         "broker.replication",
         "broker.storage",
@@ -86,6 +86,7 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
+    "broker.coordinator.group": frozenset(),
     "broker.lifecycle_protocol": frozenset(),
 }
 
