@@ -1,0 +1,25 @@
+"""The configs of group coordinators, as numbers."""
+
+import attrs
+
+from broker.config import KafkaConfig
+
+_MINUTE_MS = 60_000
+
+
+@attrs.frozen(kw_only=True)
+class GroupConfig:
+    """`offset_metadata_max_bytes` counts characters, as Kafka does."""
+
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
+    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> "GroupConfig":
+        """As the node is configured."""
+        return cls(
+            offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.get_int("offsets.retention.minutes") * _MINUTE_MS,
+            offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        )
