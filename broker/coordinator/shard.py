@@ -57,6 +57,10 @@ class Timers(Protocol):
         """
         ...
 
+    def put_off(self, key: Hashable, delay_ms: float) -> None:
+        """What is scheduled under this key is due in `delay_ms` instead; nothing where nothing is scheduled."""
+        ...
+
     def cancel(self, key: Hashable) -> None:
         """Nothing is due under this key any more."""
         ...

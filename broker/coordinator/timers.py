@@ -41,6 +41,11 @@ class ShardTimers:
         if timer.deadline is None or due < timer.deadline.when:
             self._set(key, timer)
 
+    def put_off(self, key: Hashable, delay_ms: float) -> None:
+        timer = self._timers.get(key)
+        if timer is not None:
+            self.schedule(key, delay_ms, timer.decide)
+
     def cancel(self, key: Hashable) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None and timer.deadline is not None:
