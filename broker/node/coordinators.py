@@ -1,5 +1,7 @@
 """The coordinators of a broker, from what else is on it."""
 
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.groups import GroupCoordinator
 from broker.coordinator.runtime import Runtime, RuntimeSettings
@@ -22,7 +24,7 @@ def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlin
     )
     runtime = Runtime(
         settings,
-        GroupsState,
+        lambda context: GroupsState(context, GroupConfig.of(config)),
         partitions=partitions,
         deadlines=deadlines,
         now_ms=lambda: int(shared.env.wall() * 1000),
