@@ -83,6 +83,7 @@ class HostedShard(Generic[S]):
         self._gated: deque[_Gated] = deque()
         self._parked: dict[_Parked, None] = {}
         self._expiry: Deadline | None = None
+        self._is_releasing = False
 
     @property
     def image(self) -> MetadataImage:
@@ -200,11 +201,17 @@ class HostedShard(Generic[S]):
             self._release()
 
     def _release(self) -> None:
-        """Answer what is committed. An answer may lead to the next request, before this returns."""
+        """Answer what is committed. An answer may lead to the next request, which is answered after those before it."""
+        if self._is_releasing:
+            return  # by whoever called this first, so that the stack does not grow with the number of answers
         gated, partition = self._gated, self.partition
-        while gated and gated[0].end_offset <= partition.high_watermark and not self.is_fenced:
-            _, _, completion, outcome = gated.popleft()
-            completion.settle(outcome)
+        self._is_releasing = True
+        try:
+            while gated and gated[0].end_offset <= partition.high_watermark and not self.is_fenced:
+                _, _, completion, outcome = gated.popleft()
+                completion.settle(outcome)
+        finally:
+            self._is_releasing = False
         if gated and self.phase is Phase.ACTIVE:
             partition.waiting[self] = None
             if self._expiry is None:
