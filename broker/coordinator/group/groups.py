@@ -2,11 +2,14 @@
 
 from typing import Final
 
+from broker.coordinator.group.classic.carrying import wake_classic_groups
+from broker.coordinator.group.classic.stored import group_from
 from broker.coordinator.group.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.offsets import Offsets
 from broker.coordinator.group.records import (
+    GroupMetadataKey,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     RecordKey,
@@ -67,6 +70,12 @@ class GroupsState:
 
     def _replay_of_group(self, key: RecordKey, value: RecordValue | None) -> None:
         """Records of groups change what is in `groups`; each kind of group knows its own."""
+        if isinstance(key, GroupMetadataKey):
+            if value is None:
+                self.groups.pop(key.group, None)
+            else:
+                self.groups[key.group] = group_from(key.group, value)
+            return
         number = key.__message__.key
         self.left_alone[number] = self.left_alone.get(number, 0) + 1
 
@@ -79,6 +88,7 @@ class GroupsState:
     def loaded(self, now_ms: int) -> None:
         """See `Shard.loaded`."""
         schedule_expiration(self)
+        wake_classic_groups(self, now_ms)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""

@@ -137,13 +137,13 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, and none are expected."""
-        return self.state is GroupState.EMPTY and not self.pending
+        """Whether it has no members; some may be expected."""
+        return self.state is GroupState.EMPTY
 
     @property
     def is_blank(self) -> bool:
         """Nothing is known of it but its name."""
-        return self.is_empty and not self.generation
+        return self.is_empty and not self.generation and not self.pending
 
     @property
     def is_of_consumers(self) -> bool:
@@ -187,14 +187,14 @@ class ClassicGroup:
 
         Transactions are committed during a rebalance as well: they say to which generation they belong (KIP-447).
         """
-        if epoch < 0 and self.state is GroupState.EMPTY:
+        if epoch < 0 and self.is_empty:
             return
         error = ErrorCode.NONE
         if epoch >= 0 or member_id or instance_id is not None:
             error = self.member_error(member_id, instance_id)
             if error is ErrorCode.NONE and epoch != self.generation:
                 error = ErrorCode.ILLEGAL_GENERATION
-        elif not is_transactional and self.state is not GroupState.EMPTY:
+        elif not is_transactional and not self.is_empty:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and not is_transactional and self.state is GroupState.COMPLETING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
@@ -206,7 +206,7 @@ class ClassicGroup:
 
     def validate_offset_delete(self) -> None:
         """Raises CoordinatorError where nobody could tell which topics the members use."""
-        if self.state is not GroupState.EMPTY and not self.is_of_consumers:
+        if not self.is_empty and not self.is_of_consumers:
             raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP)
 
     def committed(self, member_id: str, timers: Timers) -> None:
@@ -223,7 +223,7 @@ class ClassicGroup:
         """When the last member went; where members are there, at the commit, if it is known what they read."""
         if self.protocol_type is None:
             return commit_timestamp_ms
-        if self.state is GroupState.EMPTY:
+        if self.is_empty:
             return commit_timestamp_ms if self.state_since_ms == UNKNOWN_TIME else self.state_since_ms
         if self.state is GroupState.STABLE and self.subscribed_topics is not None:
             return commit_timestamp_ms
@@ -237,7 +237,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether somebody with these protocols can be a member: with one that all others know as well."""
-        if self.state is GroupState.EMPTY:
+        if self.is_empty:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)
         return self.protocol_type == protocol_type and any(self._supported.get(name, 0) == count for name in names)

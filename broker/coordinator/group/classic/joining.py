@@ -66,7 +66,7 @@ def _has_room(step: Step, member_id: str) -> bool:
     """Whether `group.max.size` lets it in. While members join again, those count that have: the last ones are out."""
     group, members_max = step.group, step.limits.members_max
     member = group.members.get(member_id)
-    if group.state is GroupState.EMPTY:
+    if group.is_empty:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
         return (member is not None and member.joining is not None) or group.joining_count < members_max
@@ -123,7 +123,7 @@ def _join_again(step: Step, request: JoinGroupRequest, member: Member, waiter: W
     """
     group = step.group
     is_forced = group.state is GroupState.STABLE and member.member_id == group.leader_id
-    if group.state is GroupState.EMPTY:
+    if group.is_empty:
         refuse(step, waiter, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     elif group.state is GroupState.PREPARING_REBALANCE or is_forced or member.protocols != _protocols(request):
         _wait_again(step, request, member.member_id, waiter)

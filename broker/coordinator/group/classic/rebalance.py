@@ -31,7 +31,7 @@ def begin_rebalance(step: Step) -> None:
                 expect_heartbeat(step, group.members[member_id])
     group.unsynced.clear()
     step.cancel_timer(sync_key(group.group_id))
-    group.is_initial = group.state is GroupState.EMPTY
+    group.is_initial = group.is_empty
     group.move_to(GroupState.PREPARING_REBALANCE, step.now_ms)
     if group.is_initial:
         group.has_newcomers = False

@@ -26,7 +26,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def _error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is GroupState.EMPTY:
+    if group.is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.member_error(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
