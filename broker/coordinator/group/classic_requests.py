@@ -142,7 +142,7 @@ def _is_among(name: str, wanted: Sequence[str]) -> bool:
     return not wanted or name.lower() in [each.lower() for each in wanted]
 
 
-def delete_groups(state: GroupsState, group_ids: Sequence[str]) -> Decision[dict[str, ErrorCode]]:
+def delete_groups(state: GroupsState, now_ms: int, group_ids: Sequence[str]) -> Decision[dict[str, ErrorCode]]:
     """Forget groups without members, and what they have committed (KIP-229)."""
     records: list[CoordinatorRecord] = []
     codes: dict[str, ErrorCode] = {}
