@@ -20,7 +20,7 @@ from metadata.image import MetadataDelta, MetadataImage
 from tests.support.running_node import Traced
 
 T = TypeVar("T")
-TOPIC = "__registers"
+TOPIC = "topic"
 WITHIN_S = 20.0
 
 
