@@ -58,11 +58,15 @@ class BrokerRole:
         shared.effective.when_changed(self._reconfigure)
         self._load_began = False
         self._is_loaded = False
-        self._lifecycle = BrokerLifecycle(
+        self._lifecycle = self._make_lifecycle()
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        shared, log_dirs = self._shared, self._log_dirs
+        return BrokerLifecycle(
             shared.env,
             lifecycle_config(shared.config),
             self._registration(),
-            channel,
+            self._channel,
             shared.loader,
             lambda: log_dirs.directory_ids,
         )
