@@ -44,6 +44,7 @@ def join(step: Step, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter) 
         if member_id in group.members or member_id in group.pending:
             drop_member(step, member_id)
         refuse(step, waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+        complete_if_all_joined(step)
     elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
         refuse(step, waiter, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id == UNKNOWN_MEMBER_ID:
