@@ -1,6 +1,7 @@
 """Replies that a coordinator completes: at once, or when what they rest on is committed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from broker.coordinator.completion import Completion
@@ -19,9 +20,15 @@ def reply(
         return respond(completion.outcome)
     pending = Pending(context.own_connection)
 
-    def answer(outcome: T | CoordinatorError) -> None:
-        if not pending.done:
-            pending.complete(context.encode(respond(outcome)))
-
-    completion.then(answer)
+    completion.then(partial(_answer, context, pending, respond))
     return pending
+
+
+def _answer(
+    context: RequestContext,
+    pending: Pending,
+    respond: Callable[[T | CoordinatorError], Message],
+    outcome: T | CoordinatorError,
+) -> None:
+    if not pending.done:
+        pending.complete(context.encode(respond(outcome)))
