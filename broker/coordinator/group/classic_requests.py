@@ -93,8 +93,8 @@ def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
     if group is None and state.offsets.has_group(group_id):
         group = ClassicGroup(group_id)
     if not isinstance(group, ClassicGroup):
-        what = "not found" if group is None else "not a classic group"
-        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}.")
+        what = "not found" if group is None else "is not a classic group"
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group_id,
