@@ -31,6 +31,7 @@ from broker.wire.uuids import ZERO_UUID
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _DEFAULT_RETENTION: Final = -1
+_NEVER: Final = -1
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
 
 
@@ -69,31 +70,33 @@ def commit_offsets(
     """
     group_id, member_id = committer.group_id, committer.member_id
     _validate(state, committer, is_transactional=False)
-    version, expire_timestamp = None, -1
-    if retention_time_ms != _DEFAULT_RETENTION:
-        version, expire_timestamp = OFFSET_COMMIT_VALUE_WITH_EXPIRY, now_ms + retention_time_ms
+    expire_timestamp_ms = _NEVER if retention_time_ms == _DEFAULT_RETENTION else now_ms + retention_time_ms
     metadata_max = state.config.offset_metadata_max_bytes
     records, codes = [], []
     for each in offsets:
-        metadata = each.metadata or ""
-        if len(metadata) > metadata_max:
+        if each.metadata is not None and len(each.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            continue
-        key = OffsetCommitKey(group=group_id, topic=each.topic, partition=each.partition)
-        value = OffsetCommitValue(
-            offset=each.offset,
-            leader_epoch=each.leader_epoch,
-            metadata=metadata,
-            commit_timestamp=now_ms,
-            expire_timestamp=expire_timestamp,
-            topic_id=each.topic_id,
-        )
-        records.append(CoordinatorRecord(encode_key(key), encode_value(value, version)))
-        codes.append(ErrorCode.NONE)
+        else:
+            records.append(_record(group_id, each, now_ms, expire_timestamp_ms))
+            codes.append(ErrorCode.NONE)
     group = state.groups.get(group_id)
     if group is None:
         return Decision(records, codes)
     return Decision(records, codes, apply=lambda: group.committed(member_id, state.context.timers))
+
+
+def _record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_timestamp_ms: int) -> CoordinatorRecord:
+    key = OffsetCommitKey(group=group_id, topic=offset.topic, partition=offset.partition)
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_timestamp_ms,
+        topic_id=offset.topic_id,
+    )
+    version = None if expire_timestamp_ms == _NEVER else OFFSET_COMMIT_VALUE_WITH_EXPIRY
+    return CoordinatorRecord(encode_key(key), encode_value(value, version))
 
 
 def _validate(state: GroupsState, committer: Committer, *, is_transactional: bool) -> None:
