@@ -19,6 +19,10 @@ from broker.coordinator.group.classic_requests import (
     new_member_id,
     sync_group,
 )
+from broker.coordinator.group.consumer.describing import describe as describe_consumer_group
+from broker.coordinator.group.consumer.heartbeat import Caller
+from broker.coordinator.group.consumer.heartbeat import heartbeat as consumer_group_heartbeat
+from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offset_requests import (
     Committer,
@@ -28,6 +32,8 @@ from broker.coordinator.group.offset_requests import (
     fetch_offsets,
 )
 from broker.coordinator.runtime import Runtime
+from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.api.describe_groups import DescribedGroup
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -36,9 +42,11 @@ from broker.wire.api.list_groups import ListedGroup
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
+from broker.wire.uuids import encode_uuid, new_uuid
 
 _MEMBER_ID_NEEDED_FROM: Final = 4
 _SKIPPING_FROM: Final = 9
+_CONSUMER_PROTOCOL: Final = "consumer"
 
 T = TypeVar("T")
 
@@ -123,6 +131,31 @@ class GroupCoordinator:
             for partition, theirs in by_partition.items()
         ]
         return list(by_partition.values()), gather(completions)
+
+    # Groups of the consumer protocol
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, *, api_version: int, client_id: str, client_host: str
+    ) -> Completion[ConsumerGroupHeartbeatResponse]:
+        """What a member is to do next (KIP-848)."""
+        config = self._config()
+        if _CONSUMER_PROTOCOL not in config.get_list("group.coordinator.rebalance.protocols"):
+            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+        try:
+            validate_heartbeat(request, api_version, config.get_list("group.consumer.assignors"))
+        except CoordinatorError as error:
+            return failed(error)
+        new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
+        caller = Caller(client_id=client_id, client_host=client_host, new_member_id=new_id)
+        return self._write(
+            request.group_id, lambda state, now_ms: consumer_group_heartbeat(state, request, caller, now_ms)
+        )
+
+    def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
+        """What is known of a group of the consumer protocol."""
+        if not group_id:
+            return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
+        return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
 
     # Offsets
 

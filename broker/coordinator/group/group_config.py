@@ -3,6 +3,7 @@
 import attrs
 
 from broker.config import KafkaConfig
+from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 
 _MINUTE_MS = 60_000
 
@@ -21,6 +22,7 @@ class GroupConfig:
     group_max_size: int = 2**31 - 1
     min_session_timeout_ms: int = 6000
     max_session_timeout_ms: int = 30 * _MINUTE_MS
+    consumer: ConsumerGroupConfig = attrs.field(factory=ConsumerGroupConfig)
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "GroupConfig":
@@ -33,4 +35,5 @@ class GroupConfig:
             group_max_size=config.get_int("group.max.size"),
             min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+            consumer=ConsumerGroupConfig.of(config),
         )

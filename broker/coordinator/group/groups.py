@@ -3,7 +3,10 @@
 from typing import Final
 
 from broker.coordinator.group.classic.carrying import wake_classic_groups
+from broker.coordinator.group.classic.group import ClassicGroup
 from broker.coordinator.group.classic.stored import group_from
+from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
+from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
 from broker.coordinator.group.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
@@ -32,7 +35,7 @@ class GroupsState:
     A group whose offsets are all there is of it, a simple one, is not among `groups`.
 
     `left_alone` counts records that could not be taken over, by their type. `deleted_topics` are those whose offsets
-    are yet to be removed, up to which record each.
+    are yet to be removed, up to which record each. `topics_version` is that of the metadata in which topics came last.
     """
 
     def __init__(self, context: ShardContext, config: GroupConfig) -> None:
@@ -42,6 +45,7 @@ class GroupsState:
         self.offsets = Offsets()
         self.left_alone: dict[int, int] = {}
         self.deleted_topics: dict[str, int] = {}
+        self.topics_version = -1
 
     # Replaying
 
@@ -70,14 +74,12 @@ class GroupsState:
 
     def _replay_of_group(self, key: RecordKey, value: RecordValue | None) -> None:
         """Records of groups change what is in `groups`; each kind of group knows its own."""
-        if isinstance(key, GroupMetadataKey):
-            if value is None:
-                self.groups.pop(key.group, None)
-            else:
-                self.groups[key.group] = group_from(key.group, value)
-            return
-        number = key.__message__.key
-        self.left_alone[number] = self.left_alone.get(number, 0) + 1
+        if not isinstance(key, GroupMetadataKey):
+            replay_of_consumer_group(self.groups, key, value)
+        elif value is not None:
+            self.groups[key.group] = group_from(key.group, value)
+        elif isinstance(self.groups.get(key.group), ClassicGroup):
+            del self.groups[key.group]
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """See `Shard.replay_end_transaction`."""
@@ -89,9 +91,11 @@ class GroupsState:
         """See `Shard.loaded`."""
         schedule_expiration(self)
         wake_classic_groups(self, now_ms)
+        wake_consumer_groups(self)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""
+        topics_changed(self, delta, image)
         for topic in delta.topics.deleted.values():
             self.deleted_topics[topic.name] = self.offsets.last_record_offset
         if self.deleted_topics:
