@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.group.expiration import forget_deleted_topics
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.groups import UNREADABLE, GroupsState
 from broker.coordinator.group.offset_requests import (
@@ -331,6 +332,23 @@ def test_epochs_of_nobody_are_refused_as_the_version_knows() -> None:
         with pytest.raises(CoordinatorError) as raised:
             commit(shard, 1, epoch=3, api_version=version)
         assert raised.value.code is code
+
+
+def test_many_offsets_expire_or_go_with_their_topic_in_several_turns() -> None:
+    shard = GroupsShard(CONFIG)
+    for group in range(3):
+        for partition in range(1_700):
+            commit(shard, 1, group=f"group-{group}", partition=partition)
+    decision = shard.timers.due["expire-offsets"][1](shard.state, shard.now_ms + RETENTION_MS)
+    assert len(decision.records) == 3_400
+    shard.state.deleted_topics["topic"] = shard.state.offsets.last_record_offset
+    decision = forget_deleted_topics(shard.state, shard.now_ms)
+    assert len(decision.records) == 2_000
+    before = len(shard.log)
+    shard.pass_ms(RETENTION_MS + CHECK_MS)
+    assert (len(shard.state.offsets), len(shard.log) - before) == (0, 5_100)
+    shard.pass_ms(2 * CHECK_MS)
+    assert len(shard.log) - before == 5_100
 
 
 # Against a model
