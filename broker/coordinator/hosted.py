@@ -17,8 +17,8 @@ from broker.coordinator.timers import ShardTimers
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode
-from kraft.env import Tracer
-from metadata.image import MetadataImage
+from kraft.env import FsyncFailed, Tracer
+from metadata.image import MetadataDelta, MetadataImage
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class HostedShard(Generic[S]):
         self.state = make_state(self)
         self._gated: deque[_Gated] = deque()
         self._parked: dict[_Parked, None] = {}
+        self._unheard_of: list[tuple[MetadataDelta, MetadataImage]] = []
         self._expiry: Deadline | None = None
         self._is_releasing = False
 
@@ -172,7 +173,7 @@ class HostedShard(Generic[S]):
     def _fire(self, key: Hashable, decide: OnTimer) -> None:
         """A timer is due: a turn of its own."""
         if self._refusal() is not None:
-            return
+            return  # the shard is gone, or has to begin anew
         now_ms = self._around.now_ms()
         try:
             self._carry_out(decide(self.state, now_ms), now_ms)
@@ -180,6 +181,8 @@ class HostedShard(Generic[S]):
             self._around.trace("coordinator-timer-repeated", partition=str(self.partition), error=str(error))
             if self.phase is Phase.ACTIVE:
                 self.timers.schedule(key, _TIMER_RETRY_MS, decide)
+        except FsyncFailed:
+            raise
         except Exception as error:  # noqa: BLE001 - the shard begins anew, and everybody else is served
             self._around.trace(
                 "coordinator-timer-failed", partition=str(self.partition), error="".join(format_exception(error))
@@ -225,8 +228,8 @@ class HostedShard(Generic[S]):
         self._expiry = None
         gated, now = self._gated, trio.current_time()
         while gated and gated[0].since + self._timeout_s <= now:
-            completion = gated.popleft().completion
-            completion.fail(CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time"))
+            error = CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time")
+            gated.popleft().completion.settle(error)
         self._release()
 
     def unpark(self, parked: "_Parked") -> None:
@@ -245,6 +248,16 @@ class HostedShard(Generic[S]):
         """The log is replayed."""
         self.phase = Phase.ACTIVE
         self.state.loaded(self._around.now_ms())
+        changes, self._unheard_of = self._unheard_of, []
+        for delta, image in changes:
+            self.state.metadata_changed(delta, image)
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Tell the state, once it is loaded: there are few changes in that time."""
+        if self.phase is Phase.LOADING:
+            self._unheard_of.append((delta, image))
+        elif self.phase is Phase.ACTIVE:
+            self.state.metadata_changed(delta, image)
 
     def go(self) -> None:
         """Answer nothing any more: whoever waits is told to look for the coordinator anew."""

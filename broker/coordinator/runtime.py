@@ -133,8 +133,7 @@ class Runtime(Generic[S]):
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """The metadata is another one. To be called behind those who call `led`."""
         for shard in list(self._shards.values()):
-            if shard.phase is Phase.ACTIVE:
-                shard.state.metadata_changed(delta, image)
+            shard.metadata_changed(delta, image)
 
     async def run(self) -> None:
         """Load shards as they come, one after the other, until cancelled."""

@@ -48,7 +48,10 @@ class Shard(Protocol):
 
 
 class Timers(Protocol):
-    """Of one shard; they end with it. Not to be touched while deciding, since the decision may come to nothing."""
+    """Of one shard, from `Shard.loaded` on; they end with it.
+
+    Not to be touched while deciding, since the decision may come to nothing.
+    """
 
     def schedule(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
         """Have `decide` called in `delay_ms`, in place of what was scheduled under the same key.

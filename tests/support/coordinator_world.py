@@ -104,7 +104,7 @@ class RegistersRuntime:
         assert node.loader is not None, "the node serves"
         self.partitions = node.broker.partitions
         self.traced = traced
-        deadlines, loader = Deadlines(), node.loader
+        deadlines, self._loader = Deadlines(), node.loader
         settings = RuntimeSettings(
             topic=TOPIC,
             partition_count=lambda: 1,
@@ -120,7 +120,7 @@ class RegistersRuntime:
             partitions=self.partitions,
             deadlines=deadlines,
             now_ms=lambda: self.now_ms,
-            image=lambda: loader.image,
+            image=lambda: self.image,
             trace=traced,
         )
         self.partitions.when_led(self.runtime.led)
@@ -132,6 +132,10 @@ class RegistersRuntime:
     def _make_state(self, context: ShardContext) -> Registers:
         self.states.append(Registers(context))
         return self.states[-1]
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._loader.image
 
     @property
     def state(self) -> Registers:

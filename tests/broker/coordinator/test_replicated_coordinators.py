@@ -16,6 +16,7 @@ from tests.support.coordinator_world import (
     RegistersRuntime,
     code_of,
     put,
+    put_and_tell,
     wait_for_put,
 )
 from tests.support.replicated_topics import create_replicated, until_described, until_led_by_another
@@ -55,14 +56,19 @@ async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tm
     async with coordinated(tmp_path, write_timeout_ms=300) as (cluster, runtimes):
         runtime = runtimes[1]
         assert await runtime.put("a", "1") == ""
+        parked = runtime.write(wait_for_put)
         for node_id in (2, 3):  # and with them the quorum, so that the leader stays one and its ISR as it is
             await cluster.nodes[node_id].crash()
         written = runtime.write(put, name="a", value="2")
         asked = runtime.read("a")
+        told = runtime.write(put_and_tell, name="b", value="3")
         runtime.partitions.end_turn()
-        assert runtime.state.values == {"a": "2"}
-        await runtime.until(lambda: written.done and asked.done)
-        assert code_of(written) == code_of(asked) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert runtime.state.values == {"a": "2", "b": "3"}
+        for completion in (written, asked, parked, told):
+            assert not completion.done
+        for completion in (written, asked, parked, told):
+            await runtime.until(lambda completion=completion: completion.done)
+            assert code_of(completion) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_nothing_is_decided_while_too_few_are_in_sync(tmp_path: Path) -> None:

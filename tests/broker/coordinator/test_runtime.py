@@ -16,6 +16,8 @@ from broker.coordinator.timers import ShardTimers
 from broker.net.deadlines import Deadlines
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker, patch
+from metadata.image import MetadataDelta
+from metadata.records import RemoveTopicRecord
 from tests.support.coordinator_world import (
     TOPIC,
     Registers,
@@ -224,6 +226,21 @@ def _transactional(text: str, *, sequence: int) -> bytes:
 def _end(*, is_commit: bool) -> bytes:
     marker = EndTransactionMarker(is_commit, coordinator_epoch=0)
     return encode_end_transaction_marker(marker, timestamp=0, producer_id=7, producer_epoch=0)
+
+
+async def test_what_changes_in_the_metadata_is_heard_of_once_a_shard_is_loaded(tmp_path: Path) -> None:
+    async with registers(tmp_path) as runtime:
+        await runtime.put("a", "1")
+        image = runtime.image
+        delta = MetadataDelta(image)
+        delta.replay([RemoveTopicRecord(topic_id=image.topics.by_name[TOPIC].topic_id)])
+        runtime.runtime.publish(delta, image)
+        assert runtime.state.deleted_topics == [TOPIC]
+        reload(runtime)
+        runtime.runtime.publish(delta, image)
+        assert (runtime.state.loads, runtime.state.deleted_topics) == (0, [])
+        await runtime.active()
+        assert runtime.state.deleted_topics == [TOPIC]
 
 
 async def test_a_log_that_cannot_be_replayed_is_not_coordinated(tmp_path: Path) -> None:
