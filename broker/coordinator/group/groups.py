@@ -88,7 +88,13 @@ class GroupsState:
     # Coming to life
 
     def loaded(self, now_ms: int) -> None:
-        """See `Shard.loaded`."""
+        """See `Shard.loaded`.
+
+        Whoever coordinated before knew each topic that it accepted offsets for, and by the time that another leads, its
+        metadata has told of them too. So a topic that is not known here was deleted, and nobody has heard of that.
+        """
+        known = self.context.image.topics.by_name
+        self._topics_gone([topic for topic in self.offsets.topics() if topic not in known])
         schedule_expiration(self)
         wake_classic_groups(self, now_ms)
         wake_consumer_groups(self)
@@ -96,7 +102,9 @@ class GroupsState:
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""
         topics_changed(self, delta, image)
-        for topic in delta.topics.deleted.values():
-            self.deleted_topics[topic.name] = self.offsets.last_record_offset
-        if self.deleted_topics:
+        self._topics_gone([topic.name for topic in delta.topics.deleted.values()])
+
+    def _topics_gone(self, names: list[str]) -> None:
+        if names:
+            self.deleted_topics.update(dict.fromkeys(names, self.offsets.last_record_offset))
             self.context.timers.schedule(DELETED_TOPICS, 0, forget_deleted_topics)

@@ -91,6 +91,12 @@ class Offsets:
             places.update((place, None) for place in pending if place.group_id == group_id)
         return list(places)
 
+    def topics(self) -> list[str]:
+        """The topics for which anything is committed or pending, by name."""
+        names = dict.fromkeys(topic for topics in self._committed.values() for topic in topics)
+        names.update(dict.fromkeys(place.topic for pending in self._pending.values() for place in pending))
+        return list(names)
+
     def of_topic(self, topic: str, until_record_offset: int) -> Iterator[CommittedPartition]:
         """What groups have for a topic, in records up to that one."""
         for group_id, topics in self._committed.items():

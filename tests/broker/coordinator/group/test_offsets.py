@@ -296,6 +296,23 @@ def test_a_topic_that_goes_takes_its_offsets_along_but_not_those_of_its_successo
     assert not shard.state.deleted_topics
 
 
+def test_who_takes_over_forgets_topics_that_are_gone() -> None:
+    shard = GroupsShard()
+    created = MetadataDelta(shard.image)
+    created.replay([TopicRecord(name="topic", topic_id=b"1" * 16)])
+    shard.image = created.apply(0)
+    commit(shard, 1)
+    commit(shard, 2, topic="gone")
+    commit(shard, 3, topic="gone", partition=1, producer_id=7)
+
+    shard.load()
+    shard.pass_ms(0)
+    shard.end_transaction(7, committed=True)
+
+    assert shard.state.offsets.topics() == ["topic"]
+    assert told(shard) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "number"),
     [
