@@ -125,7 +125,7 @@ class Runtime(Generic[S]):
         for partition in partitions:
             if partition.topic == self.settings.topic:
                 shard = self._shards.get(partition.index)
-                if shard is None or shard.partition is partition or partition.leads:
+                if shard is None or shard.partition is partition or partition.leads:  # else a former topic's
                     self._let_go(partition.index)
                     if partition.leads:
                         self._host(partition)

@@ -37,7 +37,9 @@ from tests.support.wire_client import connected
 async def registers(
     directory: Path, *, configs: dict[str, str] | None = None, **settings: Any
 ) -> AsyncIterator[RegistersRuntime]:
-    async with running_node(directory) as running, trio.open_nursery() as nursery:
+    """A coordinator on a node that may lose the coordinator's log directory, and goes on."""
+    placed = {"metadata_log_dir": str(directory / "metadata"), "log_dirs": f"{directory}/a,{directory}/b"}
+    async with running_node(directory, **placed) as running, trio.open_nursery() as nursery:
         runtime = RegistersRuntime(running.node, running.traced, nursery, **settings)
         async with connected(running.port) as client:
             await create_topic(client, TOPIC, configs={"cleanup.policy": "compact", **(configs or {})})
@@ -159,6 +161,16 @@ async def test_all_who_wait_are_told_when_the_shard_goes(tmp_path: Path) -> None
         runtime.runtime._let_go(0)
         assert [code_of(each) for each in (parked, written, asked)] == [ErrorCode.NOT_COORDINATOR] * 3
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_shard_goes_with_its_log_directory(tmp_path: Path) -> None:
+    async with registers(tmp_path) as runtime:
+        parked = runtime.write(wait_for_put)
+        written = runtime.write(put, name="a", value="1")
+        partition = runtime.partition
+        runtime.partitions.log_failed(partition, OSError("no disk any more"))
+        assert code_of(written) == code_of(parked) == ErrorCode.NOT_COORDINATOR
+        assert code_of(runtime.write(put, name="a", value="1")) == ErrorCode.NOT_COORDINATOR
 
 
 async def test_who_is_told_may_ask_anew_at_once(tmp_path: Path) -> None:
