@@ -8,6 +8,7 @@ import trio
 
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,6 +25,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID
 from tests.support.requests import create_topic
@@ -254,6 +256,55 @@ async def test_a_simple_group_has_no_members(node: RunningNode, client: WireClie
     codes = await commit(node, client, {0: 2}, generation_id_or_member_epoch=1, member_id="member")
 
     assert codes == {0: ErrorCode.UNKNOWN_MEMBER_ID}
+
+
+async def join(client: WireClient) -> tuple[str, int]:
+    """Be the only member of the group, subscribed to the topic; the member's id and the generation."""
+    subscription = b"\0\0" + b"\0\0\0\1" + b"\0\5topic" + b"\xff\xff\xff\xff"
+    joining = JoinGroupRequest(
+        group_id="group",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+    )
+    joining.member_id = (await client.call(joining, 9)).member_id
+    joined = await client.call(joining, 9)
+    assert (joined.error_code, joined.leader) == (0, joined.member_id)
+    return joined.member_id, joined.generation_id
+
+
+async def sync(client: WireClient, member_id: str, generation: int) -> None:
+    assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"assignment")
+    syncing = SyncGroupRequest(
+        group_id="group", generation_id=generation, member_id=member_id, assignments=[assignment]
+    )
+    assert (await client.call(syncing, 3)).assignment == b"assignment"
+
+
+async def test_members_commit_in_their_generation(tmp_path: Path) -> None:
+    async with running_node(tmp_path, group_initial_rebalance_delay_ms=0) as node, connected(node.port) as client:
+        await create_topic(client)
+        await create_topic(client, "other")
+        await coordinated(client)
+        member_id, generation = await join(client)
+
+        async def code(offset: int, member_id: str, generation: int) -> int:
+            fields = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+            return (await commit(node, client, {0: offset}, **fields))[0]
+
+        assert await code(1, member_id, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+        await sync(client, member_id, generation)
+        assert await code(2, member_id, generation) == 0
+        assert await code(3, member_id, generation - 1) == ErrorCode.ILLEGAL_GENERATION
+        assert await code(4, "somebody", generation) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await code(5, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await fetch(node, client) == {("topic", 0): (2, 3, "note", 0)}
+        await commit(node, client, {0: 6}, topic="other", member_id=member_id, generation_id_or_member_epoch=generation)
+        topics = [delete_topic([0]), delete_topic([0], "other")]
+        response = await client.call(OffsetDeleteRequest(group_id="group", topics=topics), 0)
+        codes = [only(topic.partitions).error_code for topic in response.topics]
+        assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
 
 
 def delete_topic(indexes: list[int], name: str = "topic") -> OffsetDeleteRequestTopic:
