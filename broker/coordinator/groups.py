@@ -141,15 +141,14 @@ class GroupCoordinator:
         config = self._config()
         if _CONSUMER_PROTOCOL not in config.get_list("group.coordinator.rebalance.protocols"):
             return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
-        try:
-            validate_heartbeat(request, api_version, config.get_list("group.consumer.assignors"))
-        except CoordinatorError as error:
-            return failed(error)
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
         caller = Caller(client_id=client_id, client_host=client_host, new_member_id=new_id)
-        return self._write(
-            request.group_id, lambda state, now_ms: consumer_group_heartbeat(state, request, caller, now_ms)
-        )
+
+        def decide(state: GroupsState, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
+            validate_heartbeat(request, api_version, state.config.consumer.assignors)
+            return consumer_group_heartbeat(state, request, caller, now_ms)
+
+        return self._write(request.group_id, decide)
 
     def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
         """What is known of a group of the consumer protocol."""

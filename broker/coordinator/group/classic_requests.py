@@ -7,10 +7,11 @@ from typing import Final
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.group.classic.carrying import begin_step, decided
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member
+from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
 from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
+from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offset_requests import delete_all_offsets
 from broker.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
@@ -22,6 +23,7 @@ from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 def join_group(
@@ -124,12 +126,20 @@ def list_groups(state: GroupsState, states: Sequence[str], types: Sequence[str])
 
     Filters that are empty let everything pass.
     """
-    listed = [_listed(group) for group in state.groups.values() if isinstance(group, ClassicGroup)]
-    listed += [_listed(ClassicGroup(each)) for each in state.offsets.group_ids() if each not in state.groups]
+    groups = [group for group in state.groups.values() if isinstance(group, ClassicGroup | ConsumerGroup)]
+    simple = [ClassicGroup(group_id) for group_id in state.offsets.group_ids() if group_id not in state.groups]
+    listed = [_listed(group) for group in [*groups, *simple]]
     return [each for each in listed if _is_among(each.group_state, states) and _is_among(each.group_type, types)]
 
 
-def _listed(group: ClassicGroup) -> ListedGroup:
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=group.state,
+            group_type=CONSUMER,
+        )
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",

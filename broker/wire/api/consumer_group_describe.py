@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, with what their members have and shall have (KIP-848).
+"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, and what members have and shall have (KIP-848).
 
 Flexible from 0. Notable versions:
     1  which protocol each member speaks

@@ -3,6 +3,7 @@
 import attrs
 
 from broker.config import KafkaConfig
+from broker.coordinator.group.assignors import CLASS_NAMES
 
 
 @attrs.frozen(kw_only=True)
@@ -26,7 +27,7 @@ class ConsumerGroupConfig:
             session_timeout_ms=config.get_int("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=config.get_int("group.consumer.heartbeat.interval.ms"),
             members_max=config.get_int("group.consumer.max.size"),
-            assignors=tuple(config.get_list("group.consumer.assignors")),
+            assignors=tuple(CLASS_NAMES.get(name, name) for name in config.get_list("group.consumer.assignors")),
             can_upgrade=policy in ("upgrade", "bidirectional"),
             can_downgrade=policy in ("downgrade", "bidirectional"),
             regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
