@@ -9,6 +9,7 @@
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
+#   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
@@ -24,7 +25,8 @@ SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
 
-.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-followers bench-metadata kafka-dump-log
+.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-followers bench-moves \
+	bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -61,6 +63,9 @@ bench-replication: $(VENV)/.installed-bench
 
 bench-followers: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_followers $(ARGS)
+
+bench-moves: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_moves $(ARGS)
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)

@@ -140,7 +140,8 @@ class DebuggingReader(Reader):
 class FollowerReader(Reader):
     """A broker that replicates. `hurries` tells it of a new high watermark at once, for those who read from it.
 
-    `throttle` holds back what it is sent of throttled replicas, but for those that are in sync: they have to stay so.
+    `throttle` holds back what it is sent of throttled replicas, unless what is committed waits for it: it is in sync
+    then, or about to be.
     """
 
     __slots__ = ("_hurries", "_planned", "_replica", "_throttle")
@@ -174,7 +175,7 @@ class FollowerReader(Reader):
         return self._throttle.has_room
 
     def allowance(self, partition: Partition) -> float:
-        if not partition.throttled_as_leader or self._is_in_sync(partition):
+        if not partition.throttled_as_leader or self._is_waited_for(partition):
             return inf
         return self._throttle.allowance - self._planned
 
@@ -234,6 +235,14 @@ class FollowerReader(Reader):
 
     def _is_in_sync(self, partition: Partition) -> bool:
         return partition.in_sync is not None and self._replica.replica_id in partition.in_sync.isr
+
+    def _is_waited_for(self, partition: Partition) -> bool:
+        """Then to hold it back would hold back producers: also before it is in sync, once it is about to be."""
+        in_sync, log = partition.in_sync, partition.log
+        follower = None if in_sync is None else in_sync.followers.get(self._replica.replica_id)
+        if in_sync is None or follower is None or log is None:
+            return False
+        return in_sync.waits_for(follower, log.readable_end_offset, partition.surroundings.now_ms())
 
     def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
         replica = self._replica

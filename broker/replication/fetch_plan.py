@@ -1,8 +1,10 @@
 """What a follower asks one leader for, and what the answers mean. Pure: times come as arguments.
 
-One request is in flight at a time. Within a fetch session (KIP-227) it names only what has changed: partitions whose
-position is another one, those that are new, and those that are to be left out for now or for good. So a round costs
-what changes, and not what there is.
+One request is in flight at a time, apart from one that ends its session. Within a session (KIP-227) a request names
+only what has changed: partitions whose position is another one, those that are new, and those that are to be left out
+for now or for good. So a round costs what changes, and not what there is. A request that opens a session is answered at
+once; those within it wait at the leader. Ending the session has the one that waits answered, where a partition that it
+does not name cannot wait that long.
 
 An answer for a partition counts only while the partition is where it was when it was asked for. Where the logs part,
 the leader says so in its answer (KIP-595), and the follower cuts its log and goes on from there.
@@ -37,6 +39,7 @@ _BACKOFF_DOUBLINGS_MAX: Final = 20
 
 _NO_SESSION: Final = 0
 _INITIAL_EPOCH: Final = 0
+_FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -126,6 +129,10 @@ class FetchPlan:
         self.lagging: dict[PartitionKey, None] = {}
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
+        self._is_granted_sessions = True
+        self._is_waiting = False  # for an answer, which may take its time
+        self._is_ending = False
+        self._is_urgent = False  # to name a partition of which the request in flight does not know
         self._told: dict[PartitionKey, Position] = {}  # what the session holds, or the last request without one
         self._untold: dict[PartitionKey, None] = {}  # what may differ from that
 
@@ -142,6 +149,7 @@ class FetchPlan:
         self._committed.pop(key, None)
         self.lagging.pop(key, None)
         self._untold[key] = None
+        self._is_urgent = True
 
     def forget(self, key: PartitionKey) -> None:
         """Do not fetch it any more."""
@@ -199,18 +207,36 @@ class FetchPlan:
         self._end_pauses(now)
         if len(self._paused) == len(self._positions):
             return None
-        named, forgotten = self._full() if self._session_epoch == _INITIAL_EPOCH else self._incremental()
+        is_full = self._session_epoch == _INITIAL_EPOCH
+        named, forgotten = self._full() if is_full else self._incremental()
         self._untold.clear()
+        self._is_urgent = self._is_ending = False
+        self._is_waiting = not (is_full and self._is_granted_sessions)
         settings = self._settings
         return FetchRequest(
             replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.max_wait_ms,
+            max_wait_ms=settings.max_wait_ms if self._is_waiting else 0,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=self._topics(named),
             forgotten_topics_data=_forgotten(forgotten),
+        )
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the request in flight waits, and there is a partition to be fetched that it does not name."""
+        return self._is_urgent and self._is_waiting and not self._is_ending and self._session_id != _NO_SESSION
+
+    def ending(self, broker_epoch: int) -> FetchRequest:
+        """Ends the session, and has the request in flight answered; the answer to this one tells nothing."""
+        assert self.is_urgent, "there is nothing to be ended"
+        self._is_ending = True
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._settings.replica_id, replica_epoch=broker_epoch),
+            session_id=self._session_id,
+            session_epoch=_FINAL_EPOCH,
         )
 
     def _end_pauses(self, now: float) -> None:
@@ -259,9 +285,11 @@ class FetchPlan:
     def lost(self) -> None:
         """The last request will not be answered: nobody knows what the leader has made of it."""
         self._session_epoch = _INITIAL_EPOCH
+        self._is_waiting = False
 
     def answered(self, response: FetchResponse, now: float) -> list[Outcome]:
         """What the answer to the last request means, for each partition that is still where it was asked for."""
+        self._is_waiting = False
         code = _code(response.error_code)
         if code is not ErrorCode.NONE:
             self._session_epoch = _INITIAL_EPOCH
@@ -275,7 +303,8 @@ class FetchPlan:
         return list(self._outcomes(response, now))
 
     def _continue_session(self, session_id: int) -> None:
-        if session_id == _NO_SESSION:  # the leader has none to give, or has ended it
+        self._is_granted_sessions = session_id != _NO_SESSION
+        if session_id == _NO_SESSION or self._is_ending:  # the leader has none to give, or has ended it
             self._session_id, self._session_epoch = _NO_SESSION, _INITIAL_EPOCH
         elif session_id != self._session_id or self._session_epoch == _EPOCH_MAX:
             self._session_id, self._session_epoch = session_id, _INITIAL_EPOCH + 1

@@ -134,19 +134,20 @@ class InSyncReplicas:
         return follower.broker_epoch
 
     def high_watermark(self, end_offset: int, now_ms: float) -> int:
-        """What all that count hold, `end_offset` being what the leader holds.
-
-        Those count that are in the maximal ISR, and those that are caught up and about to join it: a high watermark
-        that runs ahead of such a one would keep it out for ever.
-        """
-        maximal = self.maximal
+        """What all that count hold, `end_offset` being what the leader holds."""
         lowest = end_offset
         for follower in self.followers.values():
-            if follower.log_end_offset < lowest and (
-                follower.broker_id in maximal or self._is_about_to_join(follower, end_offset, now_ms)
-            ):
+            if follower.log_end_offset < lowest and self.waits_for(follower, end_offset, now_ms):
                 lowest = follower.log_end_offset
         return lowest
+
+    def waits_for(self, follower: Follower, end_offset: int, now_ms: float) -> bool:
+        """Whether a record is not committed before this follower has it.
+
+        It is so with those in the maximal ISR, and with those that are caught up and about to join it: a high watermark
+        that runs ahead of such a one would keep it out for ever.
+        """
+        return follower.broker_id in self.maximal or self._is_about_to_join(follower, end_offset, now_ms)
 
     def to_expand(self, follower: Follower, high_watermark: int) -> Proposal | None:
         """The ISR with a follower that has caught up with what is committed, and with this leader's epoch.

@@ -18,7 +18,7 @@ RESTART_SECONDS = 0.5
 
 
 class Cluster:
-    """`nodes` by name. `leader` is who was elected last.
+    """`nodes` by name, their `ids` as far as anybody has told of them. `leader` is who was elected last.
 
     `power_cuts` counts those of each node: how often its unsynced writes may have been lost.
     """
@@ -28,7 +28,9 @@ class Cluster:
         self.nodes = {name: simulation.add_host(name) for name in factories}
         self.clients: dict[str, Host] = {}
         self.power_cuts = dict.fromkeys(factories, 0)
+        self.ids: dict[str, object] = {}
         self.leader: Host | None = None
+        self._offline: dict[str, int] = {}
         self._factories = factories
         simulation.trace.listeners.append(self._observe)
 
@@ -40,6 +42,10 @@ class Cluster:
     @property
     def all_serve(self) -> bool:
         return all(host.is_serving for host in self.nodes.values())
+
+    def has_log_dir_offline(self, host: Host) -> bool:
+        """Whether a node has lost a log directory that it will not have again before it starts anew."""
+        return self._offline.get(host.name) == host.incarnation
 
     async def run(self) -> None:
         """Keep every node running, until cancelled; then all of them are killed."""
@@ -95,10 +101,13 @@ class Cluster:
             host.kill()
 
     def heal(self) -> None:
-        """Take all faults away, and let what is down come back."""
+        """Take all faults away, and let what is down come back. Broken log directories take another start."""
         for host in self.nodes.values():
             host.held_down_until = 0.0
         self.simulation.heal()
+        for host in self.nodes.values():
+            if self.has_log_dir_offline(host):
+                self.crash(host, power=False, down_seconds=0)
 
     async def _supervise(self, nursery: trio.Nursery, host: Host, factory: NodeFactory) -> None:
         host.start(nursery, factory)
@@ -112,5 +121,9 @@ class Cluster:
     def _observe(self, event: Event) -> None:
         if event.kind == "power-cut":
             self.power_cuts[event.host] += 1
+        elif event.kind == "log_recovered":
+            self.ids[event.host] = event.fields["node"]
+        elif event.kind == "storage.log_dir_offline":
+            self._offline[event.host] = self.nodes[event.host].incarnation
         elif event.kind == "role" and event.fields["role"] == "leader":
             self.leader = self.nodes[event.host]

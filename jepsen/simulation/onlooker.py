@@ -1,7 +1,7 @@
 """Looks into the nodes of a simulation, and tells in the trace what has become of their replicas.
 
-It does so whenever something has run on a host, once all of that has come to where it waits, and before a process
-ends. Nodes are not changed for it, and do not notice.
+It does so whenever something has run on a host, once all of that has come to where it waits, and when a process ends.
+Nodes are not changed for it, and do not notice.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -64,7 +64,7 @@ class _SeenNode:
 
 
 class Onlooker:
-    """`jepsen.simulation.simulation.Onlooker`. `node_of` finds the node that runs on a host, if one does.
+    """See the module's docstring. `node_of` finds the node that runs on a host, if one does.
 
     The replicas of the topics in `watched` are looked at, and of all topics what the metadata says.
     """
@@ -79,7 +79,7 @@ class Onlooker:
         self._seen: dict[Host, _SeenNode] = {}
         trace.listeners.append(self._observe)
 
-    def __call__(self, hosts: Sequence[Host]) -> None:
+    def look(self, hosts: Sequence[Host]) -> None:
         acting = []
         for host in hosts:
             node = self._node_of(host)
@@ -95,6 +95,16 @@ class Onlooker:
                 self._trace.event(host.name, "metadata-seen", {"offset": image.offset})
         for host, seen in acting:
             self._look_at_node(host, seen)
+
+    def look_at_last(self, host: Host) -> None:
+        """Only for what is in its logs and committed: with all else it may be in the middle of a change."""
+        seen = self._seen.get(host)
+        if seen is not None and seen.node is self._node_of(host):
+            for replica in seen.replicas.values():
+                log = replica.partition.log
+                if log is not None and log is replica.log:
+                    self._look_at_log(host, replica, log)
+                    self._look_at_high_watermark(host, replica)
 
     def _observe(self, event: Event) -> None:
         """Between two looks a log may be cut and grow again."""
@@ -146,8 +156,7 @@ class Onlooker:
             self._look_at_new_log(host, seen, log)
         if log is None:
             return
-        if log.readable_end_offset != seen.end_offset or seen.cut_to is not None:
-            self._look_at_log(host, seen, log)
+        self._look_at_log(host, seen, log)
         in_sync = partition.in_sync
         isr, proposal = (None, None) if in_sync is None else (in_sync.isr, in_sync.proposal)
         if (
@@ -162,11 +171,12 @@ class Onlooker:
             maximal = alone if in_sync is None else in_sync.maximal
             fields = {"leader_epoch": seen.leader_epoch, "leads": partition.leads, "maximal": maximal}
             self._tell(host, seen, "replica-role", **fields)
-        if partition.high_watermark != seen.high_watermark:
-            grows = partition.high_watermark > seen.high_watermark
-            seen.high_watermark = partition.high_watermark
-            if grows:
-                self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
+        self._look_at_high_watermark(host, seen)
+
+    def _look_at_high_watermark(self, host: Host, seen: _SeenReplica) -> None:
+        before, seen.high_watermark = seen.high_watermark, seen.partition.high_watermark
+        if seen.high_watermark > before:
+            self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
 
     def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
         had_one, seen.log = seen.log is not None, log
@@ -181,6 +191,8 @@ class Onlooker:
 
     def _look_at_log(self, host: Host, seen: _SeenReplica, log: Log) -> None:
         end_offset = log.readable_end_offset
+        if end_offset == seen.end_offset and seen.cut_to is None:
+            return
         cut_to = end_offset if seen.cut_to is None else min(seen.cut_to, end_offset)
         seen.cut_to = None
         if cut_to < seen.end_offset:

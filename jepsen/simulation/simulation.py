@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -15,8 +15,17 @@ from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
 
-# Told of the hosts on which something has run, once all of that has come to where it waits, or is to die.
-Onlooker: TypeAlias = Callable[[Sequence[Host]], None]
+
+class Onlooker(Protocol):
+    """Who looks into the processes of a simulation."""
+
+    def look(self, hosts: Sequence[Host]) -> None:
+        """Something has run on these hosts, and all of that has come to where it waits."""
+        ...
+
+    def look_at_last(self, host: Host) -> None:
+        """The process on a host ends, wherever it is; what it has told others, it has told."""
+        ...
 
 
 class Simulation:
@@ -105,12 +114,11 @@ class Simulation:
         if self._acting:
             acting, self._acting = list(self._acting), {}
             for onlooker in self.onlookers:
-                onlooker(acting)
+                onlooker.look(acting)
 
     def _look_at_last(self, host: Host) -> None:
-        """What it did up to now may have been told to others."""
         for onlooker in self.onlookers:
-            onlooker([host])
+            onlooker.look_at_last(host)
 
     def _pauses_changed(self) -> None:
         assert self._queue is not None, "hosts are paused while the simulation runs"

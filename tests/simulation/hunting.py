@@ -3,19 +3,19 @@
 With names behind that, only for those: see `tests.support.planted_bugs` and `replication_bugs`.
 """
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Sequence
 
-from jepsen.simulation.command import parse_shape
+from jepsen.simulation.command import parse_faults, parse_shape
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
-from tests.support.planted_bugs import QUORUM_BUGS, PlantedBug
+from tests.support.planted_bugs import BUGS, QUORUM_BUGS, PlantedBug
 from tests.support.replication_bugs import REPLICATION_BUGS
 
 SECONDS = 30.0
-ALL_BUGS = {**QUORUM_BUGS, **REPLICATION_BUGS}
+ALL_BUGS = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS}
 
 
 def found_by(
@@ -27,12 +27,21 @@ def found_by(
     return violation.partition(":")[0] if violation is not None else None
 
 
-def main(shape: str, seeds: str, *names: str) -> None:
-    for name in names or ALL_BUGS:
-        finds = Counter(found_by(ALL_BUGS[name], seed, parse_shape(shape)) for seed in range(1, int(seeds) + 1))
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape")
+    parser.add_argument("seeds", type=int, help="how many, from 1 on")
+    parser.add_argument("names", nargs="*", help="of bugs; all of them without any")
+    parser.add_argument("--faults", default="all")
+    parser.add_argument("--time", type=float, default=SECONDS)
+    options = parser.parse_args(arguments)
+    shape, faults = parse_shape(options.shape), parse_faults(options.faults)
+    for name in options.names or ALL_BUGS:
+        seeds = range(1, options.seeds + 1)
+        finds = Counter(found_by(ALL_BUGS[name], seed, shape, options.time, faults) for seed in seeds)
         missed = finds.pop(None, 0)
-        print(f"{name}: in {int(seeds) - missed} of {seeds} seeds; {dict(finds.most_common())}", flush=True)
+        print(f"{name}: in {options.seeds - missed} of {options.seeds} seeds; {dict(finds.most_common())}", flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

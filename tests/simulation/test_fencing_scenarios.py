@@ -197,8 +197,8 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     ),
     Scenario(
         a_follower_knows_less_than_its_leader,
-        {"fetches of any leader epoch are served": Breach("ConsumedRecordsStay", HOLD)},
+        {"fetches of any leader epoch are served": Breach("ConsumedRecordsStay", [HOLD])},
     ),
 )
 def test_fencing(showing: Showing) -> None:
-    assert showing.violation() == showing.expected
+    assert showing.violation() in showing.expected

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 import trio
 
+from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.records import Record, encode_batch
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
@@ -34,6 +35,9 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
     """Each broker ends and comes back; the longest time between two acknowledgements, each time."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
+    # With nothing in it, so that there are fetches that wait.
+    idle = CreatableTopic(name="idle", num_partitions=6, replication_factor=3)
+    assert not (await stage.ask(a, CreateTopicsRequest(topics=[idle]), 7)).topics[0].error_code
     pauses = []
     for name in (a, b, c):
         acknowledged = [trio.current_time()]
@@ -43,6 +47,7 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
             await ends(stage, name)
             await trio.sleep(2)
             nursery.cancel_scope.cancel()
+        acknowledged.append(trio.current_time())
         pauses.append(max(later - before for before, later in pairwise(acknowledged)))
         await stage.start(name)
         await stage.in_sync(a, b, c, by=name)
@@ -52,11 +57,18 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
 async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> None:
     """One record after the other, to whoever leads, over a connection that lasts."""
     while True:
-        leader = stage.leader
-        if leader is not None and stage.host(leader).is_serving:
+        leader = _leader(stage)
+        if stage.host(leader).is_serving:
             with suppress(ConnectionLost):
                 await _produce_to(stage, leader, acknowledged)
         await trio.sleep(BETWEEN_RECORDS_SECONDS)
+
+
+def _leader(stage: ReplicaStage) -> str:
+    """Who led last in the topic that was made first."""
+    first, *_ = led = stage.traced("partition-led")
+    same = [event for event in led if event.fields["topic_id"] == first.fields["topic_id"]]
+    return max(same, key=lambda event: int(str(event.fields["leader_epoch"]))).host
 
 
 async def _produce_to(stage: ReplicaStage, leader: str, acknowledged: list[float]) -> None:

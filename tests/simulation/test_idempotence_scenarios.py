@@ -52,4 +52,4 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
     ),
 )
 def test_idempotence(showing: Showing) -> None:
-    assert showing.violation() == showing.expected
+    assert showing.violation() in showing.expected

@@ -94,20 +94,20 @@ async def a_former_life_caught_up(stage: ReplicaStage) -> None:
 @showings(
     Scenario(
         a_proposal_of_which_nothing_is_heard,
-        {"who joins counts only later": Breach("AcknowledgedRecordsStay", HOLD)},
+        {"who joins counts only later": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
     Scenario(
         a_leader_that_is_behind_what_is_committed,
-        {"followers join below the start of the epoch": Breach("AcknowledgedRecordsStay", HOLD)},
+        {"followers join below the start of the epoch": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
     Scenario(
         a_fenced_broker_catches_up,
-        {"fenced brokers may be in sync": Breach("FencedBrokersAreNotInSync", "NoFencedBrokerIsInSync")},
+        {"fenced brokers may be in sync": Breach("FencedBrokersAreNotInSync", ["NoFencedBrokerIsInSync"])},
     ),
     Scenario(
         a_former_life_caught_up,
-        {"any life of a broker may be in sync": Breach("AcknowledgedRecordsStay", HOLD)},
+        {"any life of a broker may be in sync": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
 )
 def test_who_is_in_sync(showing: Showing) -> None:
-    assert showing.violation() == showing.expected
+    assert showing.violation() in showing.expected

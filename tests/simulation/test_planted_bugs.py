@@ -7,13 +7,14 @@ import pytest
 
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.shapes import Shape
-from tests.simulation.hunting import found_by
+from tests.simulation.hunting import ALL_BUGS, found_by
 from tests.support.planted_bugs import BUGS
 
 SEEDS_MAX = 6
 SECONDS = 20.0
 # A node alone is enough for what its own disk may lose.
 NODE = Shape(["node"])
+REPLICAS = Shape(["nodes-3"])
 POWER = ("power", "storm", "fsync-then-power", "aimed-power")
 
 
@@ -25,6 +26,7 @@ class Hunt:
     first_seed: int = 1
     faults: Sequence[str] = POWER
     seconds: float = SECONDS
+    shape: Shape = NODE
 
 
 HUNTS = {
@@ -32,23 +34,28 @@ HUNTS = {
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
     ),
     "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]),
-    "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 5),
-    "recovery keeps segments behind a gap": Hunt(["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"], 7),
+    "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
+    "recovery keeps segments behind a gap": Hunt(["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"]),
     "a new log directory is not made durable": Hunt(
         ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness"], faults=["power"]
     ),
     "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
     "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
+    "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", HUNTS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     hunt = HUNTS[bug]
     for seed in range(hunt.first_seed, hunt.first_seed + SEEDS_MAX):
-        finder = found_by(BUGS[bug], seed, NODE, hunt.seconds, hunt.faults)
+        finder = found_by(ALL_BUGS[bug], seed, hunt.shape, hunt.seconds, hunt.faults)
         if finder is not None:
             assert finder in hunt.by
             return
     pytest.fail(f"{SEEDS_MAX} seeds found nothing")
+
+
+def test_every_bug_of_storage_is_hunted() -> None:
+    assert [bug for bug in BUGS if bug not in HUNTS] == []

@@ -161,34 +161,36 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
 @showings(
     Scenario(
         a_follower_that_knows_less_of_what_is_committed,
-        {"followers cut their logs at the high watermark": Breach("AcknowledgedRecordsStay", HOLD)},
+        {"followers cut their logs at the high watermark": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
-    Scenario(two_power_cuts, {"leaders do not look where logs part": Breach("LogsAgree", "ReplicasAreEqual")}),
+    Scenario(two_power_cuts, {"leaders do not look where logs part": Breach("LogsAgree", ["ReplicasAreEqual", HOLD])}),
     Scenario(
         fast_fail_overs,
         {
-            "leaders tell of epochs that they never had": Breach("LogsAgree", HOLD),
+            "leaders tell of epochs that they never had": Breach("LogsAgree", [HOLD]),
             "followers do not look where their own epochs end": Breach("Liveness"),
         },
     ),
-    Scenario(fail_overs_by_turns, {"leaders tell of epochs that they never had": Breach("LogsAgree", HOLD)}),
+    Scenario(fail_overs_by_turns, {"leaders tell of epochs that they never had": Breach("LogsAgree", [HOLD])}),
     Scenario(
         the_last_replica_standing,
         {
-            "nobody is eligible but who is in sync": Breach("AcknowledgedRecordsStay", "NoFencedBrokerIsInSync"),
-            "crashes count as clean shutdowns": Breach("AcknowledgedRecordsStay", HOLD),
-            "below min.insync.replicas all goes on": Breach("ConsumedRecordsStay", HOLD),
+            "nobody is eligible but who is in sync": Breach("AcknowledgedRecordsStay", ["NoFencedBrokerIsInSync"]),
+            "crashes count as clean shutdowns": Breach("AcknowledgedRecordsStay", [HOLD]),
+            "below min.insync.replicas all goes on": Breach("ConsumedRecordsStay", [HOLD]),
         },
     ),
-    Scenario(an_unclean_election, {"leaders do not look where logs part": Breach("LogsAgree", HOLD)}),
-    Scenario(no_unclean_election, {"elections are unclean": Breach("AcknowledgedRecordsStay", "CommittedRecordsStay")}),
+    Scenario(an_unclean_election, {"leaders do not look where logs part": Breach("LogsAgree", [HOLD])}),
+    Scenario(
+        no_unclean_election, {"elections are unclean": Breach("AcknowledgedRecordsStay", ["CommittedRecordsStay"])}
+    ),
     Scenario(
         a_leader_out_of_the_controllers_reach,
         {
-            "leaders commit alone": Breach("AcknowledgedRecordsStay", HOLD),
-            "what is proposed counts as decided": Breach("AcknowledgedRecordsStay", "ReplicasAreEqual"),
+            "leaders commit alone": Breach("AcknowledgedRecordsStay", [HOLD]),
+            "what is proposed counts as decided": Breach("AcknowledgedRecordsStay", ["ReplicasAreEqual"]),
         },
     ),
 )
 def test_replication(showing: Showing) -> None:
-    assert showing.violation() == showing.expected
+    assert showing.violation() in showing.expected

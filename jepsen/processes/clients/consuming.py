@@ -19,6 +19,9 @@ _LIVES: Final = (5.0, 20.0)
 _BACK_MAX: Final = 20_000
 # The final read begins anew after an error. One that asks for longer than this is not answered.
 _FINAL_SECONDS: Final = 60.0
+# A leader that was deposed, and has not heard of it, does not know the epoch of what its successor wrote. A client that
+# has just started may be told of no other leader, and takes that for a log that was cut (KIP-320 has no error for it).
+_UNKNOWN_EPOCH: Final = "broker end offset is -1 "
 # These tell of records that are gone or damaged, and do not pass.
 _BREACHES: Final = (
     KafkaError._AUTO_OFFSET_RESET,
@@ -134,9 +137,10 @@ class _Reader:
             history.ok(self._invoked(polling, began), records)
             self.positions[partition] = _Position(records[-1][0] + 1, self._see_epochs(partition, good))
         for error in filter(None, (message.error() for message in messages)):
-            if error.code() in _BREACHES:
+            is_breach = error.code() in _BREACHES
+            self.is_whole = self.is_whole and not is_breach
+            if is_breach and _UNKNOWN_EPOCH not in str(error):
                 history.fail(self._invoked(polling, began), str(error))
-                self.is_whole = False
             else:
                 history.info(self._invoked(polling, began), error.name())
 

@@ -1,6 +1,7 @@
 """A disk that is full, as far as one process can tell."""
 
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from jepsen.processes.nodes import NodeProcess
 
 # What a log may still take, in bytes: the write that fails is torn.
 _ROOM: Final = 3_000
+_LOOK_SECONDS: Final = 0.05
 
 
 class DiskFull:
@@ -33,16 +35,20 @@ class DiskFull:
         with stage.claimed([victim]), stage.recorded("disk-full", [victim.name], detail):
             victim.may_end = True
             _limit(victim, limit)
-            await trio.sleep(seconds)
-            _limit(victim, resource.RLIM_INFINITY)
-            if not victim.is_running:
+            until = stage.now() + seconds
+            while victim.is_running and stage.now() < until:
+                await trio.sleep(_LOOK_SECONDS)
+            if victim.is_running:
+                _limit(victim, resource.RLIM_INFINITY)
+            else:
                 victim.note_end("its disk was full")
+                await trio.sleep(max(0.0, until - stage.now()))
                 await start_together([victim])
             victim.may_end = False
 
 
 def _limit(node: NodeProcess, size: int) -> None:
-    if node.is_running:
+    with suppress(ProcessLookupError):
         resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 

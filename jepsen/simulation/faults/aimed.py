@@ -68,7 +68,7 @@ class Aimed:
             is_target = event.kind == step and event.host in strike.cluster.nodes
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
-                self._take_aim(strike, strike.cluster.nodes[event.host])
+                self._take_aim(strike, self._target(strike, event))
 
         trace.listeners.append(listen)
         try:
@@ -76,9 +76,17 @@ class Aimed:
                 strike.cluster.crash(strike.cluster.leader, power=self._aim.power, down_seconds=DOWN_SECONDS_MAX)
             elif step in (*_OF_STARTS, *_OF_REPLICATION):
                 strike.cluster.crash(strike.a_node(), power=self._aim.power, down_seconds=0)
-            await trio.sleep(rng.uniform(1, ARMED_SECONDS_MAX))
+            await trio.sleep(rng.uniform(1, rng.choice((2.0, ARMED_SECONDS_MAX))))
         finally:
             trace.listeners.remove(listen)
+
+    def _target(self, strike: Strike, event: Event) -> Host:
+        """Who takes the step; or now and then, where it is taken for another, that one."""
+        joining = event.fields.get("joining")
+        others = [host for host in strike.nodes if strike.cluster.ids.get(host.name) == joining]
+        if joining is not None and others and strike.rng.random() < 0.5:
+            return others[0]
+        return strike.cluster.nodes[event.host]
 
     def _take_aim(self, strike: Strike, host: Host) -> None:
         incarnation = host.incarnation
@@ -106,7 +114,7 @@ class Crash:
 
 
 class Cut:
-    """Nothing gets from it to another node any more, or back, or neither; for a while."""
+    """Nothing gets from it to another node, or back, or neither, or only late; for a while."""
 
     power = False
 
@@ -114,8 +122,12 @@ class Cut:
         simulation, others = strike.cluster.simulation, [each for each in strike.nodes if each is not host]
         if not others:
             return
-        other = strike.rng.choice(others)
+        other, late = strike.rng.choice(others), strike.rng.choice((0.0, 0.0, 0.1, 1.0))
         for one, another in strike.rng.choice((((host, other),), ((other, host),), ((host, other), (other, host)))):
-            simulation.network.links.link(one.name, another.name).is_blocked = True
+            link = simulation.network.links.link(one.name, another.name)
+            if late:
+                link.latency = late * strike.rng.random()
+            else:
+                link.is_blocked = True
             seconds = CUT_SECONDS_MAX * strike.rng.random()
             simulation.clock.after(seconds, simulation.network.mend, one.name, another.name)

@@ -46,7 +46,11 @@ class TopicAdministrator(Protocol):
         ...
 
     async def lose_log_dir(self, rng: Random) -> None:
-        """Give a broker an empty disk for its logs; or nothing, where one is needed as it is."""
+        """Give a broker an empty disk for logs; or nothing, where all are needed as they are."""
+        ...
+
+    def break_log_dir(self, rng: Random) -> str:
+        """Have nothing be written to one of a broker's log directories, until its disk is healed; the node's name."""
         ...
 
 

@@ -26,7 +26,7 @@ from jepsen.simulation.faults.of_networks import (
 )
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
 from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
-from jepsen.simulation.faults.of_topics import Administer, IsolatePartitionLeader, LoseLogDir
+from jepsen.simulation.faults.of_topics import Administer, BreakLogDir, IsolatePartitionLeader, LoseLogDir
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -63,10 +63,11 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "reassign": Administer(lambda topics, rng: topics.reassign(rng)),
         "configure": Administer(lambda topics, rng: topics.configure(rng)),
         "lose-log-dir": LoseLogDir(),
+        "break-log-dir": BreakLogDir(),
     }
 )
 
-QUIET_SECONDS_MEAN = 2.0
+QUIET_SECONDS_MEANS = (0.5, 2.0)
 
 
 class Nemesis:
@@ -86,6 +87,7 @@ class Nemesis:
         self._rng = rng
         share = rng.choice((0.2, 0.5, 1.0))
         self.chosen = [name for name in allowed if rng.random() < share]
+        self._quiet_seconds = rng.choice(QUIET_SECONDS_MEANS)
         self.strikes: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -96,7 +98,7 @@ class Nemesis:
 
     async def _trouble(self) -> None:
         while self.chosen:
-            await trio.sleep(self._rng.expovariate(1 / QUIET_SECONDS_MEAN))
+            await trio.sleep(self._rng.expovariate(1 / self._quiet_seconds))
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})

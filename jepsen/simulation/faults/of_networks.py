@@ -8,7 +8,8 @@ from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import Link
 
-HOLD_SECONDS_MAX = 12.0
+# Not long enough for most to notice, and longer than sessions last.
+HOLD_SECONDS_MAX = (1.5, 12.0)
 
 
 def links_of(strike: Strike, host: Host) -> Iterator[tuple[Link, Link]]:
@@ -21,7 +22,7 @@ def links_of(strike: Strike, host: Host) -> Iterator[tuple[Link, Link]]:
 
 async def hold(strike: Strike) -> None:
     """Let a fault last for a while, then heal the network."""
-    await trio.sleep(strike.rng.uniform(0.05, HOLD_SECONDS_MAX))
+    await trio.sleep(strike.rng.uniform(0.05, strike.rng.choice(HOLD_SECONDS_MAX)))
     strike.cluster.simulation.network.heal()
 
 

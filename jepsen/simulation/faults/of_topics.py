@@ -12,6 +12,7 @@ from jepsen.simulation.faults.of_networks import cut, hold
 BURST_MAX: Final = 6
 # What a burst may take where nobody answers.
 BURST_SECONDS_MAX: Final = 8.0
+BROKEN_SECONDS_MAX: Final = 6.0
 
 
 class Administer:
@@ -35,6 +36,20 @@ class LoseLogDir:
     async def strike(self, strike: Strike) -> None:
         if strike.topics is not None:
             await strike.topics.lose_log_dir(strike.rng)
+
+
+class BreakLogDir:
+    """A log directory fails: what is in it is offline until the broker starts again (KIP-858)."""
+
+    async def strike(self, strike: Strike) -> None:
+        if strike.topics is None:
+            return
+        host = strike.cluster.nodes[strike.topics.break_log_dir(strike.rng)]
+        await trio.sleep(strike.rng.uniform(0.05, BROKEN_SECONDS_MAX))
+        host.volume.broken = ()
+        await trio.sleep(strike.rng.uniform(0, BROKEN_SECONDS_MAX))
+        if strike.cluster.has_log_dir_offline(host):
+            strike.cluster.crash(host, power=False, down_seconds=0)
 
 
 class IsolatePartitionLeader:

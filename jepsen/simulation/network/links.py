@@ -53,5 +53,8 @@ class Links:
             wait *= 2
         return delay
 
+    def mend(self, source: str, target: str) -> None:
+        self._links.pop((source, target), None)
+
     def heal(self) -> None:
         self._links.clear()

@@ -64,8 +64,8 @@ class Network:
             self._go_on(pipe)
 
     def mend(self, source: str, target: str) -> None:
-        """Make one link good again, which was blocked."""
-        self.links.link(source, target).is_blocked = False
+        """Make one link good again."""
+        self.links.mend(source, target)
         for pipe in list(self._pipes):
             if {pipe.sender.name, pipe.receiver.name} == {source, target}:
                 self._go_on(pipe)

@@ -1,6 +1,6 @@
 """Which nodes a simulated cluster has, how they are configured, and what they are formatted with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -17,8 +17,8 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 KAFKA_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 METADATA_DIRECTORY: Final = "/metadata"
-LOG_DIRECTORY: Final = "/var/kafka"
-_CONFIG: Final[Mapping[str, str]] = {"log.dirs": LOG_DIRECTORY, "metadata.log.dir": METADATA_DIRECTORY}
+# Where logs are, on one disk or on two.
+LOG_DIRECTORIES: Final = ("/var/kafka", "/srv/kafka")
 # Periodic work is done so often that it meets the troubles, where these are about storage.
 _OF_NODES_ALONE: Final[Mapping[str, str]] = {
     "log.initial.task.delay.ms": "1000",
@@ -56,13 +56,22 @@ class Planned:
 class NodePlan:
     """`combined` nodes are controllers and brokers, then there are `controllers` and `brokers` that are only that.
 
-    The voters are known by their directories from the start (KIP-853) or, as `chance` has it, by their ids alone.
+    Brokers have the log directories `log_directories`. The voters are known by their directories from the start
+    (KIP-853) or, as `chance` has it, by their ids alone.
     """
 
-    def __init__(self, combined: int, controllers: int, brokers: int, chance: Random) -> None:
+    def __init__(
+        self,
+        combined: int,
+        controllers: int,
+        brokers: int,
+        chance: Random,
+        log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
+    ) -> None:
         roles = [(True, True)] * combined + [(True, False)] * controllers + [(False, True)] * brokers
         self.nodes = [Planned(f"n{at}", at, *each) for at, each in enumerate(roles, 1)]
         self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
+        self.log_directories = log_directories
         self._is_static = chance.random() < 0.3
         self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
         self._lag_max_ms = chance.choice(_LAG_MAX_MS)
@@ -99,8 +108,9 @@ class NodePlan:
         listeners = [f"PLAINTEXT://{node.name}:{KAFKA_PORT}"] * node.is_broker
         listeners += [f"CONTROLLER://{node.name}:{CONTROLLER_PORT}"] * node.is_controller
         settings = {
-            **_CONFIG,
+            "metadata.log.dir": METADATA_DIRECTORY,
             **(_OF_NODES_ALONE if len(self.nodes) == 1 else _OF_CLUSTERS),
+            "log.dirs": ",".join(self.log_directories),
             "node.id": str(node.node_id),
             "listeners": ",".join(listeners),
             "metadata.log.max.record.bytes.between.snapshots": self._snapshot_bytes,

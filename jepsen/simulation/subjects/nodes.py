@@ -31,7 +31,7 @@ from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
     KAFKA_PORT,
-    LOG_DIRECTORY,
+    LOG_DIRECTORIES,
     METADATA_DIRECTORY,
     NodePlan,
 )
@@ -62,7 +62,9 @@ class NodesSubject:
     def __init__(self, simulation: Simulation, combined: int, controllers: int = 0, brokers: int = 0) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
-        self._plan = plan = NodePlan(combined, controllers, brokers, simulation.rng("subject"))
+        chance = simulation.rng("subject")
+        disks = LOG_DIRECTORIES[: 1 if combined == 1 else chance.choice((1, 2))]
+        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks)
         self._disks_lost = {each.name: 0 for each in plan.nodes}
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
@@ -77,7 +79,8 @@ class NodesSubject:
             show_data(simulation, self.committed, watched)
         self.topic_administrator = None
         if len(plan.brokers) > 1:
-            self.topic_administrator = TopicMover(self.committed, [each.name for each in self._load.topics], self)
+            topics = [each.name for each in self._load.topics]
+            self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # Of what is sent with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin = self._client("admin")
@@ -141,9 +144,16 @@ class NodesSubject:
             for index in range(topic.partitions if topic.name in seen else 0):
                 reader = self._hopeful(client) if topic.name in self._load.hopeful else client
                 await self._as(client, self._write_and_read, reader, topic.name, index)
-                self._read_replicas(topic.name, index)
+                await self._read_replicas(topic.name, index)
+        await self._hear_of_all()
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
+
+    async def _hear_of_all(self) -> None:
+        """Until no node is out of touch: a controller may find out late that nothing comes over its connection."""
+        committed = self.replicas.committed_end_offset
+        while any(self.replicas.by_host[node.name].committed_end_offset < committed for node in self._plan.nodes):
+            await trio.sleep(0.1)
 
     async def _converge(self, name: str) -> None:
         """Until all brokers tell of the same topics, the one of that name among them, and of all brokers.
@@ -178,13 +188,18 @@ class NodesSubject:
             nursery.cancel_scope.cancel()
         await read_all(client, topic, index)
 
-    def _read_replicas(self, topic: str, index: int) -> None:
-        """What every broker has of a partition, for the record."""
-        for node in self._plan.brokers if len(self._plan.brokers) > 1 else ():
-            log = replica_log(self.cluster.nodes[node.name], topic, index)
-            if log is not None:
-                read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, node.name))
-                self.history.ok(read, log)
+    async def _read_replicas(self, topic: str, index: int) -> None:
+        """What every broker has of a partition, for the record, once all of them know the same to be committed."""
+        names = [node.name for node in self._plan.brokers] if len(self._plan.brokers) > 1 else []
+        while True:
+            logs = {name: replica_log(self.cluster.nodes[name], topic, index) for name in names}
+            there = {name: log for name, log in logs.items() if log is not None}
+            if len({log.high_watermark for log in there.values()}) <= 1:
+                break
+            await trio.sleep(0.1)
+        for name, log in there.items():
+            read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, name))
+            self.history.ok(read, log)
 
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
@@ -217,10 +232,13 @@ class NodesSubject:
             self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", (".log", ".checkpoint"), rng
         )
 
-    def lose_logs(self, name: str) -> None:
+    def lose_logs(self, name: str, directory: str) -> None:
         host = self.cluster.nodes[name]
         if not host.volume.is_damaged:
-            self.cluster.lose_logs(host, LOG_DIRECTORY)
+            self.cluster.lose_logs(host, directory)
+
+    def break_logs(self, name: str, directory: str) -> None:
+        self.cluster.nodes[name].volume.broken = (directory,)
 
     async def ask(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
         await self._as(self._admin, task, self._admin, *args)

@@ -24,17 +24,24 @@ class TopicHands(Protocol):
         """Have `task(client, *args)` run on the administrator's machine."""
         ...
 
-    def lose_logs(self, name: str) -> None:
-        """Cut a node's power, and have it come back without its logs."""
+    def lose_logs(self, name: str, directory: str) -> None:
+        """Cut a node's power, and have it come back without one of its log directories."""
+        ...
+
+    def break_logs(self, name: str, directory: str) -> None:
+        """Have nothing be written to one of a node's log directories, until it is healed."""
         ...
 
 
 class TopicMover:
-    """`jepsen.simulation.faults.fault.TopicAdministrator` of the partitions of `topics`; `brokers` are all, by id."""
+    """`jepsen.simulation.faults.fault.TopicAdministrator` of the partitions of `topics`."""
 
-    def __init__(self, committed: Committed, topics: Sequence[str], hands: TopicHands) -> None:
+    def __init__(
+        self, committed: Committed, topics: Sequence[str], log_directories: Sequence[str], hands: TopicHands
+    ) -> None:
         self._committed = committed
         self._topics = topics
+        self._log_directories = log_directories
         self._hands = hands
         self._names = {broker_id: name for name, broker_id in committed.nodes.items()}
 
@@ -61,7 +68,12 @@ class TopicMover:
         """Whatever has other replicas has to be well."""
         choices = [name for broker_id, name in self._names.items() if self._is_dispensable(broker_id)]
         if choices:
-            self._hands.lose_logs(rng.choice(choices))
+            self._hands.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
+
+    def break_log_dir(self, rng: Random) -> str:
+        name = rng.choice(list(self._names.values()))
+        self._hands.break_logs(name, rng.choice(self._log_directories))
+        return name
 
     def _used(self) -> list[tuple[int, CommittedLog]]:
         """The partitions of the topics, with their indexes."""

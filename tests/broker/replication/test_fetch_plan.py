@@ -68,7 +68,7 @@ def test_a_first_request_says_all_there_is_to_say() -> None:
     assert request.replica_state is not None
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, BROKER_EPOCH)
     assert (request.session_id, request.session_epoch) == (0, 0)
-    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (0, 1, 10 << 20)
     (partition,) = request.topics[0].partitions
     assert (partition.partition, partition.fetch_offset, partition.last_fetched_epoch) == (1, 10, 2)
     assert (partition.current_leader_epoch, partition.log_start_offset) == (3, 4)
@@ -89,6 +89,7 @@ def test_within_a_session_only_changes_are_named() -> None:
     plan.answered(answer(), 0)
     request = request_of(plan)
     assert (request.session_epoch, named(request), forgotten(request)) == (2, {}, [])
+    assert request.max_wait_ms == 500
 
 
 def test_without_a_session_all_are_named_and_who_got_something_comes_last() -> None:
@@ -99,6 +100,7 @@ def test_without_a_session_all_are_named_and_who_got_something_comes_last() -> N
     request = request_of(plan)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert list(named(request).items()) == [((T, 1), 10), ((T, 0), 11)]
+    assert request.max_wait_ms == 500, "nothing would come of asking sooner"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,40 @@ def test_what_lags_is_known_from_answers_and_may_be_held_back() -> None:
     plan.answered(answer(PartitionData(partition_index=2, high_watermark=13)), 5)
     plan.moved((T, 2), at(13))
     assert not plan.lagging
+
+
+def test_a_request_that_waits_is_ended_for_a_partition_that_it_does_not_name() -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    assert not plan.is_urgent
+    plan.answered(answer(), 0)
+    plan.follow((T, 1), at(0))
+    assert not plan.is_urgent, "the next request names it"
+    request_of(plan)
+    plan.moved((T, 0), at(11))
+    plan.forget((T, 1))
+    assert not plan.is_urgent
+    plan.follow((T, 2), at(0))
+    assert plan.is_urgent
+
+    ending = plan.ending(BROKER_EPOCH)
+    assert (ending.session_id, ending.session_epoch, ending.topics) == (5, -1, [])
+    assert not plan.is_urgent, "once is enough"
+    plan.answered(answer(), 0)
+    request = request_of(plan)
+    assert (request.session_id, request.session_epoch, request.max_wait_ms) == (0, 0, 0)
+    assert named(request) == {(T, 0): 11, (T, 2): 0}
+
+
+@pytest.mark.parametrize("what", ["opens a session", "belongs to none"])
+def test_a_request_that_cannot_be_ended_is_not(what: str) -> None:
+    plan = plan_of((T, 0))
+    request_of(plan)
+    if what == "belongs to none":
+        plan.answered(answer(session_id=0), 0)
+        request_of(plan)
+    plan.follow((T, 1), at(0))
+    assert not plan.is_urgent
 
 
 def test_nothing_to_follow_is_nothing_to_ask() -> None:
