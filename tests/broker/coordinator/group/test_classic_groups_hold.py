@@ -21,7 +21,7 @@ from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.group_config import GroupConfig
 from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.errors import ErrorCode
-from tests.support.classic_clients import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicClients
+from tests.support.classic_clients import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicClients, code
 
 NOT_COORDINATOR = CoordinatorError(ErrorCode.NOT_COORDINATOR)
 MEMBERS_MAX = 4
@@ -125,6 +125,9 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         leads = self.group.leader_id == member_id and self.group.state is GroupState.COMPLETING_REBALANCE
         completion = self.clients.ask_to_sync(member_id, generation, assignments, instance_id=self.instances[member_id])
         self.syncing.append(Recorded(member_id, completion))
+        assert not is_late or code(completion) != ErrorCode.NONE, (
+            "nobody gets the assignment of a generation that is over"
+        )
         if leads and self.group.state is GroupState.STABLE:
             for each in self.group.members:
                 self.assigned[generation, each] = assignments.get(each, b"")
