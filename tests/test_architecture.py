@@ -56,7 +56,15 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
-    "broker.coordinator": ("broker.effective_config", "broker.replication", "broker.storage", "broker.wire", "kraft"),
+    "broker.coordinator": (
+        "broker.config",
+        "broker.net.deadlines",
+        "broker.replication",
+        "broker.storage",
+        "broker.wire",
+        "kraft",
+        "metadata.image",
+    ),
     "broker.handlers": ("broker", "kraft", "metadata"),
     "broker.node": ("broker", "kraft", "metadata"),
     "broker.cli": ("broker", "kraft", "metadata"),
@@ -78,6 +86,7 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
+    "broker.coordinator.group": frozenset(),
     "broker.lifecycle_protocol": frozenset(),
 }
 

@@ -36,6 +36,13 @@ TOPIC_OPERATIONS: Final = bit_field(
     AclOperation.DESCRIBE_CONFIGS,
     AclOperation.ALTER_CONFIGS,
 )
+GROUP_OPERATIONS: Final = bit_field(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
 CLUSTER_OPERATIONS: Final = bit_field(
     AclOperation.CREATE,
     AclOperation.ALTER,

@@ -1,37 +1,77 @@
-"""FindCoordinator (key 10): there is no coordinator yet, and this says so.
+"""FindCoordinator (key 10): the broker that leads the partition which a group or a transactional id belongs to.
 
-It is served before groups and transactions are because librdkafka takes a broker that lists it for one that knows
-lz4, and silently sends uncompressed batches to any other.
+Whoever asks first for a coordinator has its topic created. Transactions have none yet.
 """
 
 from typing import Final
 
+from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_creation import create_missing_topics
+from broker.net.reply import Pending
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 _MANY_FROM: Final = 4
-_MESSAGE: Final = "This broker coordinates neither groups nor transactions yet."
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
 _NOBODY: Final = -1
 
 
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Pending:
+    known = context.services.loader.image.topics.by_name
+    if request.key_type == _GROUP and CONSUMER_OFFSETS not in known:
+        return context.defer(_create_and_answer(context, request))
+    return _answer(context, request)
+
+
+async def _create_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    failures = await create_missing_topics(context, [CONSUMER_OFFSETS])
+    if failures:
+        context.services.env.trace("coordinator-topic-not-created", topic=CONSUMER_OFFSETS, error=failures)
+    return _answer(context, request)
+
+
+def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _MANY_FROM:
+        return FindCoordinatorResponse(coordinators=_coordinators(context, request))
+    try:
+        endpoint = _coordinator(context, request.key_type, request.key)
+    except KafkaError as error:
         return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=_NOBODY,
-                    port=_NOBODY,
-                    error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    error_message=_MESSAGE,
-                )
-                for key in request.coordinator_keys
-            ]
+            error_code=error.code, error_message=error.message, node_id=_NOBODY, host="", port=_NOBODY
         )
     return FindCoordinatorResponse(
-        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, error_message=_MESSAGE, node_id=_NOBODY, port=_NOBODY
+        error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
     )
+
+
+def _coordinators(context: RequestContext, request: FindCoordinatorRequest) -> list[Coordinator]:
+    found: list[Coordinator] = []
+    for key in request.coordinator_keys:
+        try:
+            endpoint = _coordinator(context, request.key_type, key)
+        except KafkaError as error:
+            found.append(Coordinator(key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code))
+        else:
+            found.append(Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port))
+    return found
+
+
+def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
+    """Raises KafkaError."""
+    if key_type == _TRANSACTION:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker coordinates no transactions yet.")
+    if key_type != _GROUP:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Nobody coordinates keys of type {key_type}.")
+    services = context.services
+    topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
+    if topic is not None:
+        partition = topic.partitions[services.groups.runtime.partition_for(key)]
+        for endpoint in leader_endpoints(context, [partition.leader]):
+            return endpoint
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
 HANDLER = Handler(api_key=10, min_version=0, max_version=6, immediate=find_coordinator)

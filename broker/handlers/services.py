@@ -6,6 +6,7 @@ import attrs
 
 from broker.config import KafkaConfig
 from broker.controller_channel import ControllerChannel
+from broker.coordinator.groups import GroupCoordinator
 from broker.effective_config import EffectiveConfig
 from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
@@ -60,6 +61,7 @@ class Services:
     replica_selector: ReplicaSelector | None
     throttles: ReplicationThrottles
     producer_ids: ProducerIds
+    groups: GroupCoordinator
     deadlines: Deadlines
     image_waits: ImageWaits
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.client import decode_response, encode_request
+from broker.coordinator.topics import internal_topic
 from broker.handlers.handler import RequestContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode
@@ -17,12 +18,17 @@ _THERE_NOW: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 async def create_missing_topics(context: RequestContext, names: Sequence[str]) -> dict[str, ErrorCode]:
-    """Have the controller create topics with its defaults, in the name of the client; what failed, and why.
+    """Have the controller create topics, in the name of the client; what failed, and why.
 
+    Internal topics are created as their coordinators want them, all others with the controller's defaults.
     Where the controller is out of reach the topics stay unknown for now, and clients ask again.
     """
     request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=_DEFAULT, replication_factor=_DEFAULT) for name in names],
+        topics=[
+            internal_topic(name, context.services.config)
+            or CreatableTopic(name=name, num_partitions=_DEFAULT, replication_factor=_DEFAULT)
+            for name in names
+        ],
         timeout_ms=_PATIENCE_MS,
     )
     try:

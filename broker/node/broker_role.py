@@ -10,6 +10,7 @@ from broker.handlers import HANDLERS, Dispatcher, Services
 from broker.image_waits import ImageWaits
 from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
+from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
 from broker.node.settings import fetch_settings, lifecycle_config, replica_selector, replication_throttles
 from broker.node.shared import Shared
@@ -46,6 +47,8 @@ class BrokerRole:
         self.partitions = partitions
         self._channel = channel
         self._nursery = nursery
+        self._deadlines = Deadlines()
+        self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
@@ -55,11 +58,15 @@ class BrokerRole:
         shared.effective.when_changed(self._reconfigure)
         self._load_began = False
         self._is_loaded = False
-        self._lifecycle = BrokerLifecycle(
+        self._lifecycle = self._make_lifecycle()
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        shared, log_dirs = self._shared, self._log_dirs
+        return BrokerLifecycle(
             shared.env,
             lifecycle_config(shared.config),
             self._registration(),
-            channel,
+            self._channel,
             shared.loader,
             lambda: log_dirs.directory_ids,
         )
@@ -85,6 +92,7 @@ class BrokerRole:
         services = self._services()
         nursery.start_soon(services.producer_ids.run)
         nursery.start_soon(services.deadlines.run)
+        nursery.start_soon(services.groups.runtime.run)
         nursery.start_soon(self.partitions.flushes.run)
         for telling in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(telling.run, self._channel, lambda: self._lifecycle.broker_epoch)
@@ -159,7 +167,8 @@ class BrokerRole:
             replica_selector=replica_selector(shared.config),
             throttles=self._throttles,
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
-            deadlines=Deadlines(),
+            groups=self._groups,
+            deadlines=self._deadlines,
         )
 
     def _registration(self) -> BrokerRegistration:

@@ -23,6 +23,8 @@ from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionI
 
 # Hears of the partitions of which the source to fetch from, or the leader epoch, is another one now. Must not block.
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
+# Hears of the partitions that this broker leads under another epoch now, or no more. Must not block.
+LedListener: TypeAlias = Callable[[Sequence[Partition]], None]
 
 
 class LocalTopic:
@@ -61,8 +63,10 @@ class Partitions:
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []
         self._followed_anew: list[Partition] = []
+        self._led_listeners: list[LedListener] = []
+        self._led_anew: list[Partition] = []
         # Makes and removes what of partitions is on disk; it has to be run.
-        self.backlog = Backlog(self._tell_followed)
+        self.backlog = Backlog(self._tell_changed)
         self.flushes = Flushes(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
@@ -166,6 +170,10 @@ class Partitions:
         """Have `listener` called after each change of whom partitions are fetched from; see `Partition.source`."""
         self._followed_listeners.append(listener)
 
+    def when_led(self, listener: LedListener) -> None:
+        """Have `listener` called after each change of what this broker leads; see `Partition.leads`."""
+        self._led_listeners.append(listener)
+
     def when_log_dir_failed(self, listener: Callable[[], None]) -> None:
         """Have `listener` called when a log directory has failed. Must not block."""
         self._offline_listeners.append(listener)
@@ -179,7 +187,7 @@ class Partitions:
         for topic in image.topics.by_name.values():
             self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), None)
         self._high_watermarks = {}
-        self._tell_followed()
+        self._tell_changed()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow a change of the metadata; does nothing before `start`."""
@@ -192,7 +200,7 @@ class Partitions:
         self._apply_configs(delta, image)
         for changed in delta.topics.changed.values():
             self._apply_topic(changed.name, changed.topic_id, changed.partitions, changed)
-        self._tell_followed()
+        self._tell_changed()
 
     def _directory_of(self, topic: str, index: int) -> bytes | None:
         directory = self._log_dirs.directory_of(topic, index)
@@ -208,10 +216,14 @@ class Partitions:
                     if partition.in_sync is not None:
                         yield partition
 
-    def _tell_followed(self) -> None:
+    def _tell_changed(self) -> None:
         if self._followed_anew:
             changed, self._followed_anew = self._followed_anew, []
             for listener in self._followed_listeners:
+                listener(changed)
+        if self._led_anew:
+            changed, self._led_anew = self._led_anew, []
+            for listener in self._led_listeners:
                 listener(changed)
 
     def _apply_topic(
@@ -240,7 +252,7 @@ class Partitions:
         return before is None or self._local_id not in before.replicas
 
     def _apply(self, partition: Partition, image: PartitionImage, config: TopicConfig) -> None:
-        before = (partition.source, partition.leader_epoch)
+        before, led_before = (partition.source, partition.leader_epoch), partition.leads
         partition.configure(config)
         partition.become(image)
         self.directories.compare(partition, image)
@@ -248,6 +260,8 @@ class Partitions:
         after = (partition.source, partition.leader_epoch)
         if before != after and (before[0] is not None or after[0] is not None):
             self._followed_anew.append(partition)
+        if before[1] != after[1] and (led_before or partition.leads):
+            self._led_anew.append(partition)
 
     def _make(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
         """Have a replica as the metadata says by now: that may be none any more."""
@@ -301,6 +315,8 @@ class Partitions:
         partition = topic.partitions.pop(index)
         if partition.source is not None:
             self._followed_anew.append(partition)
+        elif partition.leads:
+            self._led_anew.append(partition)
         partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.backlog.add(partial(self._delete_log, topic.name, index))
 
@@ -328,7 +344,9 @@ class Partitions:
             if partition is not None:
                 if partition.source is not None:
                     self._followed_anew.append(partition)
+                elif partition.leads:
+                    self._led_anew.append(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._tell_followed()
+        self._tell_changed()
         for listener in self._offline_listeners:
             listener()

@@ -75,7 +75,10 @@ class FieldSpec(NamedTuple):
 
 
 class MessageSpec(NamedTuple):
-    """Where a message belongs: its API key, the versions that can be coded, the flexible ones among them (KIP-482)."""
+    """Where a message belongs: its API key, the versions that can be coded, the flexible ones among them (KIP-482).
+
+    For what is kept in a log, `key` is the type of the record.
+    """
 
     key: int
     versions: VersionRange
@@ -155,6 +158,12 @@ def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], ty
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
     """A response's body."""
+    return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=False))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def data(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """What Kafka keeps in a log of its own: the key or the value of the record type `key`."""
     return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=False))
 
 

@@ -45,8 +45,8 @@ def as_dict(value: Any) -> Any:
 def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
     if spec.name == "error_code":
         return int(rng.choice(_ERROR_CODES))
-    if spec.name == "log_append_time_ms":
-        return rng.randint(-1, 1 << 41)  # kio takes it for a date
+    if spec.name in ("log_append_time_ms", "retention_time_ms"):
+        return rng.randint(-1, 1 << 41)  # kio takes these for a date and a timedelta, which hold less
     if version in spec.nullable and rng.random() < 0.3:
         return None
     if flexible and version in spec.tagged:

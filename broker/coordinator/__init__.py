@@ -1,0 +1,1 @@
+"""Coordinators: state machines over the partitions of an internal topic, each run by the broker that leads it."""

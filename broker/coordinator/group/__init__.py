@@ -1,0 +1,1 @@
+"""What a group coordinator knows and decides. Pure: time and chance are given."""

@@ -1,0 +1,1 @@
+"""Groups of the classic protocol: the leader among the members assigns, the coordinator keeps them together."""

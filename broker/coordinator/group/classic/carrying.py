@@ -1,0 +1,82 @@
+"""How steps of classic groups become decisions of a shard, and timers steps."""
+
+from functools import partial
+from typing import Protocol, TypeVar
+
+from broker.coordinator.decision import CoordinatorRecord, Decision
+from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat
+from broker.coordinator.group.classic.step import Limits, OnDue, Step
+from broker.coordinator.group.classic.stored import stored_key, stored_value
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.records import encode_key, encode_value
+from broker.coordinator.shard import OnTimer, ShardContext
+
+T = TypeVar("T")
+
+
+class GroupsHolder(Protocol):
+    """What of a shard's state is looked at here."""
+
+    context: ShardContext
+    config: GroupConfig
+    groups: dict[str, Group]
+
+
+def begin_step(state: GroupsHolder, group: ClassicGroup, now_ms: int) -> Step:
+    """A step that begins with the group as it is."""
+    limits = Limits(state.config.initial_rebalance_delay_ms, state.config.group_max_size)
+    return Step(group.copy(), limits, now_ms)
+
+
+def decided(state: GroupsHolder, step: Step, response: T) -> Decision[T]:
+    """What the step comes to; whoever it answers is answered behind its commit."""
+    records = []
+    if step.is_stored:
+        group = step.group
+        records.append(CoordinatorRecord(encode_key(stored_key(group.group_id)), encode_value(stored_value(group))))
+    return Decision(records, response, partial(_apply, state, step))
+
+
+def _apply(state: GroupsHolder, step: Step) -> None:
+    group, timers = step.group, state.context.timers
+    if group.is_blank:
+        state.groups.pop(group.group_id, None)
+    else:
+        state.groups[group.group_id] = group
+    for key, timer in step.timers.items():
+        if timer is None:
+            timers.cancel(key)
+        else:
+            timers.schedule(key, timer.delay_ms, _on_timer(group.group_id, timer.on_due))
+    for waiter, response in step.answers:
+        waiter.complete(response)
+
+
+def _on_timer(group_id: str, on_due: OnDue) -> OnTimer:
+    def decide(state: GroupsHolder, now_ms: int) -> Decision[None]:
+        group = state.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return Decision((), None)
+        step = begin_step(state, group, now_ms)
+        on_due(step)
+        return decided(state, step, None)
+
+    return decide
+
+
+def wake_classic_groups(state: GroupsHolder, now_ms: int) -> None:
+    """Begin the sessions of all members anew: their former coordinator heard of them last. Changes the state.
+
+    A group that has become too large begins a rebalance, for which some come too late.
+    """
+    for group in list(state.groups.values()):
+        if isinstance(group, ClassicGroup) and group.members:
+            step = begin_step(state, group, now_ms)
+            for member in group.members.values():
+                expect_heartbeat(step, member)
+            if len(group.members) > step.limits.members_max:
+                begin_rebalance(step)
+            assert not step.is_stored, "a group with members is written down when they have assigned"
+            _apply(state, step)

@@ -1,0 +1,213 @@
+"""How a generation of a classic group ends and the next one begins."""
+
+from functools import partial
+from typing import Final
+
+from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member, session_key
+from broker.coordinator.group.classic.step import Step, join_key, sync_key
+from broker.coordinator.group.consumer_protocol import subscribed_topics
+from broker.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from broker.wire.api.sync_group import SyncGroupResponse
+from broker.wire.errors import ErrorCode
+
+_REBALANCING: Final = frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STABLE})
+
+
+def rebalance_or_complete(step: Step) -> None:
+    """Something has changed that all members have to know of: begin a rebalance, or go on with the one that runs."""
+    if step.group.state is GroupState.PREPARING_REBALANCE:
+        complete_if_all_joined(step)
+    else:
+        begin_rebalance(step)
+
+
+def begin_rebalance(step: Step) -> None:
+    """Expect all members to join again. A group that was empty gives others some time to come as well."""
+    group = step.group
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        for member_id in list(group.members):
+            group.update(member_id, assignment=b"")
+            if step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)):
+                expect_heartbeat(step, group.members[member_id])
+    group.unsynced.clear()
+    step.cancel_timer(sync_key(group.group_id))
+    group.is_initial = group.is_empty
+    group.move_to(GroupState.PREPARING_REBALANCE, step.now_ms)
+    if group.is_initial:
+        group.has_newcomers = False
+        _wait_for_newcomers(
+            step, step.limits.initial_delay_ms, max(group.rebalance_timeout_ms - step.limits.initial_delay_ms, 0)
+        )
+    elif group.have_all_joined:
+        complete_join(step)
+    else:
+        step.set_timer(join_key(group.group_id), group.rebalance_timeout_ms, complete_join)
+
+
+def complete_if_all_joined(step: Step) -> None:
+    """Begin the generation if nobody is left to wait for. Time alone ends the rebalance of a group that was empty."""
+    group = step.group
+    if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial and group.have_all_joined:
+        complete_join(step)
+
+
+def _wait_for_newcomers(step: Step, delay_ms: int, remaining_ms: int) -> None:
+    step.set_timer(
+        join_key(step.group.group_id),
+        delay_ms,
+        partial(_complete_unless_newcomers, delay_ms=delay_ms, remaining_ms=remaining_ms),
+    )
+
+
+def _complete_unless_newcomers(step: Step, delay_ms: int, remaining_ms: int) -> None:
+    """Wait again where somebody has come in the meantime, as long as the members' patience lasts."""
+    if step.group.has_newcomers and remaining_ms:
+        step.group.has_newcomers = False
+        _wait_for_newcomers(step, min(step.limits.initial_delay_ms, remaining_ms), max(remaining_ms - delay_ms, 0))
+    else:
+        complete_join(step)
+
+
+def complete_join(step: Step) -> None:
+    """Begin the next generation with who has joined. Static members stay, if only somebody is there to lead."""
+    group = step.group
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    step.cancel_timer(join_key(group.group_id))
+    for member in list(group.members.values()):
+        if member.joining is None and not member.is_static:
+            drop_member(step, member.member_id)
+    if group.members and not _elect_joined_leader(group):
+        # Static members, none of which has joined: their sessions decide.
+        step.set_timer(join_key(group.group_id), group.rebalance_timeout_ms, complete_join)
+        return
+    group.is_initial = group.has_newcomers = False
+    group.generation += 1
+    group.unsynced.clear()
+    if group.members:
+        _begin_generation(step)
+    else:
+        group.protocol_name = None
+        group.subscribed_topics = subscriptions(group)
+        group.move_to(GroupState.EMPTY, step.now_ms)
+        step.is_stored = True
+
+
+def _begin_generation(step: Step) -> None:
+    group = step.group
+    group.protocol_name = group.elected_protocol()
+    group.subscribed_topics = subscriptions(group)
+    group.move_to(GroupState.COMPLETING_REBALANCE, step.now_ms)
+    told = [joined_response(group, member_id) for member_id in group.members]
+    for response in told:
+        step.answer_join(response.member_id, response)
+        expect_heartbeat(step, group.update(response.member_id, is_new=False))
+        group.unsynced[response.member_id] = None
+    step.set_timer(
+        sync_key(group.group_id), group.rebalance_timeout_ms, partial(_drop_unsynced, generation=group.generation)
+    )
+
+
+def _elect_joined_leader(group: ClassicGroup) -> bool:
+    """Have somebody lead who has joined; False if nobody has."""
+    leader = group.members.get(group.leader_id or "")
+    if leader is not None and leader.joining is not None:
+        return True
+    joined = next((member.member_id for member in group.members.values() if member.joining is not None), None)
+    if joined is None:
+        return False
+    group.leader_id = joined
+    return True
+
+
+def _drop_unsynced(step: Step, generation: int) -> None:
+    """Members that have not fetched their assignment in time are gone."""
+    group = step.group
+    if group.generation == generation and group.state in _REBALANCING and group.unsynced:
+        for member_id in list(group.unsynced):
+            drop_member(step, member_id)
+        begin_rebalance(step)
+
+
+def drop_member(step: Step, member_id: str) -> None:
+    """Remove a member, which waits for nothing, or one that was expected; its session is over."""
+    step.group.remove(member_id)
+    step.cancel_timer(session_key(step.group.group_id, member_id))
+
+
+def refuse_and_drop(step: Step, member_id: str) -> None:
+    """Remove a member; if it waits for an answer, it is told to begin anew."""
+    refusal = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    step.answer_join(member_id, refusal)
+    step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    drop_member(step, member_id)
+
+
+# Sessions
+
+
+def expect_heartbeat(step: Step, member: Member, timeout_ms: int | None = None) -> None:
+    """The member has been heard of: its session begins anew."""
+    step.set_timer(
+        session_key(step.group.group_id, member.member_id),
+        member.session_timeout_ms if timeout_ms is None else timeout_ms,
+        partial(expire_session, member_id=member.member_id),
+    )
+
+
+def expire_session(step: Step, member_id: str) -> None:
+    """A member was not heard of in time, or one that was expected has not come."""
+    group = step.group
+    if member_id in group.pending:
+        drop_member(step, member_id)
+        complete_if_all_joined(step)
+        return
+    member = group.members.get(member_id)
+    if member is None or (member.is_awaiting and not member.is_new):
+        return  # its session goes on when it is answered
+    refuse_and_drop(step, member_id)
+    if group.state in _REBALANCING:
+        begin_rebalance(step)
+    else:
+        complete_if_all_joined(step)
+
+
+# What members are told
+
+
+def joined_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+    """The generation as this member is told of it: the leader learns what the others know."""
+    response = JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+    )
+    if member_id == group.leader_id:
+        response.members = [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+    return response
+
+
+def subscriptions(group: ClassicGroup) -> frozenset[str] | None:
+    """The topics that the members of this generation read; None where that cannot be told."""
+    if not group.is_of_consumers:
+        return None
+    if not group.members:
+        return frozenset()
+    if group.protocol_name is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        of_member = subscribed_topics(member.metadata(group.protocol_name))
+        if of_member is None:
+            return None
+        topics.update(of_member)
+    return frozenset(topics)

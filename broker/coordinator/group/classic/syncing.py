@@ -1,0 +1,74 @@
+"""SyncGroup: the leader's assignment is written down, and everybody gets its own part of it."""
+
+from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Waiter
+from broker.coordinator.group.classic.rebalance import expect_heartbeat
+from broker.coordinator.group.classic.step import Step, sync_key
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.errors import ErrorCode
+
+
+def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
+    """Have `waiter` answered, at once or when the leader has assigned."""
+    group, member_id = step.group, request.member_id
+    error = _error(group, request)
+    if error is not ErrorCode.NONE:
+        step.answer(waiter, SyncGroupResponse(error_code=error))
+        return
+    _has_synced(step, member_id)
+    if group.state is GroupState.STABLE:
+        step.answer(waiter, _assigned(group, member_id))
+        return
+    # Whoever waits twice has given up the first one.
+    step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    group.update(member_id, syncing=waiter)
+    if member_id == group.leader_id:
+        _assign(step, {each.member_id: each.assignment for each in request.assignments})
+
+
+def _error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.is_empty:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.member_error(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _contradicts(request.protocol_type, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if _contradicts(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _contradicts(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known
+
+
+def _has_synced(step: Step, member_id: str) -> None:
+    group = step.group
+    group.unsynced.pop(member_id, None)
+    if not group.unsynced:
+        step.cancel_timer(sync_key(group.group_id))
+
+
+def _assign(step: Step, assignments: dict[str, bytes]) -> None:
+    """The generation is complete. Who was given nothing has nothing."""
+    group = step.group
+    for member_id in list(group.members):
+        group.update(member_id, assignment=assignments.get(member_id, b""))
+    group.move_to(GroupState.STABLE, step.now_ms)
+    step.is_stored = True
+    for member_id in list(group.members):
+        if step.answer_sync(member_id, _assigned(group, member_id)):
+            # Sessions stand still while an answer is due.
+            expect_heartbeat(step, group.members[member_id])
+
+
+def _assigned(group: ClassicGroup, member_id: str) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=group.members[member_id].assignment,
+    )

@@ -1,0 +1,175 @@
+"""What is decided about requests of classic groups' members, and of those who look after groups."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.group.classic.carrying import begin_step, decided
+from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
+from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
+from broker.coordinator.group.classic.leaving import leave
+from broker.coordinator.group.classic.syncing import sync
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.groups import GroupsState
+from broker.coordinator.group.offset_requests import delete_all_offsets
+from broker.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.list_groups import ListedGroup
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.errors import ErrorCode
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
+
+def join_group(
+    state: GroupsState, request: JoinGroupRequest, joiner: Joiner, now_ms: int
+) -> Decision[Completion[JoinGroupResponse]]:
+    """Answered when the generation begins that the member is part of. Who comes without a name begins a group."""
+    group = state.groups.get(request.group_id)
+    if group is None and request.member_id == UNKNOWN_MEMBER_ID:
+        group = ClassicGroup(request.group_id)
+    if group is None:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not isinstance(group, ClassicGroup):
+        raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    step, waiter = begin_step(state, group, now_ms), state.context.park()
+    join(step, request, joiner, waiter)
+    return decided(state, step, waiter)
+
+
+def sync_group(state: GroupsState, request: SyncGroupRequest, now_ms: int) -> Decision[Completion[SyncGroupResponse]]:
+    """Answered when the leader has assigned."""
+    step, waiter = begin_step(state, _classic_group(state, request.group_id), now_ms), state.context.park()
+    sync(step, request, waiter)
+    return decided(state, step, waiter)
+
+
+def heartbeat(state: GroupsState, request: HeartbeatRequest) -> Decision[ErrorCode]:
+    """Whether the member may go on as it does."""
+    group = _classic_group(state, request.group_id)
+    member_id = request.member_id
+    error = group.heartbeat_error(request.generation_id, member_id, request.group_instance_id)
+    if error not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        return Decision((), error)
+    return Decision((), error, partial(group.committed, member_id, state.context.timers))
+
+
+def leave_group(
+    state: GroupsState, group_id: str, members: Sequence[MemberIdentity], now_ms: int
+) -> Decision[list[MemberResponse]]:
+    """What became of each."""
+    group = state.groups.get(group_id)
+    if not isinstance(group, ClassicGroup):
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        return Decision(
+            (),
+            [
+                MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=unknown)
+                for each in members
+            ],
+        )
+    step = begin_step(state, group, now_ms)
+    responses = leave(step, members)
+    return decided(state, step, responses)
+
+
+def _classic_group(state: GroupsState, group_id: str) -> ClassicGroup:
+    """Raises CoordinatorError."""
+    group = state.groups.get(group_id)
+    if not isinstance(group, ClassicGroup):
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return group
+
+
+# Looking after groups
+
+
+def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
+    """Raises CoordinatorError where there is no such classic group."""
+    group = state.groups.get(group_id)
+    if group is None and state.offsets.has_group(group_id):
+        group = ClassicGroup(group_id)
+    if not isinstance(group, ClassicGroup):
+        what = "not found" if group is None else "is not a classic group"
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[_described(member, group.protocol_name if is_stable else None) for member in group.members.values()],
+    )
+
+
+def _described(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+    """What the clients told each other is told of a stable group only, where it has a protocol."""
+    described = DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+    if protocol_name is not None:
+        described.member_metadata = member.metadata(protocol_name)
+        described.member_assignment = member.assignment
+    return described
+
+
+def list_groups(state: GroupsState, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+    """The groups of this shard that are in one of these states and of one of these types, in any case of letters.
+
+    Filters that are empty let everything pass.
+    """
+    groups = [group for group in state.groups.values() if isinstance(group, ClassicGroup | ConsumerGroup)]
+    simple = [ClassicGroup(group_id) for group_id in state.offsets.group_ids() if group_id not in state.groups]
+    listed = [_listed(group) for group in [*groups, *simple]]
+    return [each for each in listed if _is_among(each.group_state, states) and _is_among(each.group_type, types)]
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=group.state,
+            group_type=CONSUMER,
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state,
+        group_type=CLASSIC,
+    )
+
+
+def _is_among(name: str, wanted: Sequence[str]) -> bool:
+    return not wanted or name.lower() in [each.lower() for each in wanted]
+
+
+def delete_groups(state: GroupsState, now_ms: int, group_ids: Sequence[str]) -> Decision[dict[str, ErrorCode]]:
+    """Forget groups without members, and what they have committed (KIP-229)."""
+    records: list[CoordinatorRecord] = []
+    codes: dict[str, ErrorCode] = {}
+    for group_id in group_ids:
+        group = state.groups.get(group_id)
+        if group is None and not state.offsets.has_group(group_id):
+            codes[group_id] = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group is not None and not group.is_empty:
+            codes[group_id] = ErrorCode.NON_EMPTY_GROUP
+        else:
+            codes[group_id] = ErrorCode.NONE
+            records += delete_all_offsets(state, group_id)
+            records += [] if group is None else group.tombstones()
+    return Decision(records, codes, atomic=False)
+
+
+def new_member_id(prefix: str, random_bits: int) -> str:
+    """An id that nobody had before: a random UUID behind who asks for it. `random_bits` are 128."""
+    digits = f"{random_bits:032x}"
+    return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,198 @@
+"""A group of the consumer protocol (KIP-848) as the records of its partition say, and what follows from them."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.group.consumer.group_records import group_tombstones
+from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
+from broker.coordinator.shard import Timers
+from broker.wire.errors import ErrorCode
+
+NO_ASSIGNMENT_EPOCH: Final = -1
+_COMMIT_WITH_EPOCH_FROM: Final = 9
+
+
+class ConsumerGroupState(StrEnum):
+    """Under the names that clients are told."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup:
+    """Changed by replay alone, but for the attributes that stand in no record.
+
+    `epoch` moves on when members, what they are subscribed to, or these topics change; `assignment_epoch` is the one
+    for which `targets` were computed. `metadata_hash` tells whether these topics have changed.
+
+    In no record: from `refresh_at_ms` on topics are looked at again; 0 when they may have changed.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, PartitionSets] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.refresh_at_ms = 0
+        self._owners: dict[bytes, dict[int, str]] = {}
+        self._topic_names: frozenset[str] | None = None
+
+    # What it is
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def topic_names(self) -> frozenset[str]:
+        """The topics that members are subscribed to by name."""
+        if self._topic_names is None:
+            self._topic_names = frozenset(name for member in self.members.values() for name in member.topic_names)
+        return self._topic_names
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """By name, or by an expression as it was resolved last."""
+        return topic in self.topic_names or any(topic in regex.topic_names for regex in self.regexes.values())
+
+    def owner_of(self, topic_id: bytes, partition: int) -> str | None:
+        """The member that has it, or has yet to give it up."""
+        owners = self._owners.get(topic_id)
+        return None if owners is None else owners.get(partition)
+
+    def target_of(self, member_id: str) -> PartitionSets:
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Raises CoordinatorError where there is none."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise CoordinatorError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
+        """The one that most of these members name; by its name, if several."""
+        votes: dict[str, int] = {}
+        for member in members:
+            if member.server_assignor is not None:
+                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+        return min(votes, key=lambda name: (-votes[name], name), default=default)
+
+    @property
+    def classic_count(self) -> int:
+        return sum(member.is_classic for member in self.members.values())
+
+    # What offsets need to know (broker.coordinator.group.group.Group)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def validate_offset_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
+    ) -> None:
+        if epoch < 0 and not self.members:
+            return  # an administrator, or a consumer that manages its partitions by itself
+        member = self.member(member_id)
+        if not is_transactional and not member.is_classic and api_version < _COMMIT_WITH_EPOCH_FROM:
+            raise CoordinatorError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the modern group protocol",
+            )
+        _check_epoch(member, epoch)
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is not None or member_epoch >= 0:
+            _check_epoch(self.member(member_id or ""), member_epoch)
+
+    def validate_offset_delete(self) -> None:
+        """Those of topics that are subscribed to are spared one by one."""
+
+    def committed(self, member_id: str, timers: Timers) -> None:
+        """Heartbeats alone say that a member is alive."""
+
+    def retention_begins_ms(self, commit_timestamp_ms: int) -> int | None:
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return group_tombstones(self.group_id, dict.fromkeys([*self.members, *self.targets]), self.regexes)
+
+    # Replay
+
+    def put(self, member: ConsumerMember) -> None:
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self._disown(former)
+        self.members[member.member_id] = member
+        self._own(member)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if former is None or former.topic_names != member.topic_names:
+            self._topic_names = None
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._disown(member)
+            if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+                del self.static_members[member.instance_id]
+            self._topic_names = None
+
+    def _own(self, member: ConsumerMember) -> None:
+        for sets in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in sets.items():
+                owners = self._owners.setdefault(topic_id, {})
+                for partition in partitions:
+                    owners[partition] = member.member_id
+
+    def _disown(self, member: ConsumerMember) -> None:
+        """Where another one has it by now, since compaction took away records between, it keeps it."""
+        for sets in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in sets.items():
+                owners = self._owners.get(topic_id, {})
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch != member.member_epoch:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,
+            f"The received epoch {epoch} does not match the expected member epoch {member.member_epoch}.",
+        )
+
+
+def members_with(
+    group: ConsumerGroup, *changed: ConsumerMember, without: Iterable[str] = ()
+) -> Mapping[str, ConsumerMember]:
+    """The group's members as they are about to be, in the order in which they came."""
+    members = dict(group.members)
+    for member_id in without:
+        members.pop(member_id, None)
+    for member in changed:
+        members[member.member_id] = member
+    return members

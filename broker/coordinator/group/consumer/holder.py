@@ -1,0 +1,62 @@
+"""What rules of consumer groups look at of a shard's state, and what they know it by."""
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.member_update import Surroundings
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.shard import ShardContext
+from broker.wire.errors import ErrorCode
+
+
+class ConsumerGroupsHolder(Protocol):
+    """`topics_version` is the version of the metadata in which topics came last."""
+
+    context: ShardContext
+    config: GroupConfig
+    groups: dict[str, Group]
+    topics_version: int
+
+
+def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:
+    return Surroundings(
+        image=state.context.image, config=state.config.consumer, topics_version=state.topics_version, now_ms=now_ms
+    )
+
+
+def consumer_group(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroup:
+    """Raises CoordinatorError where there is none under this id."""
+    group = state.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    what = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, what)
+
+
+def session_key(group_id: str, member_id: str) -> Hashable:
+    """Of the timer that ends a member's session."""
+    return "consumer-session", group_id, member_id
+
+
+def revocation_key(group_id: str, member_id: str) -> Hashable:
+    """Of the timer that ends the waiting for a member to give partitions up."""
+    return "consumer-revocation", group_id, member_id
+
+
+def join_key(group_id: str, member_id: str) -> Hashable:
+    """Of the timer that ends the waiting for a member of the classic protocol to join again."""
+    return "consumer-join", group_id, member_id
+
+
+def sync_key(group_id: str, member_id: str) -> Hashable:
+    """Of the timer that ends the waiting for a member of the classic protocol to fetch its assignment."""
+    return "consumer-sync", group_id, member_id
+
+
+def cancel_timers(state: ConsumerGroupsHolder, group_id: str, member_id: str) -> None:
+    """Nothing is expected of this member any more."""
+    for key in (session_key, revocation_key, join_key, sync_key):
+        state.context.timers.cancel(key(group_id, member_id))

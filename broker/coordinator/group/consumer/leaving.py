@@ -1,0 +1,117 @@
+"""Members leave, or are taken to have left."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+import attrs
+
+from broker.coordinator.decision import CoordinatorError, Decision
+from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
+from broker.coordinator.group.consumer.group_records import (
+    assignment_record,
+    epoch_record,
+    member_tombstones,
+    regex_record,
+)
+from broker.coordinator.group.consumer.holder import (
+    ConsumerGroupsHolder,
+    cancel_timers,
+    consumer_group,
+    revocation_key,
+    session_key,
+)
+from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
+from broker.coordinator.group.consumer.subscriptions import metadata_hash
+from broker.coordinator.group.partition_sets import NO_PARTITIONS
+from broker.coordinator.shard import OnTimer
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from broker.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+def leave(
+    state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest, now_ms: int
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """A member says good-bye: for good, or, a static one, for a while. Raises CoordinatorError."""
+    group = consumer_group(state, request.group_id)
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is None:
+        return remove_members(state, group, [group.member(request.member_id)], response)
+    member = static_member(group, request.instance_id, request.member_id)
+    if request.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
+        return remove_members(state, group, [member], response)
+    # It keeps what it has until it is back, or its session is over.
+    away = attrs.evolve(member, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, pending_revocation=NO_PARTITIONS)
+    stop_waiting = partial(state.context.timers.cancel, revocation_key(group.group_id, member.member_id))
+    return Decision([assignment_record(group.group_id, away)], response, stop_waiting)
+
+
+def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+    """Raises CoordinatorError where this one is not the member of that name any more (KIP-345)."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise CoordinatorError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def remove_members(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, leaving: Sequence[ConsumerMember], response: T
+) -> Decision[T]:
+    """What they had is free at once; what the others are to have, the next of them to be heard of brings about."""
+    if not leaving:
+        return Decision((), response)
+    group_id, gone = group.group_id, [member.member_id for member in leaving]
+    left = members_with(group, without=gone)
+    wanted = {member.topic_regex for member in left.values()}
+    regexes = {regex: resolved for regex, resolved in group.regexes.items() if regex in wanted}
+    records = [record for member_id in gone for record in member_tombstones(group_id, member_id)]
+    records += [regex_record(group_id, regex, None) for regex in group.regexes if regex not in regexes]
+    topics_hash = metadata_hash(left.values(), regexes, state.context.image)
+    records.append(epoch_record(group_id, group.epoch + 1, topics_hash))
+
+    def apply() -> None:
+        for member_id in gone:
+            cancel_timers(state, group_id, member_id)
+
+    return Decision(records, response, apply)
+
+
+# What happens when time is over
+
+
+def start_session(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:
+    """The member has been heard of."""
+    timeout_ms = (
+        state.config.consumer.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+    )
+    key = session_key(group_id, member.member_id)
+    state.context.timers.schedule(key, timeout_ms, removal(group_id, member.member_id))
+
+
+def await_revocation(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:
+    """The member has its own rebalance timeout to give up what it has to, or it is fenced."""
+    key = revocation_key(group_id, member.member_id)
+    state.context.timers.schedule(
+        key, member.rebalance_timeout_ms, removal(group_id, member.member_id, while_at=member.member_epoch)
+    )
+
+
+def removal(group_id: str, member_id: str, while_at: int | None = None) -> OnTimer:
+    """Have a member fenced, if it is there still, and at that epoch, if one is given."""
+
+    def decide(state: ConsumerGroupsHolder, now_ms: int) -> Decision[None]:
+        group = state.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or while_at not in (None, member.member_epoch):
+            return Decision((), None)
+        assert isinstance(group, ConsumerGroup)
+        return remove_members(state, group, [member], None)
+
+    return decide

@@ -1,0 +1,157 @@
+"""A member of a consumer group, as the records say."""
+
+from enum import IntEnum
+from typing import Final
+
+import attrs
+
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
+from broker.coordinator.group.records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    TopicPartitions,
+)
+
+# Epochs that say something else (KIP-848).
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_FOR_A_WHILE_EPOCH: Final = -2
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target; numbers as Kafka writes them.
+
+    STABLE has what it is to have as of its epoch. UNREVOKED_PARTITIONS has to give some up before its epoch moves on.
+    UNRELEASED_PARTITIONS waits for some that others have yet to give up.
+    """
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@attrs.frozen
+class ResolvedRegex:
+    """The topics that a regular expression meant, in ascending order, by the metadata of that version, at that time."""
+
+    topic_names: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+@attrs.frozen
+class ClassicProtocolMember:
+    """What is known besides of a member that speaks the classic protocol; `protocols` are names and metadata."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerMember:
+    """`member_epoch` is what the member is to say in its heartbeats; with the `previous_member_epoch` it may come once
+    more, where the answer that told it the new one was lost.
+
+    It may use the `assigned` partitions; it has to give up those `pending_revocation`, and has both until it says so.
+    `topic_names` in ascending order; `topic_regex` is None, or not empty. `classic` is None for who speaks the
+    consumer protocol.
+    """
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    assigned: PartitionSets = NO_PARTITIONS
+    pending_revocation: PartitionSets = NO_PARTITIONS
+    classic: ClassicProtocolMember | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    @property
+    def is_away(self) -> bool:
+        """A static member that left for a while."""
+        return self.member_epoch == LEAVE_FOR_A_WHILE_EPOCH
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def at_epoch(self, epoch: int) -> "ConsumerMember":
+        """The epoch that it had becomes the previous one."""
+        return attrs.evolve(self, member_epoch=epoch, previous_member_epoch=self.member_epoch)
+
+    # As records
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
+        return attrs.evolve(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topic_names=tuple(sorted(value.subscribed_topic_names)),
+            topic_regex=value.subscribed_topic_regex or None,
+            server_assignor=value.server_assignor,
+            classic=_classic(value.classic_member_metadata),
+        )
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        classic = self.classic
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            subscribed_topic_names=list(self.topic_names),
+            subscribed_topic_regex=self.topic_regex,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=None
+            if classic is None
+            else ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+                ],
+            ),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerMember":
+        known = value.state in MemberState.__members__.values()
+        return attrs.evolve(
+            self,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            assigned=partition_sets(value.assigned_partitions),
+            pending_revocation=partition_sets(value.partitions_pending_revocation),
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.member_epoch,
+            previous_member_epoch=self.previous_member_epoch,
+            state=self.state,
+            assigned_partitions=as_message(self.assigned, TopicPartitions),
+            partitions_pending_revocation=as_message(self.pending_revocation, TopicPartitions),
+        )
+
+
+def _classic(value: ClassicMemberMetadata | None) -> ClassicProtocolMember | None:
+    if value is None:
+        return None
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in value.supported_protocols)
+    return ClassicProtocolMember(value.session_timeout_ms, protocols)

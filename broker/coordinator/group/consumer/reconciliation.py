@@ -1,0 +1,85 @@
+"""The next step of one member towards its target: what it has to give up comes before its epoch moves on, and what
+others still have comes when they have given it up (KIP-848, "Member reconciliation").
+
+    STABLE -> UNREVOKED_PARTITIONS     something has to be given up first; the epoch stays
+           -> UNRELEASED_PARTITIONS    the target's epoch, without what others still have
+           -> STABLE                   the target's epoch, with all of it
+
+So a partition has at most one owner at any time: it is assigned when nobody has it any more.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.member import ConsumerMember, MemberState
+from broker.coordinator.group.partition_sets import PartitionSets, difference, intersection, of_topic, union
+from broker.wire.errors import ErrorCode
+
+# The member that has the partition, if any.
+OwnerOf: TypeAlias = Callable[[bytes, int], str | None]
+
+
+@attrs.frozen
+class Target:
+    """What the member is to have as of `epoch`."""
+
+    epoch: int
+    partitions: PartitionSets
+
+
+def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: PartitionSets | None) -> ConsumerMember:
+    """The member as it is next; the same one, where there is nothing to do, or nothing that can be done yet.
+
+    `owned` is what the member says that it has; None, where it does not say. Raises CoordinatorError.
+    """
+    match member.state:
+        case MemberState.STABLE:
+            if member.member_epoch == target.epoch:
+                return member
+            return _next(member, member.member_epoch, target, owner_of, owned)
+        case MemberState.UNREVOKED_PARTITIONS:
+            if _still_has(member.pending_revocation, owned):
+                return member
+            # One epoch on, should the target have moved on and want more: that is progress, and has its own time.
+            return _next(member, member.member_epoch + 1, target, owner_of, owned)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _next(member, member.member_epoch, target, owner_of, owned)
+        case _:
+            # Written by a later version. With nothing in its hands it can begin anew.
+            if owned is None or owned:
+                raise CoordinatorError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in a state that is not known here")
+            return _next(member, target.epoch, target, owner_of, owned)
+
+
+def _next(
+    member: ConsumerMember, epoch: int, target: Target, owner_of: OwnerOf, owned: PartitionSets | None
+) -> ConsumerMember:
+    keeps = intersection(member.assigned, target.partitions)
+    to_revoke = difference(member.assigned, keeps)
+    if _still_has(to_revoke, owned):
+        return _changed(member, epoch, MemberState.UNREVOKED_PARTITIONS, keeps, to_revoke)
+    wanted = difference(target.partitions, keeps)
+    free = {
+        topic_id: frozenset(index for index in partitions if owner_of(topic_id, index) in (None, member.member_id))
+        for topic_id, partitions in wanted.items()
+    }
+    free = {topic_id: partitions for topic_id, partitions in free.items() if partitions}
+    is_whole = all(partitions == of_topic(free, topic_id) for topic_id, partitions in wanted.items())
+    state = MemberState.STABLE if is_whole else MemberState.UNRELEASED_PARTITIONS
+    return _changed(member, target.epoch, state, union(keeps, free), {})
+
+
+def _changed(
+    member: ConsumerMember, epoch: int, state: MemberState, assigned: PartitionSets, pending_revocation: PartitionSets
+) -> ConsumerMember:
+    changed = attrs.evolve(member, state=state, assigned=assigned, pending_revocation=pending_revocation)
+    # An epoch that stays does not push out the previous one.
+    return changed if epoch == member.member_epoch else changed.at_epoch(epoch)
+
+
+def _still_has(partitions: PartitionSets, owned: PartitionSets | None) -> bool:
+    """Whether the member has to be taken to have some of them: it says so, or says nothing."""
+    return bool(partitions) and (owned is None or bool(intersection(partitions, owned)))

@@ -1,0 +1,105 @@
+"""The replay of records into consumer groups."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from broker.coordinator.group.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
+from broker.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerMember, ResolvedRegex
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, partition_sets
+from broker.coordinator.group.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+# Each of these is given the group, the key and the value, which is None for a tombstone.
+
+
+def _replay_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _replay_member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.remove(key.member_id)
+    else:
+        group.put(_member(group, key.member_id).with_metadata(value))
+
+
+def _replay_target(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = partition_sets(value.topic_partitions)
+
+
+def _replay_assignment_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
+
+
+def _replay_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is not None:
+        group.put(_member(group, key.member_id).with_assignment(value))
+    elif key.member_id in group.members:
+        group.put(
+            attrs.evolve(
+                group.members[key.member_id],
+                member_epoch=LEAVE_EPOCH,
+                previous_member_epoch=LEAVE_EPOCH,
+                assigned=NO_PARTITIONS,
+                pending_revocation=NO_PARTITIONS,
+            )
+        )
+
+
+def _replay_regex(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.regexes.pop(key.regular_expression, None)
+    else:
+        group.regexes[key.regular_expression] = ResolvedRegex(tuple(value.topics), value.version, value.timestamp)
+
+
+def _replay_nothing(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """The hash of the metadata says enough (ConsumerGroupMetadataValue)."""
+
+
+def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    member = group.members.get(member_id)
+    return ConsumerMember(member_id=member_id) if member is None else member
+
+
+_REPLAY: Final[dict[type[Any], Callable[[ConsumerGroup, Any, Any], None]]] = {
+    ConsumerGroupMetadataKey: _replay_epoch,
+    ConsumerGroupPartitionMetadataKey: _replay_nothing,
+    ConsumerGroupMemberMetadataKey: _replay_member,
+    ConsumerGroupTargetAssignmentMetadataKey: _replay_assignment_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: _replay_target,
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_assignment,
+    ConsumerGroupRegularExpressionKey: _replay_regex,
+}
+CONSUMER_GROUP_KEYS: Final = tuple(_REPLAY)
+
+
+def replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
+    """Take over a record of one of the CONSUMER_GROUP_KEYS into the groups by id.
+
+    A group of the classic protocol under that id gives way: one that is written down was removed by the record before,
+    one that is not knew nothing but offsets.
+    """
+    group = groups.get(key.group_id)
+    if value is not None:
+        if not isinstance(group, ConsumerGroup):
+            group = groups[key.group_id] = ConsumerGroup(key.group_id)
+        _REPLAY[type(key)](group, key, value)
+    elif isinstance(group, ConsumerGroup):
+        if isinstance(key, ConsumerGroupMetadataKey):
+            del groups[key.group_id]
+        else:
+            _REPLAY[type(key)](group, key, None)

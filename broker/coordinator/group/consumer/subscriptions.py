@@ -1,0 +1,113 @@
+"""What members are subscribed to, by name and by regular expression, and whether these topics have changed."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
+from broker.coordinator.group.consumer.regex import RegexError, compile_regex
+from broker.wire.errors import ErrorCode
+from metadata.image import MetadataImage, TopicImage
+
+# The topics of an expression are not looked for again before that, whatever changes.
+REGEX_REFRESH_MIN_MS: Final = 10_000
+
+Regexes = Mapping[str, ResolvedRegex]
+
+
+def names_of(member: ConsumerMember, regexes: Regexes) -> frozenset[str]:
+    """The topics that one is subscribed to, whether they exist or not."""
+    names = frozenset(member.topic_names)
+    resolved = regexes.get(member.topic_regex or "")
+    return names if resolved is None else names | frozenset(resolved.topic_names)
+
+
+def topic_ids(
+    members: Iterable[ConsumerMember], regexes: Regexes, image: MetadataImage
+) -> dict[str, tuple[bytes, ...]]:
+    """By member id the topics that each is subscribed to and that exist, in ascending order."""
+    by_name = image.topics.by_name
+    known: dict[tuple[tuple[str, ...], str | None], tuple[bytes, ...]] = {}
+    ids: dict[str, tuple[bytes, ...]] = {}
+    for member in members:
+        subscription = member.topic_names, member.topic_regex
+        if subscription not in known:
+            topics = (by_name.get(name) for name in names_of(member, regexes))
+            known[subscription] = tuple(sorted(topic.topic_id for topic in topics if topic is not None))
+        ids[member.member_id] = known[subscription]
+    return ids
+
+
+def metadata_hash(members: Iterable[ConsumerMember], regexes: Regexes, image: MetadataImage) -> int:
+    """Another number where one of the topics came or went, has more partitions, or has them in other racks.
+
+    64 bits; 0 without topics, as Kafka has it. The numbers are not Kafka's: a coordinator that finds another one than
+    it would have written moves the group's epoch on, and no harm is done.
+    """
+    distinct = {(member.topic_names, member.topic_regex): member for member in members}
+    names = frozenset(name for member in distinct.values() for name in names_of(member, regexes))
+    topics = [topic for name in sorted(names) if (topic := image.topics.by_name.get(name)) is not None]
+    if not topics:
+        return 0
+    digest = blake2b(digest_size=8)
+    for topic in topics:
+        digest.update(topic.topic_id + b"%d:%d;" % (len(topic.partitions), len(topic.name)))
+        digest.update(topic.name.encode())
+        digest.update(_racks(topic, image).encode())
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+def _racks(topic: TopicImage, image: MetadataImage) -> str:
+    """The racks of each partition; nothing where no broker is in one."""
+    racks = {broker_id: broker.rack for broker_id, broker in image.cluster.brokers.items() if broker.rack is not None}
+    if not racks:
+        return ""
+    return ";".join(
+        ",".join(sorted(racks[replica] for replica in partition.replicas if replica in racks))
+        for partition in topic.partitions.values()
+    )
+
+
+# Regular expressions
+
+
+def check_regex(regex: str) -> None:
+    """Raises CoordinatorError where it is none."""
+    try:
+        compile_regex(regex)
+    except RegexError as error:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from error
+
+
+def resolve(regexes: Iterable[str], image: MetadataImage, now_ms: int) -> dict[str, ResolvedRegex]:
+    """The topics whose whole names match."""
+    resolved: dict[str, ResolvedRegex] = {}
+    names = sorted(image.topics.by_name)
+    for regex in regexes:
+        try:
+            matches = compile_regex(regex).matches
+        except RegexError:
+            found: tuple[str, ...] = ()  # another coordinator took it for one
+        else:
+            found = tuple(name for name in names if matches(name))
+        resolved[regex] = ResolvedRegex(found, image.offset, now_ms)
+    return resolved
+
+
+def need_refresh(
+    wanted: Iterable[str], regexes: Regexes, topics_version: int, refresh_interval_ms: int, now_ms: int
+) -> bool:
+    """Whether expressions are to be resolved (again): topics have come since, or it was long ago."""
+    if any(regex not in regexes for regex in wanted):
+        return True
+    known = [regexes[regex] for regex in wanted]
+    if not known:
+        return False
+    last_ms = max(each.timestamp_ms for each in known)
+    if now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
+        return False
+    return min(each.version for each in known) < topics_version or now_ms > last_ms + refresh_interval_ms

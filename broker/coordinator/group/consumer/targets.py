@@ -1,0 +1,55 @@
+"""The target assignment of a group's epoch."""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from broker.coordinator.decision import CoordinatorRecord
+from broker.coordinator.group.assignors import ASSIGNORS, MemberSpec
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.group_records import assignment_epoch_record, target_record
+from broker.coordinator.group.consumer.member import ConsumerMember
+from broker.coordinator.group.consumer.subscriptions import Regexes, topic_ids
+from broker.coordinator.group.partition_sets import PartitionSets
+from metadata.image import MetadataImage
+
+
+@attrs.frozen
+class NewTargets:
+    """What all members are to have, and the records of what is new in it."""
+
+    by_member: Mapping[str, PartitionSets]
+    records: list[CoordinatorRecord]
+
+
+def new_targets(
+    group: ConsumerGroup,
+    epoch: int,
+    members: Iterable[ConsumerMember],
+    regexes: Regexes,
+    image: MetadataImage,
+    assignor: str,
+    successors: Mapping[str, str],
+) -> NewTargets:
+    """`members` are those of that epoch. `successors` names for new members those whose places they take."""
+    in_order = sorted(members, key=lambda member: member.member_id)
+    ids = topic_ids(in_order, regexes, image)
+    counts = {
+        topic_id: len(image.topics.by_id[topic_id].partitions)
+        for topic_id in dict.fromkeys(topic_id for each in ids.values() for topic_id in each)
+    }
+    specs = {
+        member.member_id: MemberSpec(
+            ids[member.member_id],
+            member.instance_id,
+            group.target_of(successors.get(member.member_id, member.member_id)),
+        )
+        for member in in_order
+    }
+    targets = ASSIGNORS[assignor](specs, counts)
+    records = [
+        target_record(group.group_id, member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    return NewTargets(targets, [*records, assignment_epoch_record(group.group_id, epoch)])

@@ -1,0 +1,77 @@
+"""What consumers tell each other through the classic protocol, as far as a coordinator needs to understand it.
+
+version int16, then the fields of that version; a version that is not known yet has those of the last one at its
+beginning
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+from broker.wire.codec import decode, encode
+from broker.wire.errors import WireError
+from broker.wire.schema import Buffer, data, field, struct
+
+_VERSION: Final = Struct(">h")
+_VERSION_MAX: Final = 3
+_NO_KEY: Final = -1
+
+
+@struct
+class OwnedPartitions:
+    topic: str = field("string", "0+", default="")
+    partitions: list[int] = field(["int32"], "0+", factory=list)
+
+
+@data(key=_NO_KEY, versions="0-3", flexible="99+")
+class ConsumerProtocolSubscription:
+    """What a member wants to read, and what it has."""
+
+    topics: list[str] = field(["string"], "0+", factory=list)
+    user_data: bytes | None = field("bytes", "0+", default=None, nullable="0+")
+    owned_partitions: list[OwnedPartitions] = field([OwnedPartitions], "1+", factory=list)
+    generation_id: int = field("int32", "2+", default=-1)
+    rack_id: str | None = field("string", "3+", default=None, nullable="3+")
+
+
+@data(key=_NO_KEY, versions="0-3", flexible="99+")
+class ConsumerProtocolAssignment:
+    """What a member gets."""
+
+    assigned_partitions: list[OwnedPartitions] = field([OwnedPartitions], "0+", factory=list)
+    user_data: bytes | None = field("bytes", "0+", default=None, nullable="0+")
+
+
+def protocol_version(metadata: Buffer) -> int:
+    """The version in which these bytes are written, no later than the last one known. Raises WireError."""
+    if len(metadata) < _VERSION.size:
+        raise WireError(f"{len(metadata)} bytes are no message between consumers")
+    version: int = _VERSION.unpack_from(metadata)[0]
+    if version < 0:
+        raise WireError(f"there is no version {version}")
+    return min(version, _VERSION_MAX)
+
+
+def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
+    """A member's subscription. Raises WireError."""
+    return _decode(protocol_version(metadata), metadata)
+
+
+def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
+    """The bytes that a member is given."""
+    message: Any = assignment
+    return b"".join([_VERSION.pack(version), *encode(message, version)])
+
+
+def subscribed_topics(metadata: Buffer) -> list[str] | None:
+    """The topics of a subscription, whatever else it holds; None where it is none."""
+    try:
+        protocol_version(metadata)
+        return _decode(0, metadata).topics
+    except WireError:
+        return None
+
+
+def _decode(version: int, metadata: Buffer) -> ConsumerProtocolSubscription:
+    message: Any = ConsumerProtocolSubscription
+    subscription: ConsumerProtocolSubscription = decode(message, version, metadata, _VERSION.size)[0]
+    return subscription

@@ -1,0 +1,110 @@
+"""What a group coordinator keeps of one partition of `__consumer_offsets`."""
+
+from typing import Final
+
+from broker.coordinator.group.classic.carrying import wake_classic_groups
+from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.classic.stored import group_from
+from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
+from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
+from broker.coordinator.group.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
+from broker.coordinator.group.group import Group
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.offsets import Offsets
+from broker.coordinator.group.records import (
+    GroupMetadataKey,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    RecordKey,
+    RecordValue,
+    UnknownRecordType,
+    decode_key,
+    decode_value,
+)
+from broker.coordinator.shard import ShardContext
+from broker.wire.errors import WireError
+from metadata.image import MetadataDelta, MetadataImage
+
+# Types below 0 do not exist: records that are none at all are counted under this.
+UNREADABLE: Final = -1
+
+
+class GroupsState:
+    """The groups of one shard, and their offsets; see `Shard` for how it changes.
+
+    A group whose offsets are all there is of it, a simple one, is not among `groups`.
+
+    `left_alone` counts records that could not be taken over, by their type. `deleted_topics` are those whose offsets
+    are yet to be removed, up to which record each. `topics_version` is that of the metadata in which topics came last.
+    """
+
+    def __init__(self, context: ShardContext, config: GroupConfig) -> None:
+        self.context = context
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.left_alone: dict[int, int] = {}
+        self.deleted_topics: dict[str, int] = {}
+        self.topics_version = -1
+
+    # Replaying
+
+    def replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        """See `Shard.replay`. A record that cannot be read is left alone as well."""
+        try:
+            decoded = decode_key(key)
+            contents = None if value is None else decode_value(decoded, value)
+        except UnknownRecordType as unknown:
+            self.left_alone[unknown.number] = self.left_alone.get(unknown.number, 0) + 1
+        except WireError:
+            self.left_alone[UNREADABLE] = self.left_alone.get(UNREADABLE, 0) + 1
+        else:
+            if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
+                self.offsets.replay(decoded, contents, offset, producer_id)
+            else:
+                self._replay_of_group(decoded, contents)
+
+    def _replay_of_group(self, key: RecordKey, value: RecordValue | None) -> None:
+        """Records of groups change what is in `groups`; each kind of group knows its own."""
+        if not isinstance(key, GroupMetadataKey):
+            replay_of_consumer_group(self.groups, key, value)
+        elif value is not None:
+            self.groups[key.group] = group_from(key.group, value)
+        elif isinstance(self.groups.get(key.group), ClassicGroup):
+            del self.groups[key.group]
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        """See `Shard.replay_end_transaction`."""
+        self.offsets.replay_end_transaction(producer_id, committed=committed)
+
+    # Coming to life
+
+    def loaded(self, now_ms: int) -> None:
+        """See `Shard.loaded`.
+
+        Whoever coordinated before knew each topic that it accepted offsets for, and by the time that another leads, its
+        metadata has told of them too. So a topic that is not known here was deleted, and nobody has heard of that.
+        """
+        known = self.context.image.topics.by_name
+        self._topics_gone([topic for topic in self.offsets.topics() if topic not in known])
+        schedule_expiration(self)
+        wake_classic_groups(self, now_ms)
+        wake_consumer_groups(self)
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""
+        topics_changed(self, delta, image)
+        self._topics_gone([topic.name for topic in delta.topics.deleted.values()])
+
+    def _topics_gone(self, names: list[str]) -> None:
+        if names:
+            self.deleted_topics.update(dict.fromkeys(names, self.offsets.last_record_offset))
+            self.context.timers.schedule(DELETED_TOPICS, 0, forget_deleted_topics)

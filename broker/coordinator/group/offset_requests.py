@@ -1,0 +1,202 @@
+"""What is decided about requests to commit, tell and delete offsets."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import attrs
+
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.group.groups import GroupsState
+from broker.coordinator.group.offsets import (
+    CommittedPartition,
+    OffsetAndMetadata,
+    offset_tombstone,
+)
+from broker.coordinator.group.records import (
+    OFFSET_COMMIT_VALUE_WITH_EXPIRY,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+from broker.wire.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from broker.wire.errors import ErrorCode
+from broker.wire.uuids import ZERO_UUID
+
+NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
+_DEFAULT_RETENTION: Final = -1
+_NEVER: Final = -1
+_GROUP_ID_NOT_FOUND_FROM: Final = 9
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition's share of a request. `topic_id` is all zero where the client named the topic."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+@attrs.frozen
+class Committer:
+    """Who commits: a member at its generation or member epoch, or somebody who is none, with an epoch below 0."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    epoch: int
+    api_version: int
+
+
+def commit_offsets(
+    state: GroupsState,
+    committer: Committer,
+    offsets: Sequence[OffsetToCommit],
+    retention_time_ms: int,
+    now_ms: int,
+) -> Decision[list[ErrorCode]]:
+    """The answer has an error code for each of the offsets. Raises CoordinatorError for a committer who may not.
+
+    Who asks for a retention time of its own (OffsetCommit before version 5) has its offsets expire after it.
+    """
+    group_id, member_id = committer.group_id, committer.member_id
+    _validate(state, committer, is_transactional=False)
+    expire_timestamp_ms = _NEVER if retention_time_ms == _DEFAULT_RETENTION else now_ms + retention_time_ms
+    metadata_max = state.config.offset_metadata_max_bytes
+    records, codes = [], []
+    for each in offsets:
+        if each.metadata is not None and len(each.metadata) > metadata_max:
+            codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        else:
+            records.append(_record(group_id, each, now_ms, expire_timestamp_ms))
+            codes.append(ErrorCode.NONE)
+    group = state.groups.get(group_id)
+    if group is None:
+        return Decision(records, codes)
+    return Decision(records, codes, apply=lambda: group.committed(member_id, state.context.timers))
+
+
+def _record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_timestamp_ms: int) -> CoordinatorRecord:
+    key = OffsetCommitKey(group=group_id, topic=offset.topic, partition=offset.partition)
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_timestamp_ms,
+        topic_id=offset.topic_id,
+    )
+    version = None if expire_timestamp_ms == _NEVER else OFFSET_COMMIT_VALUE_WITH_EXPIRY
+    return CoordinatorRecord(encode_key(key), encode_value(value, version))
+
+
+def _validate(state: GroupsState, committer: Committer, *, is_transactional: bool) -> None:
+    """Raises CoordinatorError. Who is no member may commit for a group that is not there: it becomes a simple one."""
+    group = state.groups.get(committer.group_id)
+    if group is not None:
+        group.validate_offset_commit(
+            committer.member_id,
+            committer.instance_id,
+            committer.epoch,
+            api_version=committer.api_version,
+            is_transactional=is_transactional,
+        )
+        return
+    if committer.epoch < 0:
+        return
+    if state.offsets.has_group(committer.group_id):
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)  # a simple group has no members
+    is_told = committer.api_version >= _GROUP_ID_NOT_FOUND_FROM and not is_transactional
+    raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
+
+
+def fetch_offsets(
+    state: GroupsState, request: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """What the group has committed for the partitions that are asked for, or for all. Raises CoordinatorError.
+
+    Topics are named in the request. Where `require_stable`, an offset that an open transaction may replace is not told
+    (KIP-447).
+    """
+    group = state.groups.get(request.group_id)
+    if group is not None:
+        group.validate_offset_fetch(request.member_id, request.member_epoch)
+    committed = state.offsets.of_group(request.group_id)
+    topics = []
+    if request.topics is None:
+        asked = [(topic, ZERO_UUID, list(offsets)) for topic, offsets in committed.items()]
+    else:
+        asked = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+    unstable = state.offsets.is_pending if require_stable else _is_never_pending
+    for name, topic_id, partitions in asked:
+        offsets = committed.get(name, {})
+        answers = [
+            _unstable(partition)
+            if unstable(request.group_id, name, partition)
+            else _answer(partition, offsets.get(partition), topic_id)
+            for partition in partitions
+        ]
+        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+
+def _is_never_pending(group_id: str, topic: str, partition: int) -> bool:
+    return False
+
+
+def _answer(partition: int, committed: OffsetAndMetadata | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
+    """Nothing where the offset belongs to a topic that had the same name."""
+    if committed is None or (ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id):
+        return no_offset(partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+def no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    """The answer where there is no offset to tell, and perhaps why."""
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_LEADER_EPOCH, error_code=code
+    )
+
+
+def delete_offsets(
+    state: GroupsState, group_id: str, partitions: Sequence[tuple[str, int]]
+) -> Decision[list[ErrorCode]]:
+    """The answer has an error code for each of the partitions. Raises CoordinatorError."""
+    group = state.groups.get(group_id)
+    if group is not None:
+        group.validate_offset_delete()
+    elif not state.offsets.has_group(group_id):
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND)
+    records, codes = [], []
+    for topic, partition in partitions:
+        if group is not None and group.is_subscribed_to(topic):
+            codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        codes.append(ErrorCode.NONE)
+        place = CommittedPartition(group_id, topic, partition)
+        if state.offsets.get(*place) is not None or state.offsets.is_pending(*place):
+            records.append(offset_tombstone(place))
+    return Decision(records, codes)
+
+
+def delete_all_offsets(state: GroupsState, group_id: str) -> list[CoordinatorRecord]:
+    """The records that remove all that a group has committed, or would when transactions end; for DeleteGroups."""
+    return [offset_tombstone(place) for place in state.offsets.places(group_id)]

@@ -1,0 +1,276 @@
+"""What stands in `__consumer_offsets`, in Kafka's own formats: the keys and values of its records.
+
+    key     type int16, then the fields of the type's key; never flexible
+    value   version int16, then the fields of that version; null removes what the key names
+
+Names, types, versions and fields are those of Kafka's definitions (group-coordinator/.../common/message). A value is
+written in the version that Kafka writes.
+"""
+
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from broker.wire.codec import decode, encode
+from broker.wire.errors import WireError
+from broker.wire.schema import Buffer, data, field, struct
+from broker.wire.uuids import ZERO_UUID
+
+_INT16: Final = Struct(">h")
+_NEVER: Final = "99+"
+
+
+@data(key=0, versions="0", flexible=_NEVER)
+class LegacyOffsetCommitKey:
+    """The same as OffsetCommitKey, as versions of Kafka before 0.9 wrote it."""
+
+    group: str = field("string", "0+", default="")
+    topic: str = field("string", "0+", default="")
+    partition: int = field("int32", "0+", default=0)
+
+
+@data(key=1, versions="0", flexible=_NEVER)
+class OffsetCommitKey:
+    group: str = field("string", "0+", default="")
+    topic: str = field("string", "0+", default="")
+    partition: int = field("int32", "0+", default=0)
+
+
+@data(key=1, versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    """Times in ms since 1970. `expire_timestamp` is there for who asked for a retention time of its own (before
+    version 5 of OffsetCommit), -1 otherwise. `topic_id` is all zero where it is not known."""
+
+    offset: int = field("int64", "0+", default=0)
+    leader_epoch: int = field("int32", "3+", default=-1)
+    metadata: str = field("string", "0+", default="")
+    commit_timestamp: int = field("int64", "0+", default=0)
+    expire_timestamp: int = field("int64", "1", default=-1)
+    topic_id: bytes = field("uuid", "4+", default=ZERO_UUID, tag=0, tagged="4+")
+
+
+@data(key=2, versions="0", flexible=_NEVER)
+class GroupMetadataKey:
+    group: str = field("string", "0+", default="")
+
+
+@struct
+class MemberMetadata:
+    """Timeouts in ms. `subscription` and `assignment` are the client's own."""
+
+    member_id: str = field("string", "0+", default="")
+    group_instance_id: str | None = field("string", "3+", default=None, nullable="3+")
+    client_id: str = field("string", "0+", default="")
+    client_host: str = field("string", "0+", default="")
+    rebalance_timeout: int = field("int32", "1+", default=-1)
+    session_timeout: int = field("int32", "0+", default=0)
+    subscription: bytes = field("bytes", "0+", default=b"")
+    assignment: bytes = field("bytes", "0+", default=b"")
+
+
+@data(key=2, versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    """A complete generation of a classic group. `current_state_timestamp` in ms since 1970, -1 unknown."""
+
+    protocol_type: str = field("string", "0+", default="")
+    generation: int = field("int32", "0+", default=0)
+    protocol: str | None = field("string", "0+", default=None, nullable="0+")
+    leader: str | None = field("string", "0+", default=None, nullable="0+")
+    current_state_timestamp: int = field("int64", "2+", default=-1)
+    members: list[MemberMetadata] = field([MemberMetadata], "0+", factory=list)
+
+
+@data(key=3, versions="0", flexible=_NEVER)
+class ConsumerGroupMetadataKey:
+    group_id: str = field("string", "0+", default="")
+
+
+@data(key=3, versions="0", flexible="0+")
+class ConsumerGroupMetadataValue:
+    """`epoch` of the group; `metadata_hash` of the topics it is subscribed to."""
+
+    epoch: int = field("int32", "0+", default=0)
+    metadata_hash: int = field("int64", "0+", default=0, tag=0, tagged="0+")
+
+
+@data(key=4, versions="0", flexible=_NEVER)
+class ConsumerGroupPartitionMetadataKey:
+    group_id: str = field("string", "0+", default="")
+
+
+@struct
+class PartitionMetadata:
+    partition: int = field("int32", "0+", default=0)
+    racks: list[str] = field(["string"], "0+", factory=list)
+
+
+@struct
+class TopicMetadata:
+    topic_id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    topic_name: str = field("string", "0+", default="")
+    num_partitions: int = field("int32", "0+", default=0)
+    partition_metadata: list[PartitionMetadata] = field([PartitionMetadata], "0+", factory=list)
+
+
+@data(key=4, versions="0", flexible="0+")
+class ConsumerGroupPartitionMetadataValue:
+    """What Kafka wrote before there was the hash in ConsumerGroupMetadataValue; now only removed."""
+
+    topics: list[TopicMetadata] = field([TopicMetadata], "0+", factory=list)
+
+
+@data(key=5, versions="0", flexible=_NEVER)
+class ConsumerGroupMemberMetadataKey:
+    group_id: str = field("string", "0+", default="")
+    member_id: str = field("string", "0+", default="")
+
+
+@struct
+class ClassicProtocol:
+    name: str = field("string", "0+", default="")
+    metadata: bytes = field("bytes", "0+", default=b"")
+
+
+@struct
+class ClassicMemberMetadata:
+    """Of a member of a consumer group that speaks the classic protocol."""
+
+    session_timeout_ms: int = field("int32", "0+", default=0)
+    supported_protocols: list[ClassicProtocol] = field([ClassicProtocol], "0+", factory=list)
+
+
+@data(key=5, versions="0", flexible="0+")
+class ConsumerGroupMemberMetadataValue:
+    instance_id: str | None = field("string", "0+", default=None, nullable="0+")
+    rack_id: str | None = field("string", "0+", default=None, nullable="0+")
+    client_id: str = field("string", "0+", default="")
+    client_host: str = field("string", "0+", default="")
+    subscribed_topic_names: list[str] = field(["string"], "0+", factory=list)
+    subscribed_topic_regex: str | None = field("string", "0+", default=None, nullable="0+")
+    rebalance_timeout_ms: int = field("int32", "0+", default=-1)
+    server_assignor: str | None = field("string", "0+", default=None, nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        ClassicMemberMetadata, "0+", default=None, nullable="0+", tag=0, tagged="0+"
+    )
+
+
+@data(key=6, versions="0", flexible=_NEVER)
+class ConsumerGroupTargetAssignmentMetadataKey:
+    group_id: str = field("string", "0+", default="")
+
+
+@data(key=6, versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int = field("int32", "0+", default=0)
+
+
+@struct
+class TopicPartitions:
+    topic_id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    partitions: list[int] = field(["int32"], "0+", factory=list)
+
+
+@data(key=7, versions="0", flexible=_NEVER)
+class ConsumerGroupTargetAssignmentMemberKey:
+    group_id: str = field("string", "0+", default="")
+    member_id: str = field("string", "0+", default="")
+
+
+@data(key=7, versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMemberValue:
+    topic_partitions: list[TopicPartitions] = field([TopicPartitions], "0+", factory=list)
+
+
+@data(key=8, versions="0", flexible=_NEVER)
+class ConsumerGroupCurrentMemberAssignmentKey:
+    group_id: str = field("string", "0+", default="")
+    member_id: str = field("string", "0+", default="")
+
+
+@data(key=8, versions="0", flexible="0+")
+class ConsumerGroupCurrentMemberAssignmentValue:
+    member_epoch: int = field("int32", "0+", default=0)
+    previous_member_epoch: int = field("int32", "0+", default=0)
+    state: int = field("int8", "0+", default=0)
+    assigned_partitions: list[TopicPartitions] = field([TopicPartitions], "0+", factory=list)
+    partitions_pending_revocation: list[TopicPartitions] = field([TopicPartitions], "0+", factory=list)
+
+
+@data(key=16, versions="0", flexible=_NEVER)
+class ConsumerGroupRegularExpressionKey:
+    group_id: str = field("string", "0+", default="")
+    regular_expression: str = field("string", "0+", default="")
+
+
+@data(key=16, versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    """The topics that the expression meant at a version of the metadata; `timestamp` in ms since 1970."""
+
+    topics: list[str] = field(["string"], "0+", factory=list)
+    version: int = field("int64", "0+", default=0)
+    timestamp: int = field("int64", "0+", default=0)
+
+
+# Attrs classes without an ancestor of their own: a key or a value is an instance of one of those below.
+RecordKey: TypeAlias = Any
+RecordValue: TypeAlias = Any
+
+# By type: the key's class, the value's class, the version in which the value is written.
+_TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
+    0: (LegacyOffsetCommitKey, OffsetCommitValue, 0),
+    1: (OffsetCommitKey, OffsetCommitValue, 4),
+    2: (GroupMetadataKey, GroupMetadataValue, 3),
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, 0),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, 0),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, 0),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, 0),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, 0),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
+}
+# The only version that can say when an offset expires.
+OFFSET_COMMIT_VALUE_WITH_EXPIRY: Final = 1
+
+
+class UnknownRecordType(Exception):
+    """A record of a type that is not known here: written by a later version, or for groups that are not served."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def encode_key(key: RecordKey) -> bytes:
+    """The bytes of a record's key."""
+    return b"".join([_INT16.pack(key.__message__.key), *encode(key, 0)])
+
+
+def encode_value(value: RecordValue, version: int | None = None) -> bytes:
+    """The bytes of a record's value, in the version that Kafka writes where none is given.
+
+    Raises WireError where a text is too long for it.
+    """
+    if version is None:
+        version = _TYPES[value.__message__.key][2]
+    return b"".join([_INT16.pack(version), *encode(value, version)])
+
+
+def decode_key(key: Buffer | None) -> RecordKey:
+    """The key that these bytes hold. Raises UnknownRecordType, WireError."""
+    number = _number(key, "key")
+    known = _TYPES.get(number)
+    if known is None:
+        raise UnknownRecordType(number)
+    assert key is not None
+    return decode(known[0], 0, key, _INT16.size)[0]
+
+
+def decode_value(key: RecordKey, value: Buffer) -> RecordValue:
+    """The value that these bytes hold, of a record with that key. Raises WireError, also for a version not known."""
+    return decode(_TYPES[key.__message__.key][1], _number(value, "value"), value, _INT16.size)[0]
+
+
+def _number(data: Buffer | None, what: str) -> int:
+    if data is None or len(data) < _INT16.size:
+        raise WireError(f"a record's {what} of {0 if data is None else len(data)} bytes")
+    number: int = _INT16.unpack_from(data)[0]
+    return number

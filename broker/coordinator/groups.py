@@ -1,0 +1,180 @@
+"""The group coordinator as handlers see it: each call completes with the parts of a response, or an error."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Any, Final, TypeVar
+
+from broker.config import KafkaConfig
+from broker.coordinator.completion import Completion, failed, gather
+from broker.coordinator.decision import CoordinatorError, Decision
+from broker.coordinator.group.classic.joining import Joiner
+from broker.coordinator.group.classic_requests import (
+    delete_groups,
+    describe_group,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    new_member_id,
+    sync_group,
+)
+from broker.coordinator.group.consumer.describing import describe as describe_consumer_group
+from broker.coordinator.group.consumer.heartbeat import Caller
+from broker.coordinator.group.consumer.heartbeat import heartbeat as consumer_group_heartbeat
+from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
+from broker.coordinator.group.groups import GroupsState
+from broker.coordinator.group.offset_requests import (
+    Committer,
+    OffsetToCommit,
+    commit_offsets,
+    delete_offsets,
+    fetch_offsets,
+)
+from broker.coordinator.runtime import Runtime
+from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from broker.wire.api.describe_groups import DescribedGroup
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.list_groups import ListedGroup
+from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.errors import ErrorCode
+from broker.wire.uuids import encode_uuid, new_uuid
+
+_MEMBER_ID_NEEDED_FROM: Final = 4
+_SKIPPING_FROM: Final = 9
+_CONSUMER_PROTOCOL: Final = "consumer"
+
+T = TypeVar("T")
+
+
+class GroupCoordinator:
+    """See the module's docstring. `config` is the configuration in force; `rng` makes members' ids."""
+
+    def __init__(self, runtime: Runtime[GroupsState], config: Callable[[], KafkaConfig], rng: Random) -> None:
+        self.runtime = runtime
+        self._config = config
+        self._rng = rng
+
+    def _write(self, group_id: str, decide: Callable[[GroupsState, int], Decision[T]]) -> Completion[T]:
+        return self.runtime.write(self.runtime.partition_for(group_id), decide)
+
+    def _park(self, group_id: str, decide: Callable[[GroupsState, int], Decision[Completion[T]]]) -> Completion[T]:
+        """Of a response that the state has parked, the runtime returns the very completion."""
+        completion: Completion[Any] = self._write(group_id, decide)
+        return completion
+
+    def _read(self, group_id: str, ask: Callable[[GroupsState, int], T]) -> Completion[T]:
+        return self.runtime.read(self.runtime.partition_for(group_id), ask)
+
+    # Classic groups
+
+    def join_group(
+        self, request: JoinGroupRequest, *, api_version: int, client_id: str, client_host: str
+    ) -> Completion[JoinGroupResponse]:
+        """Complete when the generation begins that the member will be part of."""
+        if not request.group_id:
+            return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
+        config = self._config()
+        shortest, longest = map(config.get_int, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
+        if not shortest <= request.session_timeout_ms <= longest:
+            return failed(CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT))
+        joiner = Joiner(
+            client_id=client_id,
+            client_host=client_host,
+            new_member_id=new_member_id(request.group_instance_id or client_id, self._rng.getrandbits(128)),
+            needs_member_id=api_version >= _MEMBER_ID_NEEDED_FROM,
+            can_skip_assignment=api_version >= _SKIPPING_FROM,
+        )
+        return self._park(request.group_id, lambda state, now_ms: join_group(state, request, joiner, now_ms))
+
+    def sync_group(self, request: SyncGroupRequest) -> Completion[SyncGroupResponse]:
+        """Complete when the leader has assigned."""
+        return self._park(request.group_id, lambda state, now_ms: sync_group(state, request, now_ms))
+
+    def heartbeat(self, request: HeartbeatRequest) -> Completion[ErrorCode]:
+        """Whether the member may go on as it does."""
+        return self._write(request.group_id, lambda state, now_ms: heartbeat(state, request))
+
+    def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> Completion[list[MemberResponse]]:
+        """What became of each."""
+        return self._write(group_id, lambda state, now_ms: leave_group(state, group_id, members, now_ms))
+
+    def describe_group(self, group_id: str) -> Completion[DescribedGroup]:
+        """What is known of a classic group."""
+        return self._read(group_id, lambda state, now_ms: describe_group(state, group_id))
+
+    def list_groups(
+        self, states: Sequence[str], types: Sequence[str]
+    ) -> Completion[list[list[ListedGroup] | CoordinatorError]]:
+        """The groups of each partition that this broker coordinates, or why they cannot be told."""
+        runtime = self.runtime
+        return gather(
+            [
+                runtime.read(partition, lambda state, now_ms: list_groups(state, states, types))
+                for partition in runtime.led_partitions
+            ]
+        )
+
+    def delete_groups(
+        self, group_ids: Sequence[str]
+    ) -> tuple[list[list[str]], Completion[list[dict[str, ErrorCode] | CoordinatorError]]]:
+        """The groups of each partition, and what became of them, in the same order."""
+        by_partition: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self.runtime.partition_for(group_id), []).append(group_id)
+        completions = [
+            self.runtime.write(partition, partial(delete_groups, group_ids=theirs))
+            for partition, theirs in by_partition.items()
+        ]
+        return list(by_partition.values()), gather(completions)
+
+    # Groups of the consumer protocol
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, *, api_version: int, client_id: str, client_host: str
+    ) -> Completion[ConsumerGroupHeartbeatResponse]:
+        """What a member is to do next (KIP-848)."""
+        config = self._config()
+        if _CONSUMER_PROTOCOL not in config.get_list("group.coordinator.rebalance.protocols"):
+            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+        new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
+        caller = Caller(client_id=client_id, client_host=client_host, new_member_id=new_id)
+
+        def decide(state: GroupsState, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
+            validate_heartbeat(request, api_version, state.config.consumer.assignors)
+            return consumer_group_heartbeat(state, request, caller, now_ms)
+
+        return self._write(request.group_id, decide)
+
+    def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
+        """What is known of a group of the consumer protocol."""
+        if not group_id:
+            return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
+        return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
+
+    # Offsets
+
+    def offset_commit(
+        self, committer: Committer, offsets: Sequence[OffsetToCommit], retention_time_ms: int
+    ) -> Completion[list[ErrorCode]]:
+        """An error code for each of the offsets."""
+        return self._write(
+            committer.group_id,
+            lambda state, now_ms: commit_offsets(state, committer, offsets, retention_time_ms, now_ms),
+        )
+
+    def offset_fetch(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> Completion[OffsetFetchResponseGroup]:
+        """What is committed of the topics, which are named in the request."""
+        return self._read(
+            request.group_id, lambda state, now_ms: fetch_offsets(state, request, require_stable=require_stable)
+        )
+
+    def offset_delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Completion[list[ErrorCode]]:
+        """An error code for each of the partitions."""
+        return self._write(group_id, lambda state, now_ms: delete_offsets(state, group_id, partitions))

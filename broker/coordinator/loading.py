@@ -1,0 +1,136 @@
+"""Replaying a partition's log into a coordinator's state, some records at a time, so that others run in between."""
+
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.coordinator.hosted import HostedShard, Phase
+from broker.storage.log import Log
+from broker.wire.records import (
+    BatchHeader,
+    CorruptBatch,
+    Record,
+    check_crc,
+    iter_headers,
+    iter_records,
+    read_end_transaction_marker,
+)
+
+# What is read or replayed before others run: a few milliseconds' worth.
+_RECORDS_AT_A_TIME: Final = 500
+# What is held back, at most, since a later record may replace it.
+_HELD_MAX: Final = 50_000
+
+
+class LoadingEnded(Exception):
+    """Somebody else leads by now, or nobody."""
+
+
+@attrs.define
+class Loading:
+    """One shard's. `records` and `size_bytes` count what was read.
+
+    A record that a later one of the same key replaces need not be replayed, as if the log had been compacted; so the
+    state is told the last of each among as many as are held back.
+    """
+
+    shard: HostedShard[Any]
+    buffer_bytes: int
+    records: int = 0
+    size_bytes: int = 0
+    _latest: dict[bytes, Record] = attrs.field(factory=dict)
+    _since_pause: int = 0
+
+    async def run(self) -> None:
+        """Replay all that is in the log; on return nothing has been appended since, and nobody else has run.
+
+        Reads `buffer_bytes` at a time, or one batch. Raises LoadingEnded, and where the log cannot be read KafkaError,
+        OSError, WireError.
+        """
+        log = self._log()
+        offset = log.log_start_offset
+        while True:
+            while offset < log.readable_end_offset:
+                offset = await self._read(log, offset)
+            await self._release()
+            if offset == log.log_end_offset:
+                self.shard.end_offset = offset
+                return
+            await self._pause()
+
+    def _log(self) -> Log:
+        log = self.shard.partition.log
+        if log is None or self.shard.is_fenced or self.shard.phase is Phase.GONE:
+            raise LoadingEnded
+        return log
+
+    async def _read(self, log: Log, offset: int) -> int:
+        """Take in what is in the log from `offset` on; where that ends."""
+        part = log.read(offset, self.buffer_bytes, upper_bound=log.readable_end_offset, min_one_batch=True)
+        data = memoryview(part.file.read(part.position, part.size))
+        self.size_bytes += part.size
+        following = offset
+        for position, header in iter_headers(data):
+            if header.last_offset >= offset:
+                check_crc(data, position, header)
+                await self._take(data, position, header)
+            following = header.next_offset
+        if following <= offset:
+            raise CorruptBatch(f"{log.partition} holds no whole batch at {offset}")
+        return following
+
+    async def _take(self, data: memoryview, position: int, header: BatchHeader) -> None:
+        records = list(iter_records(data, position, header))
+        self.records += len(records)
+        if header.is_control:
+            await self._release()
+            self._end_transaction(records, header)
+        elif header.is_transactional:
+            await self._release()  # what a transaction says, replaces nothing before its end
+            for record in records:
+                self._replay(record, header.producer_id, header.producer_epoch)
+        else:
+            self._hold(records)
+        await self._count(len(records))
+        if len(self._latest) > _HELD_MAX:
+            await self._release()
+
+    def _end_transaction(self, records: list[Record], header: BatchHeader) -> None:
+        for record in records:
+            marker = read_end_transaction_marker(record)
+            if marker is not None:
+                self.shard.state.replay_end_transaction(
+                    header.producer_id, header.producer_epoch, committed=marker.is_commit
+                )
+
+    def _hold(self, records: list[Record]) -> None:
+        latest = self._latest
+        for record in records:
+            if record.key is not None:  # Kafka refuses those in a compacted topic
+                latest.pop(record.key, None)
+                latest[record.key] = record
+
+    async def _release(self) -> None:
+        """Replay what was held back, in the order of the log."""
+        latest, self._latest = self._latest, {}
+        for record in latest.values():
+            self._replay(record)
+            await self._count(1)
+
+    def _replay(self, record: Record, producer_id: int = -1, producer_epoch: int = -1) -> None:
+        if record.key is not None:
+            self.shard.state.replay(
+                record.key, record.value, record.offset, record.timestamp, producer_id, producer_epoch
+            )
+
+    async def _count(self, records: int) -> None:
+        self._since_pause += records
+        if self._since_pause >= _RECORDS_AT_A_TIME:
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Let others run. Raises LoadingEnded."""
+        self._since_pause = 0
+        await trio.lowlevel.checkpoint()
+        self._log()

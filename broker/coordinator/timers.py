@@ -1,0 +1,69 @@
+"""The timers of one shard, by their keys."""
+
+from collections.abc import Callable, Hashable
+
+import trio
+
+from broker.coordinator.shard import OnTimer
+from broker.net.deadlines import Deadline, Deadlines
+
+
+class _Timer:
+    __slots__ = ("deadline", "decide", "due")
+
+    def __init__(self, due: float, decide: OnTimer) -> None:
+        self.due = due
+        self.decide = decide
+        self.deadline: Deadline | None = None
+
+
+class ShardTimers:
+    """See `broker.coordinator.shard.Timers`. `fire` is called with what is due.
+
+    A timer that is put off, as a member's is by each of its heartbeats, only notes that: it is looked at again when it
+    would have been due.
+    """
+
+    def __init__(self, deadlines: Deadlines, fire: Callable[[Hashable, OnTimer], None]) -> None:
+        self._deadlines = deadlines
+        self._fire = fire
+        self._timers: dict[Hashable, _Timer] = {}
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def schedule(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
+        due = trio.current_time() + delay_ms / 1000
+        timer = self._timers.get(key)
+        if timer is None:
+            timer = self._timers[key] = _Timer(due, decide)
+        timer.due, timer.decide = due, decide
+        if timer.deadline is None or due < timer.deadline.when:
+            self._set(key, timer)
+
+    def put_off(self, key: Hashable, delay_ms: float) -> None:
+        timer = self._timers.get(key)
+        if timer is not None:
+            self.schedule(key, delay_ms, timer.decide)
+
+    def cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None and timer.deadline is not None:
+            timer.deadline.cancel()
+
+    def cancel_all(self) -> None:
+        for key in list(self._timers):
+            self.cancel(key)
+
+    def _set(self, key: Hashable, timer: _Timer) -> None:
+        if timer.deadline is not None:
+            timer.deadline.cancel()
+        timer.deadline = self._deadlines.add(timer.due, lambda: self._look(key, timer))
+
+    def _look(self, key: Hashable, timer: _Timer) -> None:
+        timer.deadline = None
+        if timer.due > trio.current_time():
+            self._set(key, timer)
+        else:
+            del self._timers[key]
+            self._fire(key, timer.decide)

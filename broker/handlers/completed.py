@@ -1,0 +1,34 @@
+"""Replies that a coordinator completes: at once, or when what they rest on is committed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.handler import Message, RequestContext
+from broker.net.reply import Pending
+
+T = TypeVar("T")
+
+
+def reply(
+    context: RequestContext, completion: Completion[T], respond: Callable[[T | CoordinatorError], Message]
+) -> Message | Pending:
+    """The response that `respond` makes of what came of it, or a parked reply."""
+    if completion.done:
+        return respond(completion.outcome)
+    pending = Pending(context.own_connection)
+
+    completion.then(partial(_answer, context, pending, respond))
+    return pending
+
+
+def _answer(
+    context: RequestContext,
+    pending: Pending,
+    respond: Callable[[T | CoordinatorError], Message],
+    outcome: T | CoordinatorError,
+) -> None:
+    if not pending.done:
+        pending.complete(context.encode(respond(outcome)))

@@ -1,0 +1,28 @@
+"""ConsumerGroupHeartbeat (key 68): members of consumer groups join, say that they are there, and leave (KIP-848)."""
+
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+def consumer_group_heartbeat(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Pending:
+    completion = context.services.groups.consumer_group_heartbeat(
+        request,
+        api_version=context.api_version,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+    )
+    return reply(context, completion, _respond)
+
+
+def _respond(outcome: ConsumerGroupHeartbeatResponse | CoordinatorError) -> ConsumerGroupHeartbeatResponse:
+    if isinstance(outcome, CoordinatorError):
+        return ConsumerGroupHeartbeatResponse(error_code=outcome.code, error_message=outcome.message or None)
+    return outcome
+
+
+HANDLER = Handler(api_key=68, min_version=0, max_version=1, immediate=consumer_group_heartbeat)

@@ -1,0 +1,25 @@
+"""Heartbeat (key 12): a member is alive, and is told whether to join again."""
+
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from broker.wire.errors import ErrorCode
+
+
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
+    if not request.group_id:
+        return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    return reply(context, context.services.groups.heartbeat(request), _respond)
+
+
+def _respond(outcome: ErrorCode | CoordinatorError) -> HeartbeatResponse:
+    code = outcome.code if isinstance(outcome, CoordinatorError) else outcome
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # The member is at the right place, and its session begins when the group is loaded.
+        code = ErrorCode.NONE
+    return HeartbeatResponse(error_code=code)
+
+
+HANDLER = Handler(api_key=12, min_version=0, max_version=4, immediate=heartbeat)

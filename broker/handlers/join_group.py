@@ -1,0 +1,40 @@
+"""JoinGroup (key 11): answered when the generation begins that the member is part of."""
+
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from broker.wire.errors import ErrorCode
+
+_REBALANCE_TIMEOUT_FROM = 1
+_NULL_PROTOCOL_FROM = 7
+# For these the client is told nothing of an id it may have brought.
+_WITHOUT_MEMBER_ID = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
+
+
+def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Pending:
+    version = context.api_version
+    if version < _REBALANCE_TIMEOUT_FROM:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+
+    def respond(outcome: JoinGroupResponse | CoordinatorError) -> JoinGroupResponse:
+        if isinstance(outcome, CoordinatorError):
+            member_id = "" if outcome.code in _WITHOUT_MEMBER_ID else request.member_id
+            outcome = JoinGroupResponse(error_code=outcome.code, member_id=member_id)
+        if outcome.error_code and version >= _NULL_PROTOCOL_FROM:
+            outcome.protocol_name = None
+        elif outcome.protocol_name is None:
+            outcome.protocol_name = ""
+        return outcome
+
+    completion = context.services.groups.join_group(
+        request,
+        api_version=version,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+    )
+    return reply(context, completion, respond)
+
+
+HANDLER = Handler(api_key=11, min_version=0, max_version=9, immediate=join_group)

@@ -1,0 +1,31 @@
+"""LeaveGroup (key 13): members go, or are sent away. One until version 2, whose error is the answer's."""
+
+from typing import Final
+
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from broker.wire.errors import ErrorCode
+
+_MANY_FROM: Final = 3
+
+
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Pending:
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    is_one = context.api_version < _MANY_FROM
+    members = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
+
+    def respond(outcome: list[MemberResponse] | CoordinatorError) -> LeaveGroupResponse:
+        if isinstance(outcome, CoordinatorError):
+            return LeaveGroupResponse(error_code=outcome.code)
+        if is_one:
+            return LeaveGroupResponse(error_code=outcome[0].error_code)
+        return LeaveGroupResponse(members=outcome)
+
+    return reply(context, context.services.groups.leave_group(request.group_id, members), respond)
+
+
+HANDLER = Handler(api_key=13, min_version=0, max_version=5, immediate=leave_group)

@@ -1,0 +1,143 @@
+"""OffsetFetch (key 9): what groups have committed, each told by the coordinator of all of them.
+
+A group that is not there has committed nothing, and that is no error.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.coordinator.completion import gather
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.offset_requests import no_offset
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from broker.wire.errors import ErrorCode
+from metadata.image import TopicsImage
+
+_ERROR_OF_GROUP_FROM: Final = 2
+_MANY_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
+
+
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Pending:
+    version = context.api_version
+    topics = context.services.loader.image.topics
+    groups = request.groups if version >= _MANY_FROM else [_only_group(request)]
+    unknown = [_name_topics(group, topics) if version >= _TOPIC_IDS_FROM else [] for group in groups]
+    completions = [
+        context.services.groups.offset_fetch(group, require_stable=request.require_stable) for group in groups
+    ]
+
+    def respond(
+        outcomes: list[OffsetFetchResponseGroup | CoordinatorError] | CoordinatorError,
+    ) -> OffsetFetchResponse:
+        assert not isinstance(outcomes, CoordinatorError), "of each group, and not of all"
+        answers = [_answer(*each) for each in zip(groups, outcomes, unknown, strict=True)]
+        if version < _MANY_FROM:
+            return _in_old_shape(version, groups[0], answers[0])
+        if version >= _TOPIC_IDS_FROM:
+            for answer in answers:
+                _identify_topics(answer, topics)
+        return OffsetFetchResponse(groups=answers)
+
+    return reply(context, gather(completions), respond)
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[OffsetFetchRequestTopics]:
+    """Say the names of topics that are asked for by id. Those that are not known are taken out, and returned."""
+    unknown = []
+    for topic in group.topics or ():
+        image = topics.by_id.get(topic.topic_id)
+        if image is None:
+            unknown.append(topic)
+        else:
+            topic.name = image.name
+    if group.topics is not None:
+        group.topics = [topic for topic in group.topics if topic.name]
+    return unknown
+
+
+def _answer(
+    group: OffsetFetchRequestGroup,
+    outcome: OffsetFetchResponseGroup | CoordinatorError,
+    unknown: list[OffsetFetchRequestTopics],
+) -> OffsetFetchResponseGroup:
+    if isinstance(outcome, CoordinatorError):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome.code)
+    outcome.topics += _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+    return outcome
+
+
+def _identify_topics(answer: OffsetFetchResponseGroup, topics: TopicsImage) -> None:
+    """Say the ids of topics that were found by name, where all are told; leave out those that are gone."""
+    identified = []
+    for topic in answer.topics:
+        image = topics.by_name.get(topic.name)
+        if image is not None and not any(topic.topic_id):
+            topic.topic_id = image.topic_id
+        if any(topic.topic_id):
+            identified.append(topic)
+    answer.topics = identified
+
+
+def _in_old_shape(
+    version: int, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup
+) -> OffsetFetchResponse:
+    code = ErrorCode(answer.error_code)
+    topics = answer.topics
+    if code is not ErrorCode.NONE and version < _ERROR_OF_GROUP_FROM:
+        topics = _refused(group.topics or (), code)
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _refused(topics: Sequence[OffsetFetchRequestTopics], code: ErrorCode) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[no_offset(index, code) for index in topic.partition_indexes],
+        )
+        for topic in topics
+    ]
+
+
+HANDLER = Handler(api_key=9, min_version=1, max_version=10, immediate=offset_fetch)

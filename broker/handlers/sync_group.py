@@ -1,0 +1,27 @@
+"""SyncGroup (key 14): answered when the leader has assigned, and that is written down."""
+
+from typing import Final
+
+from broker.coordinator.decision import CoordinatorError
+from broker.handlers.completed import reply
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.reply import Pending
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.errors import ErrorCode
+
+_PROTOCOL_FROM: Final = 5
+
+
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Pending:
+    if not request.group_id:
+        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return reply(context, context.services.groups.sync_group(request), _respond)
+
+
+def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, CoordinatorError) else outcome
+
+
+HANDLER = Handler(api_key=14, min_version=0, max_version=5, immediate=sync_group)

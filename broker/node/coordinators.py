@@ -1,0 +1,36 @@
+"""The coordinators of a broker, from what else is on it."""
+
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.groups import GroupsState
+from broker.coordinator.groups import GroupCoordinator
+from broker.coordinator.runtime import Runtime, RuntimeSettings
+from broker.coordinator.topics import CONSUMER_OFFSETS, group_partition_count
+from broker.net.deadlines import Deadlines
+from broker.node.shared import Shared
+from broker.replication.partitions import Partitions
+from broker.wire.records import Compression
+
+
+def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlines) -> GroupCoordinator:
+    """It hears of partitions and metadata from now on; its runtime has to be run."""
+    config, loader, effective = shared.config, shared.loader, shared.effective
+    settings = RuntimeSettings(
+        topic=CONSUMER_OFFSETS,
+        partition_count=lambda: group_partition_count(loader.image, effective.config),
+        write_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+        load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
+        compression=Compression(config.get_int("offsets.topic.compression.codec")),
+    )
+    runtime = Runtime(
+        settings,
+        lambda context: GroupsState(context, GroupConfig.of(config)),
+        partitions=partitions,
+        deadlines=deadlines,
+        now_ms=lambda: int(shared.env.wall() * 1000),
+        image=lambda: loader.image,
+        trace=shared.env.trace,
+    )
+    partitions.when_led(runtime.led)
+    loader.add_publisher(runtime.publish)
+    return GroupCoordinator(runtime, lambda: effective.config, shared.env.rng)

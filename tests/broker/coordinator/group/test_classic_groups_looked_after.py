@@ -1,0 +1,185 @@
+"""Describing, listing and deleting classic groups; what their members may commit; what they read."""
+
+import pytest
+
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.group.classic_requests import delete_groups, describe_group, list_groups, new_member_id
+from broker.coordinator.group.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    OwnedPartitions,
+    decode_subscription,
+    encode_assignment,
+    subscribed_topics,
+)
+from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.wire.errors import ErrorCode, WireError
+from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients
+
+# As clients write them: the topics a and b, no user data; then, in later versions, what is owned, and where.
+SUBSCRIPTIONS = {
+    0: "0000 00000002 000161 000162 ffffffff",
+    1: "0001 00000002 000161 000162 ffffffff 00000001 000161 00000001 00000007",
+    3: "0003 00000002 000161 000162 ffffffff 00000001 000161 00000001 00000007 00000005 000172",
+    9: "0009 00000002 000161 000162 ffffffff 00000001 000161 00000001 00000007 00000005 000172 01020304",
+}
+
+
+@pytest.fixture
+def clients() -> ClassicClients:
+    return ClassicClients()
+
+
+def offset_of(group_id: str) -> CoordinatorRecord:
+    key = OffsetCommitKey(group=group_id, topic="topic", partition=0)
+    return CoordinatorRecord(encode_key(key), encode_value(OffsetCommitValue(offset=7)))
+
+
+def commit(clients: ClassicClients, member_id: str, generation: int, *, in_transaction: bool = False) -> ErrorCode:
+    try:
+        clients.group.validate_offset_commit(
+            member_id, None, generation, api_version=9, is_transactional=in_transaction
+        )
+    except CoordinatorError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+# Describing and listing
+
+
+def test_a_stable_group_is_described_with_what_its_members_said(clients: ClassicClients) -> None:
+    leader, _ = clients.stable(2)
+    described = describe_group(clients.state, GROUP)
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    member = described.members[0]
+    assert (member.member_id, member.client_id, member.client_host) == (leader, "client", "/127.0.0.1")
+    assert (member.member_metadata, member.member_assignment) == (b"r", b"0")
+
+
+def test_a_group_in_a_rebalance_is_described_without(clients: ClassicClients) -> None:
+    leader, _ = clients.stable(2)
+    clients.ask_to_join(leader)
+    described = describe_group(clients.state, GROUP)
+    assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
+    assert {(each.member_metadata, each.member_assignment) for each in described.members} == {(b"", b"")}
+
+
+def test_a_group_that_is_not_there_cannot_be_described(clients: ClassicClients) -> None:
+    with pytest.raises(CoordinatorError, match="Group nowhere not found"):
+        describe_group(clients.state, "nowhere")
+
+
+def test_a_group_of_offsets_alone_is_described_and_listed(clients: ClassicClients) -> None:
+    clients.append(offset_of("simple"))
+    described = describe_group(clients.state, "simple")
+    assert (described.group_state, described.protocol_type, described.members) == ("Empty", "", [])
+    (listed,) = list_groups(clients.state, [], [])
+    assert (listed.group_id, listed.group_state, listed.group_type) == ("simple", "Empty", "classic")
+
+
+def test_groups_are_listed_by_state_and_type(clients: ClassicClients) -> None:
+    clients.stable(1)
+    clients.append(offset_of("simple"), offset_of(GROUP))
+    listed = {
+        (states, types): [each.group_id for each in list_groups(clients.state, states, types)]
+        for states, types in [((), ()), (("stable",), ()), (("Empty", "Dead"), ("Classic",)), ((), ("consumer",))]
+    }
+    assert list(listed.values()) == [[GROUP, "simple"], [GROUP], ["simple"], []]
+
+
+# Deleting
+
+
+def test_groups_without_members_are_deleted_with_their_offsets(clients: ClassicClients) -> None:
+    clients.stable(1)
+    clients.append(offset_of("simple"), offset_of(GROUP))
+    names = [GROUP, "simple", "nowhere"]
+    codes = clients.write(lambda state, now_ms: delete_groups(state, now_ms, names))
+    assert codes == {
+        GROUP: ErrorCode.NON_EMPTY_GROUP,
+        "simple": ErrorCode.NONE,
+        "nowhere": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    clients.pass_ms(SESSION_MS)
+    assert clients.write(lambda state, now_ms: delete_groups(state, now_ms, [GROUP])) == {GROUP: ErrorCode.NONE}
+    for _ in range(2):
+        assert not clients.state.groups
+        assert not clients.state.offsets.group_ids()
+        clients.load()
+
+
+# Committing
+
+
+def test_members_commit_in_their_generation(clients: ClassicClients) -> None:
+    leader, follower = clients.stable(2)
+    assert commit(clients, leader, 1) == ErrorCode.NONE
+    assert commit(clients, leader, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert commit(clients, "nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(clients, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID, "others may not, while there are members"
+    clients.ask_to_join(leader)
+    assert commit(clients, follower, 1) == ErrorCode.NONE, "before it joins again"
+    clients.ask_to_join(follower)
+    assert commit(clients, follower, 2) == ErrorCode.REBALANCE_IN_PROGRESS, "before it knows what is its own"
+    assert commit(clients, follower, 2, in_transaction=True) == ErrorCode.NONE
+
+
+def test_anybody_commits_for_a_group_without_members(clients: ClassicClients) -> None:
+    (member,) = clients.stable(1)
+    clients.leave(member)
+    assert commit(clients, "", -1) == ErrorCode.NONE
+    assert commit(clients, member, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_of_what_members_read_stay(clients: ClassicClients) -> None:
+    subscription = bytes.fromhex(SUBSCRIPTIONS[0])
+    (member,) = clients.stable(1, protocols={"range": subscription})
+    group = clients.group
+    assert (group.is_subscribed_to("a"), group.is_subscribed_to("c")) == (True, False)
+    assert group.retention_begins_ms(5) == 5
+    group.validate_offset_delete()
+    clients.leave(member)
+    assert clients.group.retention_begins_ms(5) == clients.group.state_since_ms == clients.now_ms
+    assert not clients.group.is_subscribed_to("a")
+
+
+def test_what_cannot_be_understood_may_be_anything(clients: ClassicClients) -> None:
+    clients.stable(1, protocols={"range": b"?"})
+    assert clients.group.is_subscribed_to("c")
+    assert clients.group.retention_begins_ms(5) is None
+    others = ClassicClients()
+    others.join_all(1, protocol_type="connect")
+    assert not others.group.is_subscribed_to("c")
+    with pytest.raises(CoordinatorError) as raised:
+        others.group.validate_offset_delete()
+    assert raised.value.code == ErrorCode.NON_EMPTY_GROUP
+    assert others.group.state is GroupState.COMPLETING_REBALANCE
+
+
+# What consumers tell each other
+
+
+@pytest.mark.parametrize("version", SUBSCRIPTIONS)
+def test_subscriptions_are_understood_in_every_version(version: int) -> None:
+    subscription = decode_subscription(bytes.fromhex(SUBSCRIPTIONS[version]))
+    assert subscription.topics == subscribed_topics(bytes.fromhex(SUBSCRIPTIONS[version])) == ["a", "b"]
+    owned = [(each.topic, each.partitions) for each in subscription.owned_partitions]
+    assert owned == ([("a", [7])] if version else [])
+    assert (subscription.generation_id, subscription.rack_id) == ((5, "r") if version >= 3 else (-1, None))
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\0", b"\xff\xff", b"\0\0", b"\0\0\0\0\0\1"])
+def test_what_is_no_subscription_is_none(metadata: bytes) -> None:
+    assert subscribed_topics(metadata) is None
+    with pytest.raises(WireError):
+        decode_subscription(metadata)
+
+
+def test_assignments_are_written_as_clients_read_them() -> None:
+    assignment = ConsumerProtocolAssignment(assigned_partitions=[OwnedPartitions(topic="a", partitions=[7])])
+    assert encode_assignment(assignment, 1).hex() == "0001000000010001610000000100000007ffffffff"
+
+
+def test_member_ids_are_uuids_behind_a_name() -> None:
+    assert new_member_id("client", 0x1234 << 112 | 1) == "client-12340000-0000-0000-0000-000000000001"

@@ -1,0 +1,197 @@
+"""Consumer groups through random lives: members come, go, fall silent and come back, answers get lost, topics change,
+and so do coordinators.
+
+What is looked for, whatever happens:
+
+- no partition is in the hands of two members that the coordinator has not given up on;
+- what the coordinator takes for owned is what the members' records say, and nobody owns what another one does;
+- a new coordinator finds in the log what the former one knew;
+- deciding changes nothing;
+- when all is quiet, everybody gets what is to be had of it, evenly.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.partition_sets import count, intersection
+from broker.wire.errors import ErrorCode
+from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
+
+SESSION_MS = 45_000
+MEMBERS_MAX = 4
+TOPICS = ["a", "b", "ab"]
+SUBSCRIPTIONS = st.sampled_from(
+    [(["a"], None), (["a", "b"], None), (["a", "ab", "gone"], None), ([], "a.*"), (["b"], "a|b")]
+)
+INDEX = st.integers(0, 7)
+REFUSED_FOR_GOOD = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.FENCED_INSTANCE_ID)
+NOT_LEFT = (None, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID)
+
+
+def refused(call: Callable[[], object]) -> ErrorCode | None:
+    """Why it is, if it is."""
+    try:
+        call()
+    except CoordinatorError as error:
+        return error.code
+    return None
+
+
+def facts(group: ConsumerGroup) -> tuple[object, ...]:
+    """All that the log says of a group, and what follows from it."""
+    numbers = group.epoch, group.metadata_hash, group.assignment_epoch
+    tables = group.members, group.static_members, group.targets, group.regexes
+    owners = {
+        (topic_id, index): group.owner_of(topic_id, index)
+        for member in group.members.values()
+        for sets in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in sets.items()
+        for index in partitions
+    }
+    return *numbers, *(dict(table) for table in tables), owners
+
+
+class CautiousGroups(ConsumerGroups):
+    """Every decision is taken twice, and the first time nothing may have changed."""
+
+    def write(self, decide: Any, producer_id: int = -1) -> Any:
+        before, log, due = self._facts(), len(self.log), dict(self.timers.due)
+        try:
+            decide(self.state, self.now_ms)
+        finally:
+            assert (self._facts(), len(self.log), self.timers.due) == (before, log, due)
+        return super().write(decide, producer_id)
+
+    def _facts(self) -> object:
+        group = self.state.groups.get(GROUP)
+        return (facts(group), group.refresh_at_ms) if isinstance(group, ConsumerGroup) else None
+
+
+class ConsumerGroupsHold(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        config = GroupConfig(consumer=ConsumerGroupConfig(members_max=MEMBERS_MAX))
+        self.shard = CautiousGroups(config)
+        self.shard.create_topic("a", 3)
+        self.shard.create_topic("b", 2)
+        self.clients: list[ConsumerClient] = []
+        self.made = 0
+
+    def client(self, index: int) -> ConsumerClient:
+        return self.clients[index % len(self.clients)]
+
+    def beat(self, client: ConsumerClient, *, is_lost: bool = False) -> None:
+        refusal = refused(lambda: client.heartbeat(is_lost=is_lost))
+        if refusal is not None:
+            assert refusal in REFUSED_FOR_GOOD
+            self.clients.remove(client)
+
+    @rule(
+        subscription=SUBSCRIPTIONS,
+        instance=st.sampled_from([None, None, "i", "j"]),
+        assignor=st.sampled_from([None, "range"]),
+    )
+    def join(self, subscription: tuple[list[str], str | None], instance: str | None, assignor: str | None) -> None:
+        self.made += 1
+        client = ConsumerClient(self.shard, f"m{self.made}", *subscription, instance, assignor)
+        self.clients.append(client)
+        self.beat(client)
+
+    @precondition(lambda self: self.clients)
+    @rule(beats=st.lists(st.tuples(INDEX, st.booleans()), min_size=1, max_size=10))
+    def heartbeats(self, beats: list[tuple[int, bool]]) -> None:
+        for index, is_lost in beats:
+            if self.clients:
+                self.beat(self.client(index), is_lost=is_lost)
+                self.nobody_has_what_another_has()
+
+    @precondition(lambda self: self.clients)
+    @rule(index=INDEX, subscription=SUBSCRIPTIONS)
+    def subscribe(self, index: int, subscription: tuple[list[str], str | None]) -> None:
+        self.client(index).subscribe(*subscription)
+
+    @precondition(lambda self: self.clients)
+    @rule(index=INDEX, for_a_while=st.booleans())
+    def leave(self, index: int, for_a_while: bool) -> None:
+        client = self.client(index)
+        self.clients.remove(client)
+        assert refused(lambda: client.leave(-2 if for_a_while and client.instance_id else -1)) in NOT_LEFT
+
+    @rule(elapsed_ms=st.sampled_from([100, 11_000, REBALANCE_MS, SESSION_MS]))
+    def pass_time(self, elapsed_ms: int) -> None:
+        self.shard.pass_ms(elapsed_ms)
+
+    @rule(topic=st.sampled_from(TOPICS), growth=st.sampled_from(["create", "grow", "delete"]))
+    def change_topics(self, topic: str, growth: str) -> None:
+        exists = topic in self.shard.image.topics.by_name
+        if growth == "create" and not exists:
+            self.shard.create_topic(topic, 2)
+        elif growth == "grow" and exists:
+            self.shard.grow_topic(topic)
+        elif growth == "delete" and exists:
+            self.shard.delete_topic(topic)
+
+    @rule()
+    def change_coordinator(self) -> None:
+        group = self.shard.state.groups.get(GROUP)
+        before = facts(group) if isinstance(group, ConsumerGroup) else None
+        self.shard.load()
+        group = self.shard.state.groups.get(GROUP)
+        assert before == (facts(group) if isinstance(group, ConsumerGroup) else None)
+
+    @rule()
+    def be_quiet(self) -> None:
+        """Who is gone is given up; everybody else is heard of."""
+        for _ in range(4):
+            self.shard.pass_ms(15_000)
+            for client in list(self.clients):
+                self.beat(client)
+        settle(self.clients)
+        if self.clients:
+            assert self.shard.group.state is ConsumerGroupState.STABLE
+            assert self._is_complete()
+
+    def _is_complete(self) -> bool:
+        """Whether every partition of a topic that somebody reads is in the hands of one who does."""
+        image, group = self.shard.image, self.shard.group
+        wanted = {name for name in image.topics.by_name if group.is_subscribed_to(name)}
+        owned = [
+            (image.topics.by_id[topic_id].name, index)
+            for client in self.clients
+            for topic_id, partitions in client.owned.items()
+            for index in partitions
+        ]
+        return sorted(owned) == sorted(
+            (name, index) for name in wanted for index in range(len(image.topics.by_name[name].partitions))
+        )
+
+    @invariant()
+    def nobody_has_what_another_has(self) -> None:
+        group = self.shard.state.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            known = [client for client in self.clients if client.member_id in group.members]
+            for place, client in enumerate(known):
+                for other in known[place + 1 :]:
+                    assert not count(intersection(client.owned, other.owned)), (client.names(), other.names())
+
+    @invariant()
+    def owners_are_who_the_records_say(self) -> None:
+        group = self.shard.state.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            for member in group.members.values():
+                assert member.member_epoch <= group.epoch
+                for sets in (member.assigned, member.pending_revocation):
+                    for topic_id, partitions in sets.items():
+                        assert {group.owner_of(topic_id, index) for index in partitions} == {member.member_id}
+
+
+ConsumerGroupsHold.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestConsumerGroupsHold = ConsumerGroupsHold.TestCase

@@ -1,0 +1,100 @@
+"""FindCoordinator, single and batched (KIP-699), and the topic that it brings about."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.coordinator.java_hash import java_hash
+from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from broker.wire.api.find_coordinator import FindCoordinatorRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.errors import ErrorCode
+from tests.support.running_cluster import WITHIN_S, running_cluster
+from tests.support.running_node import running_node
+from tests.support.wire_client import WireClient, connected, only
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+OFFSETS = "__consumer_offsets"
+
+
+def request(*keys: str, version: int, key_type: int = GROUP) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key=keys[0], key_type=key_type)
+    return FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
+
+
+async def find(client: WireClient, *keys: str, version: int = 6, key_type: int = GROUP) -> list[Any]:
+    """An answer for each key, in whatever shape the version has it."""
+    response = await client.call(request(*keys, version=version, key_type=key_type), version)
+    return [response] if version < 4 else response.coordinators
+
+
+async def offsets_topic(client: WireClient) -> Any:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS)], allow_auto_topic_creation=False)
+    return only((await client.call(asked, 12)).topics)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_whoever_asks_first_has_the_topic_created(tmp_path: Path, version: int) -> None:
+    async with running_node(tmp_path, offsets_topic_num_partitions=7) as running, connected(running.port) as client:
+        found = only(await find(client, "group", version=version))
+        assert (found.error_code, found.node_id, found.port) == (ErrorCode.NONE, 1, running.port)
+        topic = await offsets_topic(client)
+        assert (topic.error_code, len(topic.partitions), topic.is_internal) == (ErrorCode.NONE, 7, True)
+
+
+async def test_the_topic_is_configured_as_coordinators_want_it(tmp_path: Path) -> None:
+    changed = {"offsets_topic_segment_bytes": 1234567}
+    async with running_node(tmp_path, **changed) as running, connected(running.port) as client:
+        await find(client, "group")
+        resource = DescribeConfigsResource(resource_type=2, resource_name=OFFSETS, configuration_keys=None)
+        described = only((await client.call(DescribeConfigsRequest(resources=[resource]), 4)).results)
+        values = {config.name: config.value for config in described.configs}
+        assert values["cleanup.policy"] == "compact"
+        assert values["segment.bytes"] == "1234567"
+        assert values["compression.type"] == "producer"
+
+
+async def test_many_keys_have_answers_each(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as running, connected(running.port) as client:
+        found = await find(client, "a", "b", "")
+        assert [each.key for each in found] == ["a", "b", ""]
+        assert {each.error_code for each in found} == {ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("version", [1, 6])
+async def test_nobody_coordinates_transactions_or_shares(tmp_path: Path, version: int) -> None:
+    async with running_node(tmp_path) as running, connected(running.port) as client:
+        found = only(await find(client, "id", version=version, key_type=TRANSACTION))
+        assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        found = only(await find(client, "id", version=version, key_type=SHARE))
+        assert found.error_code == ErrorCode.INVALID_REQUEST
+        assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_topic_that_cannot_be_created_has_clients_ask_again(tmp_path: Path) -> None:
+    async with running_node(tmp_path, offsets_topic_replication_factor=3) as running:
+        async with connected(running.port) as client:
+            found = only(await find(client, "group"))
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert running.traced.of("coordinator-topic-not-created")
+
+
+async def test_every_broker_names_the_leader_of_the_groups_partition(tmp_path: Path) -> None:
+    overrides = {"offsets.topic.num.partitions": "6"}
+    async with running_cluster(tmp_path, overrides=overrides) as cluster:
+        groups = [f"group-{at}" for at in range(12)]
+        answers = []
+        for node in cluster.nodes.values():
+            async with connected(node.port) as client:
+                found = await find(client, *groups)
+                with trio.fail_after(WITHIN_S):
+                    while any(each.error_code for each in found):
+                        await trio.sleep(0.005)
+                        found = await find(client, *groups)
+                leaders = {each.partition_index: each.leader_id for each in (await offsets_topic(client)).partitions}
+                answers.append([each.node_id for each in found])
+        assert answers == [[leaders[java_hash(group) % 6] for group in groups]] * 3
+        assert set(answers[0]) == {1, 2, 3}

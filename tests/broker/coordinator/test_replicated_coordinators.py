@@ -1,0 +1,124 @@
+"""A coordinator's partition with several replicas: what is answered when, and how state moves with leadership."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from broker.coordinator.decision import Decision
+from broker.coordinator.hosted import Phase
+from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from broker.wire.errors import ErrorCode
+from tests.support.coordinator_world import (
+    TOPIC,
+    Registers,
+    RegistersRuntime,
+    code_of,
+    put,
+    put_and_tell,
+    wait_for_put,
+)
+from tests.support.replicated_topics import create_replicated, until_described, until_led_by_another
+from tests.support.running_cluster import COMBINED, RunningCluster, running_cluster
+from tests.support.wire_client import connected
+
+# The quorum outlives the death of both followers.
+ONE_CONTROLLER: Mapping[int, str] = {1: COMBINED, 2: "broker", 3: "broker"}
+PREFERRED = 0
+
+
+@asynccontextmanager
+async def coordinated(
+    directory: Path, roles: Mapping[int, str] | int = 3, write_timeout_ms: int = 10_000
+) -> AsyncIterator[tuple[RunningCluster, dict[int, RegistersRuntime]]]:
+    """A topic with three replicas, led by broker 1, and a runtime on each broker."""
+    async with running_cluster(directory, roles) as cluster, trio.open_nursery() as nursery:
+        await create_replicated(cluster, configs={"cleanup.policy": "compact", "min.insync.replicas": "2"})
+        runtimes = {
+            node_id: runtime_on(cluster, node_id, nursery, write_timeout_ms=write_timeout_ms)
+            for node_id in cluster.nodes
+        }
+        await runtimes[1].active()
+        yield cluster, runtimes
+        nursery.cancel_scope.cancel()
+
+
+def runtime_on(
+    cluster: RunningCluster, node_id: int, nursery: trio.Nursery, *, write_timeout_ms: int = 10_000
+) -> RegistersRuntime:
+    node = cluster.nodes[node_id]
+    assert node.node is not None, "it runs"
+    return RegistersRuntime(node.node, node.traced, nursery, write_timeout_ms=write_timeout_ms)
+
+
+async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, write_timeout_ms=300) as (cluster, runtimes):
+        runtime = runtimes[1]
+        assert await runtime.put("a", "1") == ""
+        parked = runtime.write(wait_for_put)
+        for node_id in (2, 3):  # and with them the quorum, so that the leader stays one and its ISR as it is
+            await cluster.nodes[node_id].crash()
+        written = runtime.write(put, name="a", value="2")
+        asked = runtime.read("a")
+        told = runtime.write(put_and_tell, name="b", value="3")
+        runtime.partitions.end_turn()
+        assert runtime.state.values == {"a": "2", "b": "3"}
+        for completion in (written, asked, parked, told):
+            assert not completion.done
+        for completion in (written, asked, parked, told):
+            await runtime.until(lambda completion=completion: completion.done)
+            assert code_of(completion) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_nothing_is_decided_while_too_few_are_in_sync(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, ONE_CONTROLLER) as (cluster, runtimes):
+        runtime = runtimes[1]
+        await runtime.put("a", "1")
+        for node_id in (2, 3):
+            await cluster.nodes[node_id].crash()
+        await until_described(cluster, 1, isr=[1])
+        assert code_of(runtime.write(put, name="a", value="2")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert runtime.state.values == {"a": "1"}
+        runtime.runtime.schedule(0, "timer", 0, put_by_timer)
+        await runtime.until(lambda: bool(runtime.traced.of("coordinator-timer-repeated")))
+        assert runtime.state.values == {"a": "1"}
+        await cluster.start(2)
+        await runtime.until(lambda: runtime.state.values == {"a": "1", "timer": "1"})
+        assert await runtime.get("timer") == "1"
+
+
+def put_by_timer(state: Registers, now_ms: int) -> Decision[None]:
+    return Decision(put(state, now_ms, name="timer", value="1").records, None)
+
+
+async def test_state_moves_with_leadership(tmp_path: Path) -> None:
+    async with coordinated(tmp_path) as (cluster, runtimes), trio.open_nursery() as nursery:
+        for at in range(20):
+            await runtimes[1].put(f"name-{at % 5}", str(at))
+        expected = dict(runtimes[1].state.values)
+        await cluster.nodes[1].crash()
+        leader = (await until_led_by_another(cluster, 2, 1)).leader_id
+        await runtimes[leader].active()
+        assert runtimes[leader].state.values == expected
+        assert await runtimes[leader].put("name-0", "new") == "15"
+
+        await cluster.start(1)
+        await until_described(cluster, leader, isr=[1, 2, 3])
+        runtimes[1] = runtime_on(cluster, 1, nursery)
+        assert code_of(runtimes[1].read("name-0")) == ErrorCode.NOT_COORDINATOR
+        parked = runtimes[leader].write(wait_for_put)
+        await elect_preferred(cluster)
+        await runtimes[1].active()
+        assert await runtimes[1].get("name-0") == "new"
+        await runtimes[leader].until(lambda: parked.done)
+        assert code_of(parked) == ErrorCode.NOT_COORDINATOR
+        assert runtimes[leader].runtime.phase(0) is Phase.GONE
+        nursery.cancel_scope.cancel()
+
+
+async def elect_preferred(cluster: RunningCluster) -> None:
+    named = [TopicPartitions(topic=TOPIC, partitions=[0])]
+    async with connected(cluster.port(1)) as client:
+        response = await client.call(ElectLeadersRequest(election_type=PREFERRED, topic_partitions=named), 2)
+    assert response.error_code == 0

@@ -1,0 +1,163 @@
+"""Members of a consumer group as clients play them: they do what the coordinator says, and know what they have."""
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.heartbeat import Caller, heartbeat, validate
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
+from broker.wire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from broker.wire.errors import ErrorCode
+from metadata.image import MetadataDelta, MetadataImage
+from metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.support.groups_shard import GroupsShard
+
+GROUP = "group"
+REBALANCE_MS = 20_000
+_BEGIN_ANEW = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+class ConsumerGroups(GroupsShard):
+    """A shard, and the topics that its members read."""
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        super().__init__(config)
+        self._topic_count = 0
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.state.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def topic_id(self, name: str) -> bytes:
+        return self.image.topics.by_name[name].topic_id
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self._topic_count += 1
+        topic_id = self._topic_count.to_bytes(16)
+        delta = MetadataDelta(self.image)
+        delta.replay([TopicRecord(name=name, topic_id=topic_id)])
+        self._add_partitions(delta, topic_id, range(partitions))
+
+    def grow_topic(self, name: str) -> None:
+        topic = self.image.topics.by_name[name]
+        self._add_partitions(
+            MetadataDelta(self.image), topic.topic_id, range(len(topic.partitions), len(topic.partitions) + 1)
+        )
+
+    def delete_topic(self, name: str) -> None:
+        delta = MetadataDelta(self.image)
+        delta.replay([RemoveTopicRecord(topic_id=self.topic_id(name))])
+        self._publish(delta)
+
+    def _add_partitions(self, delta: MetadataDelta, topic_id: bytes, partitions: range) -> None:
+        delta.replay(
+            [
+                PartitionRecord(partition_id=index, topic_id=topic_id, replicas=(1,), isr=(1,), leader=1)
+                for index in partitions
+            ]
+        )
+        self._publish(delta)
+
+    def _publish(self, delta: MetadataDelta) -> None:
+        self.image: MetadataImage = delta.apply(self.image.offset + 1)
+        self.state.metadata_changed(delta, self.image)
+
+
+class ConsumerClient:
+    """`owned` is what it believes to have; `epoch` the one it was told last, 0 when it has to begin anew."""
+
+    def __init__(
+        self,
+        shard: ConsumerGroups,
+        member_id: str,
+        topics: list[str] | None = None,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+    ) -> None:
+        self.shard = shard
+        self.member_id = member_id
+        self.topics = topics if topics is not None or regex is not None else []
+        self.regex = regex
+        self.instance_id = instance_id
+        self.assignor = assignor
+        self.epoch = 0
+        self.owned: PartitionSets = NO_PARTITIONS
+        self.says_all = True
+
+    def names(self) -> dict[str, set[int]]:
+        """What it believes to have, by the topics' names."""
+        by_id = self.shard.image.topics.by_id
+        return {by_id[topic_id].name: set(partitions) for topic_id, partitions in self.owned.items()}
+
+    def heartbeat(self, *, is_lost: bool = False) -> ConsumerGroupHeartbeatResponse | None:
+        """Do as one is told; None where one has to begin anew. The answer may get lost on the way back.
+
+        Raises CoordinatorError where it is refused otherwise.
+        """
+        request = self.request()
+        try:
+            response = self.send(request)
+        except CoordinatorError as error:
+            if error.code not in _BEGIN_ANEW:
+                raise
+            if not is_lost:
+                self.begin_anew()
+            return None
+        if is_lost:
+            self.says_all = True
+            return None
+        self.epoch, self.says_all = response.member_epoch, False
+        if response.assignment is not None:
+            owned = partition_sets(response.assignment.topic_partitions)
+            # What has been given up or got is told with the next heartbeat.
+            self.says_all = self.says_all or owned != self.owned
+            self.owned = owned
+        return response
+
+    def request(self) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.member_id, member_epoch=self.epoch, instance_id=self.instance_id
+        )
+        if self.says_all or not self.epoch:
+            request.rebalance_timeout_ms = REBALANCE_MS
+            request.subscribed_topic_names = self.topics
+            request.subscribed_topic_regex = self.regex
+            request.server_assignor = self.assignor
+            request.topic_partitions = as_message(self.owned, TopicPartitions)
+        return request
+
+    def subscribe(self, topics: list[str], regex: str | None = None) -> None:
+        self.topics, self.regex, self.says_all = topics, regex or "", True
+
+    def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
+        """Raises CoordinatorError."""
+        self.owned = NO_PARTITIONS
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
+        )
+        return self.send(request)
+
+    def begin_anew(self) -> None:
+        self.epoch, self.owned, self.says_all = 0, NO_PARTITIONS, True
+
+    def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        validate(request, 1, self.shard.config.consumer.assignors)
+        caller = Caller(client_id="client", client_host="/host", new_member_id="new")
+        return self.shard.write(lambda state, now_ms: heartbeat(state, request, caller, now_ms))
+
+
+def settle(clients: list[ConsumerClient], rounds: int = 12) -> None:
+    """Have all send heartbeats until nothing changes any more."""
+    for _ in range(rounds):
+        before = [(client.epoch, client.owned) for client in clients]
+        for client in clients:
+            client.heartbeat()
+        if before == [(client.epoch, client.owned) for client in clients] and not any(c.says_all for c in clients):
+            return
+    raise AssertionError(f"not settled after {rounds} rounds")

@@ -1,0 +1,187 @@
+"""A coordinator of the simplest kind, on the nodes of a test: its state is what its topic's records say last."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.hosted import Phase
+from broker.coordinator.runtime import Runtime, RuntimeSettings
+from broker.coordinator.shard import ShardContext
+from broker.net.deadlines import Deadlines
+from broker.node import Node
+from broker.replication.partition import Partition
+from broker.wire.errors import ErrorCode
+from broker.wire.records import Compression
+from metadata.image import MetadataDelta, MetadataImage
+from tests.support.running_node import Traced
+
+T = TypeVar("T")
+TOPIC = "topic"
+WITHIN_S = 20.0
+
+
+class Registers:
+    """Texts by name. `replayed` counts the records taken over, `loads` how often it came to life."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self.context = context
+        self.values: dict[str, str] = {}
+        self.undecided: dict[str, str] = {}
+        self.waiting: list[Completion[str]] = []
+        self.replayed = self.loads = 0
+        self.deleted_topics: list[str] = []
+
+    def replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        timestamp_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        assert value != b"poison", "a bug in a state machine"
+        self.replayed += 1
+        values = self.values if producer_id < 0 else self.undecided
+        if value is None:
+            values.pop(key.decode(), None)
+        else:
+            values[key.decode()] = value.decode()
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+        if committed:
+            self.values.update(self.undecided)
+        self.undecided.clear()
+
+    def loaded(self, now_ms: int) -> None:
+        self.loads += 1
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.deleted_topics += [topic.name for topic in delta.topics.deleted.values()]
+
+
+def put(state: Registers, now_ms: int, *, name: str, value: str) -> Decision[str]:
+    """Set a register; the response is what it held before."""
+    return Decision([CoordinatorRecord(name.encode(), value.encode())], state.values.get(name, ""))
+
+
+def get(state: Registers, now_ms: int, *, name: str) -> str:
+    return state.values.get(name, "")
+
+
+def wait_for_put(state: Registers, now_ms: int) -> Decision[Completion[str]]:
+    """A response for when somebody puts with `put_and_tell`."""
+    parked: Completion[str] = state.context.park()
+    return Decision((), parked, lambda: state.waiting.append(parked))
+
+
+def put_and_tell(state: Registers, now_ms: int, *, name: str, value: str) -> Decision[str]:
+    def tell() -> None:
+        waiting, state.waiting = state.waiting, []
+        for parked in waiting:
+            parked.complete(value)
+
+    return Decision([CoordinatorRecord(name.encode(), value.encode())], "told", tell)
+
+
+class RegistersRuntime:
+    """A runtime on one node, and what a test asks of it. Nothing is in a turn here, unless the test commits."""
+
+    def __init__(
+        self,
+        node: Node,
+        traced: Traced,
+        nursery: trio.Nursery,
+        *,
+        write_timeout_ms: int = 5_000,
+        load_buffer_bytes: int = 1 << 20,
+    ) -> None:
+        assert node.broker is not None, "only brokers coordinate"
+        assert node.loader is not None, "the node serves"
+        self.partitions = node.broker.partitions
+        self.traced = traced
+        deadlines, self._loader = Deadlines(), node.loader
+        settings = RuntimeSettings(
+            topic=TOPIC,
+            partition_count=lambda: 1,
+            write_timeout_ms=write_timeout_ms,
+            load_buffer_bytes=load_buffer_bytes,
+            compression=Compression.NONE,
+        )
+        self.states: list[Registers] = []
+        self.now_ms = 1_700_000_000_000
+        self.runtime = Runtime(
+            settings,
+            self._make_state,
+            partitions=self.partitions,
+            deadlines=deadlines,
+            now_ms=lambda: self.now_ms,
+            image=lambda: self.image,
+            trace=traced,
+        )
+        self.partitions.when_led(self.runtime.led)
+        local = self.partitions.topic(TOPIC)
+        self.runtime.led([] if local is None else list(local.partitions.values()))
+        nursery.start_soon(deadlines.run)
+        nursery.start_soon(self.runtime.run)
+
+    def _make_state(self, context: ShardContext) -> Registers:
+        self.states.append(Registers(context))
+        return self.states[-1]
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._loader.image
+
+    @property
+    def state(self) -> Registers:
+        return self.states[-1]
+
+    @property
+    def partition(self) -> Partition:
+        return self.partitions.get(TOPIC, 0)
+
+    def write(self, decide: Callable[..., Decision[T]], **fields: Any) -> Completion[T]:
+        return self.runtime.write(0, partial(decide, **fields))
+
+    def read(self, name: str) -> Completion[str]:
+        return self.runtime.read(0, partial(get, name=name))
+
+    async def put(self, name: str, value: str) -> str:
+        """Raises CoordinatorError."""
+        return await self.outcome(self.write(put, name=name, value=value))
+
+    async def get(self, name: str) -> str:
+        """Raises CoordinatorError."""
+        return await self.outcome(self.read(name))
+
+    async def outcome(self, completion: Completion[T]) -> T:
+        """What a client is told, once this turn is over. Raises CoordinatorError."""
+        self.partitions.end_turn()
+        done = trio.Event()
+        completion.then(lambda outcome: done.set())
+        with trio.fail_after(WITHIN_S):
+            await done.wait()
+        if isinstance(completion.outcome, CoordinatorError):
+            raise completion.outcome
+        return completion.outcome
+
+    async def active(self) -> None:
+        """Wait until the partition is coordinated here."""
+        await self.until(lambda: self.runtime.phase(0) is Phase.ACTIVE)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        with trio.fail_after(WITHIN_S):
+            while not holds():
+                await trio.sleep(0.005)
+
+
+def code_of(completion: Completion[Any]) -> ErrorCode:
+    """The error of a completion that has failed by now."""
+    assert completion.done, "it is not known yet"
+    assert isinstance(completion.outcome, CoordinatorError), completion.outcome
+    return completion.outcome.code
