@@ -1,7 +1,6 @@
 """The coordinators of a broker, from what else is on it."""
 
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.groups import GroupCoordinator
 from broker.coordinator.runtime import Runtime, RuntimeSettings
