@@ -117,7 +117,10 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         self.joining.append(Recorded(member_id, completion))
 
     @rule(member_id=ids, is_late=st.booleans(), gives_all=st.booleans())
-    def sync(self, member_id: str, is_late: bool, gives_all: bool) -> None:
+    def sync_one(self, member_id: str, is_late: bool, gives_all: bool) -> None:
+        self.sync(member_id, is_late=is_late, gives_all=gives_all)
+
+    def sync(self, member_id: str, *, is_late: bool, gives_all: bool) -> None:
         if self.group is None:
             return
         generation = self.group.generation - is_late
@@ -151,6 +154,18 @@ class ClassicGroupsHold(RuleBasedStateMachine):
     @rule(elapsed_ms=TIMES)
     def wait(self, elapsed_ms: int) -> None:
         self.clients.pass_ms(elapsed_ms)
+
+    @rule(protocols=PROTOCOLS, version=VERSIONS)
+    def agree(self, protocols: list[str], version: int) -> None:
+        """All that are there do what they are asked to, so that there is a generation to be disturbed."""
+        if self.group is None:
+            return
+        for member_id in [*self.group.members, *self.group.pending]:
+            self._join(member_id, self.instances[member_id], protocols, version)
+        if self.group is not None and self.group.state is GroupState.PREPARING_REBALANCE:
+            self.clients.pass_ms(SESSION_MS - 1)
+        for member_id in [] if self.group is None else list(self.group.members):
+            self.sync(member_id, is_late=False, gives_all=True)
 
     @rule()
     def another_coordinator(self) -> None:
@@ -257,5 +272,5 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         assert self.group is None or self.group.state is GroupState.EMPTY
 
 
-ClassicGroupsHold.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+ClassicGroupsHold.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 test_classic_groups_hold = ClassicGroupsHold.TestCase
