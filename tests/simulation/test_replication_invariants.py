@@ -134,6 +134,25 @@ def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
     assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
 
 
+def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut() -> None:
+    story = Story()
+    for node in (1, 2):
+        story.ends(node, "power-cut")
+    story.changes(isr=(), leader=-1)
+    story.changes(leader=2, isr=(2,))
+    story.finds(2)
+    story.role(2, 2, (2,))
+    story.registers(2, 9)
+    story.role(3, 2)
+    assert story.committed.life("n3", "topic", 0) == 0
+    story.cuts(3, 0)
+    story.writes(2, (0, 1, 2, 5))
+    story.commits(2, 1)
+    story.writes(3, (0, 1, 2, 5))
+    assert story.committed.life("n3", "topic", 0) == 1
+    assert story.broken == []
+
+
 def test_what_a_replica_says_is_of_the_life_that_it_knows_of() -> None:
     story = Story()
     assert story.committed.life("n2", "topic", 0) == 0

@@ -108,8 +108,8 @@ class CommittedLog:
         self.losses.append(self.image.leader_epoch)
         self.unclean.pop(self.image.leader, None)
         for copy in self.copies.values():
-            copy.is_suspect |= copy.agreed < len(copy.batches)
             copy.agreed = min(copy.agreed, kept)
+            copy.is_suspect |= copy.agreed < len(copy.batches)
 
     def mark_unclean(self, broker_id: int, how: int) -> None:
         self.unclean[broker_id] = max(how, self.unclean.get(broker_id, KILLED))
