@@ -61,8 +61,8 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
     ),
     "who joins counts only later": PlantedBug(
         InSyncReplicas,
-        "high_watermark",
-        "follower.broker_id in maximal or self._is_about_to_join(follower, end_offset, now_ms)",
+        "waits_for",
+        "follower.broker_id in self.maximal or self._is_about_to_join(follower, end_offset, now_ms)",
         "follower.broker_id in self.isr",
     ),
     "followers join below the start of the epoch": PlantedBug(
