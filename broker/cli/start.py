@@ -23,8 +23,9 @@ from broker.cli.signals import heed
 from broker.config import KafkaConfig
 from broker.lifecycle_protocol import RegistrationFailed
 from broker.node import Node, NotFormatted
+from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_dirs import DuplicateLogDir, NoLogDirOnline
+from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
 from kraft.env import real_env
 from kraft.log import CorruptLog

@@ -1,5 +1,6 @@
 """A node's part as a broker: it follows the metadata log, keeps itself registered, and serves clients."""
 
+from functools import partial
 from math import inf
 
 import trio
@@ -20,6 +21,7 @@ from broker.replication.fetcher import FetcherSurroundings
 from broker.replication.fetchers import Fetchers
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
+from broker.replication.replica_directories import has_replica
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
 from broker.wire.uuids import new_uuid
@@ -81,7 +83,10 @@ class BrokerRole:
         await self._lifecycle.wait_caught_up()
         self._load_began = True
         effective, loader = shared.effective, shared.loader
-        await self._log_dirs.load(lambda topic: effective.topic(loader.image.configs.topic(topic)).log)
+        await self._log_dirs.load(
+            lambda topic: effective.topic(loader.image.configs.topic(topic)).log,
+            partial(has_replica, loader.image, shared.config.node_id),
+        )
         self._is_loaded = True
         self.fetchers = fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
         self.partitions.when_followed(fetchers.followed)

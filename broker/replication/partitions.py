@@ -12,7 +12,7 @@ from broker.replication.flushes import Flushes
 from broker.replication.isr_changes import IsrChanges
 from broker.replication.leading import propose_recovery
 from broker.replication.partition import Partition
-from broker.replication.replica_directories import ReplicaDirectories
+from broker.replication.replica_directories import ReplicaDirectories, has_replica
 from broker.replication.surroundings import Surroundings
 from broker.storage.log import Log
 from broker.storage.log_dirs import LogDirs
@@ -328,14 +328,11 @@ class Partitions:
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
-        for (name, index), topic_id in list(self._log_dirs.topic_ids.items()):
-            topic = image.topics.by_name.get(name)
-            if topic is not None and topic_id in (None, topic.topic_id):
-                replicas = topic.partitions.get(index)
-                if replicas is not None and self._local_id in replicas.replicas:
-                    continue
-            self._trace("stray-log-put-aside", topic=name, partition=index)
-            self._log_dirs.put_aside(name, index)
+        for key, topic_id in list(self._log_dirs.topic_ids.items()):
+            if not has_replica(image, self._local_id, key, topic_id):
+                name, index = key
+                self._trace("stray-log-put-aside", topic=name, partition=index)
+                self._log_dirs.put_aside(name, index)
 
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:

@@ -11,6 +11,7 @@ import trio
 
 from broker.replication.isr_changes import Controllers
 from broker.replication.partition import Partition
+from broker.storage.log_dir import PartitionKey
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -21,8 +22,8 @@ from broker.wire.api.assign_replicas_to_dirs import Partition as AssignedPartiti
 from broker.wire.errors import ErrorCode
 from kraft.env import Tracer
 from metadata.errors import ApiError
-from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from metadata.image import PartitionImage
+from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
+from metadata.image import MetadataImage, PartitionImage
 
 # Kafka's bound on one request.
 ASSIGNMENTS_MAX: Final = 2250
@@ -116,3 +117,23 @@ def _by_directory(assignments: Mapping[_Key, bytes]) -> list[Directory]:
             directory.topics.append(topic)
         topic.partitions.append(AssignedPartition(partition_index=index))
     return list(directories.values())
+
+
+def has_replica(
+    image: MetadataImage, broker_id: int, key: PartitionKey, topic_id: bytes | None, directory_id: bytes | None = None
+) -> bool:
+    """Whether a broker has a replica of a partition of this topic, as far as its id is known.
+
+    With a directory's id, also whether it may be there: the metadata have it there, or do not know where it is.
+    """
+    name, index = key
+    topic = image.topics.by_name.get(name)
+    partition = None if topic is None else topic.partitions.get(index)
+    if topic is None or partition is None or topic_id not in (None, topic.topic_id):
+        return False
+    if broker_id not in partition.replicas:
+        return False
+    if directory_id is None or not partition.directories:
+        return True
+    told = partition.directories[partition.replicas.index(broker_id)]
+    return told == directory_id or is_reserved(told)

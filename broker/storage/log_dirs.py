@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import trio
 
+from broker.storage.duplicates import Belongs, DuplicateLogDir, stray_of
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, PartitionKey
@@ -34,10 +35,6 @@ MAX_LONG = 2**63 - 1
 
 class NoLogDirOnline(Exception):
     """Every log directory has failed, or the one with the metadata log: the node cannot go on."""
-
-
-class DuplicateLogDir(Exception):
-    """A partition's directory, or a log directory, is there twice, and nobody can say which one counts."""
 
 
 @attrs.frozen
@@ -123,15 +120,18 @@ class LogDirs:
             raise
         return log_dirs
 
-    async def load(self, config_of: Callable[[str], LogConfig]) -> None:
+    async def load(
+        self, config_of: Callable[[str], LogConfig], belongs: Belongs = lambda key, topic_id, directory_id: True
+    ) -> None:
         """Open the log of every partition there is; `config_of` gives a topic's effective config.
 
+        Of a partition that is there twice, what does not belong is put aside.
         Raises DuplicateLogDir, NoLogDirOnline; the directories are released then.
         """
         try:
             for directory in self.partition_directories():
                 with self.offline_on_error(directory):
-                    await self._load_directory(directory, config_of)
+                    await self._load_directory(directory, config_of, belongs)
             self._check_any_online()
         except BaseException:
             self.release()
@@ -370,14 +370,15 @@ class LogDirs:
             properties = attrs.evolve(properties, directory_id=new_uuid(self._env.rng.randbytes))
         await directory.format(properties)
 
-    async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig]) -> None:
+    async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig], belongs: Belongs) -> None:
         for path in await directory.load(config_of):
             self.doom(directory, path, delay_ms=0)
-        for key, log in directory.logs.items():
-            if key in self.logs:
-                path = f"{directory.path}/{partition_directory_name(*key)}"
-                raise DuplicateLogDir(f"Duplicate log directories found: {path}, and in another log directory")
-            self._remember(directory, key, log, directory.topic_ids[key])
+        for key, log in list(directory.logs.items()):
+            other = self.directory_of(*key) if key in self.logs else None
+            if other is not None:
+                self._rename_away(stray_of(key, directory, other, belongs), key, stray_directory_name)
+            if key in directory.logs and key not in self.logs:
+                self._remember(directory, key, log, directory.topic_ids[key])
 
     def _create_in(self, directory: LogDir, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
         path = f"{directory.path}/{partition_directory_name(topic, partition)}"

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.partition import Partition
-from broker.replication.replica_directories import ASSIGNMENTS_MAX, BACKOFF_MS, ReplicaDirectories
+from broker.replication.replica_directories import ASSIGNMENTS_MAX, BACKOFF_MS, ReplicaDirectories, has_replica
 from broker.replication.surroundings import Surroundings
 from broker.storage.log import Log
 from broker.wire.api.assign_replicas_to_dirs import (
@@ -22,7 +22,8 @@ from broker.wire.api.assign_replicas_to_dirs import (
 from broker.wire.errors import ErrorCode
 from metadata.errors import RequestTimedOut
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from metadata.image import PartitionImage
+from metadata.image import MetadataDelta, MetadataImage, PartitionImage
+from metadata.records import PartitionRecord, TopicRecord
 from tests.support.logs import no_trace, open_log
 
 LOCAL, OTHER = 1, 2
@@ -183,3 +184,58 @@ async def test_a_replica_is_where_it_was_when_its_directory_has_failed(world: Wo
     world.compare(partition)
     await trio.sleep(1)
     assert await world.told() == [{0: ONE}] * 2
+
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    ("key", "topic_id", "directory_id", "has"),
+    [
+        (("orders", 0), TOPIC_ID, ONE, True),
+        (("orders", 0), TOPIC_ID, None, True),
+        (("orders", 0), None, ONE, True),
+        (("orders", 0), TOPIC_ID, TWO, False),
+        (("orders", 0), bytes(16), ONE, False),
+        (("orders", 1), TOPIC_ID, ONE, False),
+        (("orders", 2), TOPIC_ID, TWO, True),
+        (("orders", 3), TOPIC_ID, ONE, False),
+        (("payments", 0), TOPIC_ID, ONE, False),
+    ],
+    ids=[
+        "here",
+        "wherever",
+        "nobody wrote down of which topic",
+        "in another directory",
+        "of a topic of that name that is gone",
+        "on other brokers",
+        "nobody knows where",
+        "no such partition",
+        "no such topic",
+    ],
+)
+def test_what_the_metadata_have_on_a_broker(
+    key: tuple[str, int], topic_id: bytes | None, directory_id: bytes | None, has: bool
+) -> None:
+    def record(index: int, replica: int, directory: bytes) -> PartitionRecord:
+        return PartitionRecord(
+            topic_id=TOPIC_ID,
+            partition_id=index,
+            replicas=(replica,),
+            isr=(replica,),
+            leader=replica,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=(directory,),
+        )
+
+    delta = MetadataDelta(MetadataImage())
+    delta.replay(
+        [
+            TopicRecord(name="orders", topic_id=TOPIC_ID),
+            record(0, LOCAL, ONE),
+            record(1, OTHER, ONE),
+            record(2, LOCAL, UNASSIGNED_DIRECTORY),
+        ]
+    )
+    assert has_replica(delta.apply(0), LOCAL, key, topic_id, directory_id) is has

@@ -9,10 +9,11 @@ import attrs
 import pytest
 import trio
 
+from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_dirs import DuplicateLogDir, LogDirs, LogDirsConfig, NoLogDirOnline
+from broker.storage.log_dirs import LogDirs, LogDirsConfig, NoLogDirOnline
 from broker.storage.meta_properties import InconsistentClusterId, InconsistentNodeId
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records.record import Record, encode_batch
@@ -224,6 +225,23 @@ class TestPartitions:
             (directory / "orders-0").mkdir(parents=True)
         with pytest.raises(DuplicateLogDir, match=r"Duplicate log directories found: .*/b/orders-0"):
             await node.start()
+
+    @pytest.mark.parametrize("name", ["a", "b"])
+    async def test_of_a_partition_that_is_there_twice_what_does_not_belong_is_put_aside(self, node, name):
+        for directory in (node.a, node.b):
+            (directory / "orders-0").mkdir(parents=True)
+        good = node.a if name == "a" else node.b
+
+        def belongs(key, topic_id, directory_id):
+            return directory_id == log_dirs.directories[str(good)].properties.directory_id
+
+        log_dirs = await LogDirs.open(node.env, node.config, cluster_id="cluster")
+        await log_dirs.load(lambda topic: CONFIG, belongs)
+        assert log_dirs.directory_of("orders", 0).path == str(good)
+        assert (good / "orders-0").exists()
+        other = node.b if name == "a" else node.a
+        assert [path.name.rpartition("-")[2] for path in other.glob("orders-0*")] == ["stray"]
+        log_dirs.release()
 
     async def test_new_partitions_are_made_durable_in_the_background(self, node):
         log_dirs = await node.start()
