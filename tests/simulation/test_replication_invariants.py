@@ -134,6 +134,31 @@ def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
     assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
 
 
+def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
+    """A checkpoint of before a loss may name an offset that only later records have."""
+    story = Story()
+    for node in (1, 2):
+        story.ends(node, "power-cut")
+    story.changes(isr=(), leader=-1)
+    story.changes(leader=2, isr=(2,))
+    story.finds(2)
+    story.registers(2, 9)
+    story.role(2, 2, (2,))
+    story.writes(2, (0, 1, 2, 5))
+    story.ends(2, "process-killed")
+    story.changes(isr=(), leader=-1)
+    story.finds(2, (0, 1, 2, 5))
+    story.commits(2, 1)
+    story.changes(leader=2, isr=(2,))
+    story.registers(2, 10)
+    story.role(2, 4, (2,))
+    story.cuts(3, 0)
+    story.role(3, 4)
+    story.writes(3, (0, 1, 2, 5))
+    story.commits(3, 1)
+    assert story.broken == []
+
+
 def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut() -> None:
     story = Story()
     for node in (1, 2):

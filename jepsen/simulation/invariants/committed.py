@@ -35,6 +35,7 @@ class Copy:
 
     batches: list[Batch] = attrs.field(factory=list)
     agreed: int = 0
+    high_watermark: int = 0
     leader_epoch: int = -1
     leads: bool = False
     maximal: tuple[int, ...] = ()
@@ -190,19 +191,22 @@ class Committed:
             case "replica-role":
                 copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
                 copy.leads = event.fields["leads"] is True
+                if copy.leads:
+                    self._commit(event, log, copy)  # what it knows to be committed counts from now on
             case "replica-wrote":
                 copy.batches.extend(batches_of(event))
                 log.compare(copy)
             case "replica-cut":
                 copy.cut(integer(event, "end_offset"))
             case "replica-committed":
+                copy.high_watermark = integer(event, "high_watermark")
                 self._commit(event, log, copy)
         self._reconcile(log)
         if not copy.is_suspect:
             log.lives[self.nodes[event.host]] = log.life(copy.leader_epoch)
 
     def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
-        end_offset = integer(event, "high_watermark")
+        end_offset = copy.high_watermark
         if not log.is_of_now(copy):
             return  # it has yet to hear of who leads now, and that something was lost
         if copy.leads and end_offset > log.end_offset and copy.agreed == len(log.batches):

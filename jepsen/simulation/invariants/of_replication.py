@@ -67,7 +67,10 @@ class NoFencedBrokerIsInSync(_OfPartitions):
 class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
     """Every running member of the ISR, and every eligible leader replica, has all that was ever committed (KIP-966)."""
 
-    kinds: Sequence[str] = ("metadata-seen", "replica-found", "replica-cut", "replica-committed", "broker-state")
+    kinds: Sequence[str] = (
+        *("metadata-seen", "broker-state"),
+        *("replica-found", "replica-role", "replica-cut", "replica-committed"),
+    )
 
     def wrong_with(self, log: CommittedLog) -> str | None:
         for broker_id, copy in self._committed.running(log):
@@ -97,7 +100,7 @@ class MaximalIsrContainsIsr(_OfPartitions):
 class ReplicasAreEqual:
     """Below their high watermarks all replicas hold the same batches, and what was committed never changes."""
 
-    kinds: Sequence[str] = ("replica-committed",)
+    kinds: Sequence[str] = ("replica-role", "replica-committed")
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed

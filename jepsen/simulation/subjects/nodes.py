@@ -83,7 +83,8 @@ class NodesSubject:
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # Of what is sent with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
-        self._admin = self._client("admin")
+        self._admin, self._mover = self._client("admin"), self._client("mover")
+        self._mover_is_busy = trio.Lock()
 
     def invariants(self) -> Sequence[Invariant]:
         return [
@@ -241,7 +242,8 @@ class NodesSubject:
         self.cluster.nodes[name].volume.broken = (directory,)
 
     async def ask(self, task: Callable[..., Awaitable[None]], *args: Any) -> None:
-        await self._as(self._admin, task, self._admin, *args)
+        async with self._mover_is_busy:
+            await self._as(self._mover, task, self._mover, *args)
 
     def is_serving(self, name: str) -> bool:
         return self.cluster.nodes[name].is_serving
