@@ -171,9 +171,6 @@ def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut(
     story.role(3, 2)
     assert story.committed.life("n3", "topic", 0) == 0
     story.cuts(3, 0)
-    story.writes(2, (0, 1, 2, 5))
-    story.commits(2, 1)
-    story.writes(3, (0, 1, 2, 5))
     assert story.committed.life("n3", "topic", 0) == 1
     assert story.broken == []
 

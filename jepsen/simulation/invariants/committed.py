@@ -198,6 +198,7 @@ class Committed:
                 log.compare(copy)
             case "replica-cut":
                 copy.cut(integer(event, "end_offset"))
+                log.compare(copy)
             case "replica-committed":
                 copy.high_watermark = integer(event, "high_watermark")
                 self._commit(event, log, copy)
