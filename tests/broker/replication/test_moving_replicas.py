@@ -207,11 +207,21 @@ async def test_a_replica_that_comes_survives_its_broker_and_the_leader_dying_on_
         assert directories(tmp_path, 2) == ["topic-0.stray"]
 
 
+def is_fenced(cluster: RunningCluster, broker_id: int, *, by: int) -> bool:
+    """As another node knows the metadata."""
+    node = cluster.nodes[by].node
+    assert node is not None
+    assert node.loader is not None
+    return node.loader.image.cluster.brokers[broker_id].fenced
+
+
 @pytest.mark.clients
 async def test_a_real_administrator_moves_lists_and_cancels(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2], [1, 2]])
         await cluster.nodes[3].crash()
+        # Before, the administrator might be sent to it.
+        await cluster.until(lambda: is_fenced(cluster, 3, by=4))
         first, second = TopicPartition("topic", 0), TopicPartition("topic", 1)
         admin = await trio.to_thread.run_sync(
             lambda: KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{cluster.port(4)}")
