@@ -30,6 +30,7 @@ class _SeenReplica:
     partition: Partition
     topic_id: str
     log: Log | None = None
+    leads: bool = False
     leader_epoch: int = -1
     partition_epoch: int = -1
     isr: tuple[int, ...] | None = None
@@ -97,12 +98,12 @@ class Onlooker:
             self._look_at_node(host, seen)
 
     def look_at_last(self, host: Host) -> None:
-        """Only for what is in its logs and committed: with all else it may be in the middle of a change."""
+        """Only for what it has committed as a leader: with all else it may be in the middle of a change."""
         seen = self._seen.get(host)
         if seen is not None and seen.node is self._node_of(host):
             for replica in seen.replicas.values():
                 log = replica.partition.log
-                if log is not None and log is replica.log:
+                if log is not None and log is replica.log and replica.leads:
                     self._look_at_log(host, replica, log)
                     self._look_at_high_watermark(host, replica)
 
@@ -157,6 +158,8 @@ class Onlooker:
         if log is None:
             return
         self._look_at_log(host, seen, log)
+        if seen.leads and not partition.leads:
+            self._look_at_high_watermark(host, seen)  # it moved while this was the leader
         in_sync = partition.in_sync
         isr, proposal = (None, None) if in_sync is None else (in_sync.isr, in_sync.proposal)
         if (
@@ -166,21 +169,22 @@ class Onlooker:
             or proposal is not seen.proposal
         ):
             seen.leader_epoch, seen.partition_epoch = partition.leader_epoch, partition.partition_epoch
-            seen.isr, seen.proposal = isr, proposal
-            alone = (partition.local_id,) if partition.leads else ()
+            seen.isr, seen.proposal, seen.leads = isr, proposal, partition.leads
+            alone = (partition.local_id,) if seen.leads else ()
             maximal = alone if in_sync is None else in_sync.maximal
-            fields = {"leader_epoch": seen.leader_epoch, "leads": partition.leads, "maximal": maximal}
+            fields = {"leader_epoch": seen.leader_epoch, "leads": seen.leads, "maximal": maximal}
             self._tell(host, seen, "replica-role", **fields)
         self._look_at_high_watermark(host, seen)
 
     def _look_at_high_watermark(self, host: Host, seen: _SeenReplica) -> None:
         before, seen.high_watermark = seen.high_watermark, seen.partition.high_watermark
-        if seen.high_watermark > before:
+        if seen.high_watermark != before:
             self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
 
     def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
         had_one, seen.log = seen.log is not None, log
         seen.end_offset = seen.high_watermark = 0
+        seen.leader_epoch, seen.leads = -1, False
         seen.cut_to = None
         if log is not None:
             batches = read_batches(log, log.log_start_offset)

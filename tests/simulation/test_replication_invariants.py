@@ -159,6 +159,18 @@ def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
     assert story.broken == []
 
 
+def test_a_replica_that_is_found_anew_has_committed_nothing_until_it_says_so() -> None:
+    """It was made anew, or cut while nobody looked; the high watermark of before is no longer its word."""
+    story = Story()
+    story.ends(1, "power-cut")
+    story.changes(isr=(2, 3), leader=2)
+    story.finds(2, FIRST)
+    story.commits(2, 2)
+    story.finds(2)
+    story.role(2, 1, (2, 3))
+    assert "ReplicasAreEqual" not in story.broken
+
+
 def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut() -> None:
     story = Story()
     for node in (1, 2):

@@ -187,6 +187,7 @@ class Committed:
                 del log.copies[self.nodes[event.host]]
             case "replica-found":
                 copy.batches, copy.agreed, copy.is_suspect = list(batches_of(event)), 0, bool(log.losses)
+                copy.high_watermark = 0
                 log.compare(copy)
             case "replica-role":
                 copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
