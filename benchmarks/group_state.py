@@ -1,0 +1,129 @@
+"""What a group coordinator's state costs, in this process: to load it from a node's data, and to keep it in memory.
+
+    python -m benchmarks.group_state DATA_DIRECTORY
+
+The directory is one of `log.dirs`, of a node that does not run; it is only read.
+"""
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.groups import GroupsState
+from broker.coordinator.hosted import Phase
+from broker.coordinator.loading import Loading as Replay
+from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.storage.log import Log
+from broker.storage.log_config import DAY_MS, LogConfig
+from kraft.env import real_env
+
+# As offsets.load.buffer.size is by default.
+_BUFFER_BYTES = 5 * 1024 * 1024
+
+
+@attrs.define
+class Loading:
+    """What was loaded, and what it took."""
+
+    partitions: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    size_bytes: int = 0
+
+    def add(self, records: int, seconds: float, size_bytes: int = 0) -> None:
+        self.partitions += 1
+        self.records += records
+        self.seconds += seconds
+        self.size_bytes += size_bytes
+
+    @property
+    def us_per_record(self) -> float:
+        return 1e6 * self.seconds / self.records if self.records else 0.0
+
+
+@attrs.define
+class _Led:
+    """What loading needs of a partition that is led."""
+
+    log: Log | None
+
+
+class _Shard:
+    """What loading needs of a shard."""
+
+    phase = Phase.LOADING
+    is_fenced = False
+    end_offset = 0
+
+    def __init__(self, log: Log) -> None:
+        self.partition = _Led(log)
+        nothing: Any = None
+        self.state = GroupsState(nothing, GroupConfig())
+
+
+def load(data: Path) -> Loading:
+    """Load every partition of the offsets' topic, one after the other."""
+    loading = Loading()
+    for log in _logs(data):
+        began = time.perf_counter()
+        _, replay = _replay(log)
+        loading.add(replay.records, time.perf_counter() - began, replay.size_bytes)
+    return loading
+
+
+def _replay(log: Log) -> tuple[GroupsState, Replay]:
+    shard: Any = _Shard(log)
+    replay = Replay(shard, _BUFFER_BYTES)
+    trio.run(replay.run)
+    return shard.state, replay
+
+
+def _logs(data: Path) -> Iterator[Log]:
+    disk = real_env(lambda kind, /, **fields: None).disk
+    for directory in sorted(data.glob(f"{CONSUMER_OFFSETS}-*")):
+        yield Log.open(
+            disk,
+            str(directory),
+            LogConfig(cleanup_policy=("compact",)),
+            recovery_point=0,
+            log_start_offset=0,
+            clean=False,
+            now_ms=time.time_ns() // 1_000_000,
+            producer_expiration_ms=DAY_MS,
+            trace=lambda kind, /, **fields: None,
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    data = Path(arguments[0])
+    loading = load(data)
+    print(
+        f"{loading.records:,} records in {loading.partitions} partitions, {loading.size_bytes / 1e6:.1f} MB: "
+        f"{loading.seconds:.2f} s, {loading.us_per_record:.1f} us each"
+    )
+    states = []
+    logs = list(_logs(data))
+    tracemalloc.start()
+    for log in logs:
+        states.append(_replay(log)[0])
+    held = tracemalloc.get_traced_memory()[0]
+    groups, offsets = sum(len(each.groups) for each in states), sum(len(each.offsets) for each in states)
+    for state in states:
+        state.groups.clear()
+    of_groups = held - tracemalloc.get_traced_memory()[0]
+    print(
+        f"{offsets:,} offsets: {(held - of_groups) / max(1, offsets):,.0f} bytes each; "
+        f"{groups:,} groups: {of_groups / max(1, groups):,.0f} bytes each"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
