@@ -28,6 +28,12 @@ _VALUES: Final[dict[str, type[Any]]] = {
     "see-topic": values.Change,
     "send": values.Sending,
     "poll": values.Polling,
+    "assign": values.Ownership,
+    "revoke": values.Ownership,
+    "lose": values.Ownership,
+    "poll-group": values.GroupPoll,
+    "commit": values.Commit,
+    "fetch-committed": values.CommittedRead,
     "read-replica": values.ReplicaRead,
     "heal": values.Healing,
 }

@@ -70,6 +70,55 @@ class Polling:
 
 
 @attrs.frozen
+class Ownership:
+    """`assign`, `revoke`, `lose`: what a member of a group may consume, as (topic, index) pairs.
+
+    Once it is assigned them it owns them, besides what it has; what it has already it keeps, in another generation.
+    From the call of `revoke` on (it was asked to give them up) or of `lose` (they were taken away) it owns them no
+    more. `generation` is that of the group, or the member's epoch where it has one (KIP-848); -1 where it is not known.
+    `instance` names a static member, under whatever member id (KIP-345).
+    """
+
+    group: str
+    member: str
+    generation: int
+    partitions: tuple[tuple[str, int], ...]
+    instance: str = ""
+
+
+@attrs.frozen
+class GroupPoll:
+    """`poll-group`: what a member got of a partition that it owns; the result has (offset, value) of each record."""
+
+    group: str
+    member: str
+    topic: str
+    partition: int
+
+
+@attrs.frozen
+class Commit:
+    """`commit`: (topic, index, offset) of where a group is to go on."""
+
+    group: str
+    member: str
+    generation: int
+    offsets: tuple[tuple[str, int, int], ...]
+
+
+@attrs.frozen
+class CommittedRead:
+    """`fetch-committed`: the result has (topic, index, offset) of each that was asked for, -1 where there is none.
+
+    An administrator who asks is no member.
+    """
+
+    group: str
+    member: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@attrs.frozen
 class ReplicaRead:
     """`read-replica`: what a node's disk has of a partition, once all is over; the result is a `ReplicaLog`."""
 

@@ -72,7 +72,7 @@ class PollsSkipNothing:
                 continue
             offsets = known[partition, operation.life]
             got = {offset for offset, _ in operation.result}
-            first = operation.value.offset if operation.function == "poll" else 0
+            first = _first_offset(operation)
             last = max(got)
             between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
             if between[1] - between[0] > len(got):
@@ -93,13 +93,26 @@ class PollsGoForward:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for partition, operation in reads(history):
-            before = (operation.value.offset if operation.function == "poll" else 0) - 1
+            if not operation.result:
+                continue
+            before = _first_offset(operation) - 1
             for offset, _ in operation.result:
                 if offset <= before:
                     what = f"offset {offset} of {named(partition)} comes behind {before}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
                     break
                 before = offset
+
+
+def _first_offset(operation: Operation) -> int:
+    """From where on a read that returned something was to return all there is."""
+    match operation.function:
+        case "poll":
+            return int(operation.value.offset)
+        case "poll-group":
+            return int(operation.result[0][0])  # where a member goes on is for `groups` to judge
+        case _:
+            return 0
 
 
 class LogsHaveNoGaps:
@@ -117,5 +130,5 @@ class NothingIsCorrupt:
     """Whatever a node serves, or has on its disk at last, are whole batches with the right checksums."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        for operation in history.of("poll", "final-read", "read-replica", outcome=Outcome.FAIL):
+        for operation in history.of("poll", "poll-group", "final-read", "read-replica", outcome=Outcome.FAIL):
             yield Anomaly(type(self).__name__, str(operation.result), (operation,))

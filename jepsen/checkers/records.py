@@ -66,7 +66,7 @@ def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterat
 
 def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
     """Those that returned something, the final ones too."""
-    for operation in history.of("poll", "final-read", outcome=Outcome.OK):
+    for operation in history.of("poll", "poll-group", "final-read", outcome=Outcome.OK):
         value = operation.value
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation
 

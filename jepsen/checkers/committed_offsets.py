@@ -1,0 +1,116 @@
+"""What may have been a group's committed offset, and when.
+
+It is a register: a commit of which nobody knows whether it happened may take effect at any later time, so whether one
+explains what was told is a question of what was surely overwritten, and not of what is higher.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
+from math import inf
+from typing import Final, TypeAlias
+
+import attrs
+
+from jepsen.checkers.records import TopicPartition
+from jepsen.history import History, Operation, Outcome
+
+# A group's offset of a partition, in one life of the log that has it.
+Place: TypeAlias = tuple[str, TopicPartition, int]
+# What is told where nothing was ever committed.
+NOTHING: Final = -1
+
+
+@attrs.frozen
+class Overwritten:
+    """Why a group cannot have been at an offset, and the operations that say so."""
+
+    what: str
+    proof: tuple[Operation, ...] = ()
+
+
+@attrs.frozen
+class _Telling:
+    """From `told_at` on it is known that an offset was committed, and that since `since` at the earliest."""
+
+    told_at: float
+    since: float
+    offset: int
+    operation: Operation
+
+
+class CommittedOffset:
+    """What is known of one in one life. `commits` are all that may have survived from earlier lives, too."""
+
+    def __init__(
+        self, life: int, commits: Iterable[tuple[int, Operation]], reads: Iterable[tuple[int, Operation]]
+    ) -> None:
+        self._commits: dict[int, list[Operation]] = defaultdict(list)
+        for offset, operation in commits:
+            self._commits[offset].append(operation)
+        tellings = [
+            _Telling(ended(each), each.invoked_at, offset, each)
+            for offset, its_commits in self._commits.items()
+            for each in its_commits
+            if each.outcome is Outcome.OK and each.life == life
+        ]
+        for offset, read in reads:
+            begun = [each.invoked_at for each in self._commits.get(offset, ())]
+            tellings += [_Telling(ended(read), min(begun), offset, read)] if begun else []
+        tellings.sort(key=lambda telling: telling.told_at)
+        self._times = [telling.told_at for telling in tellings]
+        # Of all that was told until then: the two offsets of which it is known that they were committed latest.
+        self._latest: list[tuple[_Telling, ...]] = []
+        latest: tuple[_Telling, ...] = ()
+        for telling in tellings:
+            latest = _two_latest((*latest, telling))
+            self._latest.append(latest)
+
+    def overwriting(self, offset: int, since: float, until: float) -> Overwritten | None:
+        """Why the offset was not the committed one at any time from `since` to `until`; None if it may have been."""
+        begun = [each for each in self._commits.get(offset, ()) if each.invoked_at <= until]
+        if offset != NOTHING and not begun:
+            return Overwritten("which nobody had committed")
+        last = max((ended(each) for each in begun), default=-inf)
+        at = bisect_left(self._times, since)
+        for telling in self._latest[at - 1] if at else ():
+            if telling.offset != offset and telling.since > last:
+                return Overwritten(f"and had been at {telling.offset} since", (*begun[-1:], telling.operation))
+        return None
+
+
+class CommittedOffsets:
+    """All groups' offsets, as a history tells of them."""
+
+    def __init__(self, history: History) -> None:
+        self._commits: dict[tuple[str, TopicPartition], list[tuple[int, Operation]]] = defaultdict(list)
+        self._reads: dict[Place, list[tuple[int, Operation]]] = defaultdict(list)
+        self._known: dict[Place, CommittedOffset] = {}
+        for operation in history.of("commit"):
+            for topic, index, offset in operation.value.offsets if operation.outcome is not Outcome.FAIL else ():
+                self._commits[operation.value.group, (topic, index)].append((offset, operation))
+        for operation in history.of("fetch-committed", outcome=Outcome.OK):
+            for topic, index, offset in operation.result:
+                self._reads[operation.value.group, (topic, index), operation.life].append((offset, operation))
+
+    def at(self, group: str, partition: TopicPartition, life: int) -> CommittedOffset:
+        place = group, partition, life
+        if place not in self._known:
+            commits = (each for each in self._commits[group, partition] if each[1].life <= life)
+            self._known[place] = CommittedOffset(life, commits, self._reads[place])
+        return self._known[place]
+
+
+def ended(operation: Operation) -> float:
+    """When its client was told how it went; never, where it was not told that it had happened."""
+    is_known = operation.outcome is Outcome.OK and operation.completed_at is not None
+    return operation.completed_at if is_known and operation.completed_at is not None else inf
+
+
+def _two_latest(tellings: Iterable[_Telling]) -> tuple[_Telling, ...]:
+    """Of different offsets: whoever asks about one of them has the other."""
+    by_offset: dict[int, _Telling] = {}
+    for telling in tellings:
+        if telling.offset not in by_offset or telling.since > by_offset[telling.offset].since:
+            by_offset[telling.offset] = telling
+    return tuple(sorted(by_offset.values(), key=lambda telling: -telling.since)[:2])

@@ -1,0 +1,209 @@
+"""What is promised to those who consume in groups: to members, and to the group as a whole."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.committed_offsets import NOTHING, CommittedOffsets, Place, ended
+from jepsen.checkers.ownership import ownerships
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, named, observations
+from jepsen.history import History, Operation, Outcome
+
+
+class CommittedOffsetsNeverRegress:
+    """A group that asks for its committed offset is told the last that was committed, or a later one: never one that
+    was overwritten before it asked, and none that nobody committed.
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        committed = CommittedOffsets(history)
+        for operation in history.of("fetch-committed", outcome=Outcome.OK):
+            for topic, index, offset in operation.result:
+                place = operation.value.group, (topic, index), operation.life
+                why = committed.at(*place).overwriting(offset, operation.invoked_at, ended(operation))
+                if why is not None:
+                    what = f"{place[0]} is at {offset} of {named(place[1])}, {why.what}"
+                    yield Anomaly(type(self).__name__, what, (*why.proof, operation))
+
+
+class OneOwnerPerGeneration:
+    """In a generation, a partition has one owner. A static member is one, however often it was restarted."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        owners: dict[tuple[str, int, TopicPartition, int], Operation] = {}
+        for operation in history.of("assign", outcome=Outcome.OK):
+            own = operation.value
+            for partition in own.partitions if own.generation >= 0 else ():
+                first = owners.setdefault((own.group, own.generation, partition, operation.life), operation)
+                if _identity(first) != _identity(operation):
+                    what = f"{named(partition)} belongs to two members of generation {own.generation} of {own.group}"
+                    yield Anomaly(type(self).__name__, what, (first, operation))
+
+
+class OldGenerationsCommitNothing:
+    """Once a partition's offset was committed in a generation, nobody commits it in an earlier one."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        commits: dict[Place, list[Operation]] = defaultdict(list)
+        for operation in history.of("commit", outcome=Outcome.OK):
+            for topic, index, _ in operation.value.offsets if operation.value.generation >= 0 else ():
+                commits[operation.value.group, (topic, index), operation.life].append(operation)
+        for (group, partition, _), its_commits in commits.items():
+            for later, earlier in _overtaken(its_commits):
+                what = f"{group} commits {named(partition)} in generation {earlier.value.generation} after"
+                yield Anomaly(type(self).__name__, f"{what} {later.value.generation}", (later, earlier))
+
+
+class ReplacedMembersCommitNothing:
+    """Once a static member was assigned anything under another member id, nobody commits under its earlier ones."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        # Of each static member of a group: the member ids that it has had, and when each was first assigned anything.
+        ids: dict[tuple[str, str], dict[str, Operation]] = defaultdict(dict)
+        instances: dict[tuple[str, str], str] = {}
+        for operation in history.of("assign", outcome=Outcome.OK):
+            own = operation.value
+            if own.instance:
+                ids[own.group, own.instance].setdefault(own.member, operation)
+                instances[own.group, own.member] = own.instance
+        for operation in history.of("commit", outcome=Outcome.OK):
+            group, member = operation.value.group, operation.value.member
+            known = ids.get((group, instances.get((group, member), "")), {})
+            newer = list(known.values())[list(known).index(member) + 1 :] if known else []
+            by = next((each for each in newer if ended(each) < operation.invoked_at), None)
+            if by is not None:
+                what = f"{member} commits for {group}, and {by.value.member} is {by.value.instance} by now"
+                yield Anomaly(type(self).__name__, what, (by, operation))
+
+
+class NoPollSkips:
+    """From poll to poll, a member that owns a partition misses nothing of it."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        known = known_offsets(history)
+        for owned in ownerships(history):
+            for before, after in owned.successive_polls():
+                behind, following = before.result[-1][0] + 1, after.result[0][0]
+                skipped = _first_between(known[owned.partition, after.life], behind, following)
+                if skipped is not None:
+                    what = f"{owned.member} gets {following} of {named(owned.partition)}, and never {skipped}"
+                    proof = owned.assignment, excerpt(before, behind), excerpt(after, following)
+                    yield Anomaly(type(self).__name__, what, proof)
+
+
+class NoNonmonotonicPolls:
+    """From poll to poll, a member that owns a partition gets nothing again."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for owned in ownerships(history):
+            for before, after in owned.successive_polls():
+                last, following = before.result[-1][0], after.result[0][0]
+                if following <= last:
+                    what = f"{owned.member} gets {following} of {named(owned.partition)} behind {last}"
+                    proof = owned.assignment, excerpt(before, last), excerpt(after, following)
+                    yield Anomaly(type(self).__name__, what, proof)
+
+
+class OnlyOwnersPoll:
+    """Nobody gets anything of a partition that it was not assigned, or that it has given up."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        owned = {id(poll) for each in ownerships(history) for poll in each.polls}
+        for operation in history.of("poll-group", outcome=Outcome.OK):
+            if operation.result and id(operation) not in owned:
+                poll = operation.value
+                what = f"{poll.member} gets {named((poll.topic, poll.partition))}, which is not its own"
+                yield Anomaly(type(self).__name__, what, (excerpt(operation, operation.result[0][0]),))
+
+
+class ResumesWhereCommitted:
+    """Who comes to own a partition begins at its committed offset, and not at one that was overwritten before."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        known, committed = known_offsets(history), CommittedOffsets(history)
+        for owned in ownerships(history):
+            first = owned.first_poll
+            if first is None:
+                continue
+            start = first.result[0][0]
+            # Nothing was committed where it begins with the first record that there is.
+            is_first = _first_between(known[owned.partition, first.life], 0, start) is None
+            told = committed.at(owned.group, owned.partition, owned.life)
+            wrong = [told.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)]
+            if all(wrong):
+                why = wrong[0]
+                assert why is not None, "all are"
+                what = f"{owned.member} begins {named(owned.partition)} at {start}, {why.what}"
+                yield Anomaly(type(self).__name__, what, (*why.proof, owned.assignment, excerpt(first, start)))
+
+
+class EverythingIsPolled:
+    """Every acknowledged record of a topic that a group consumes comes to one of its members, once all is healed."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        topics: dict[str, dict[str, None]] = defaultdict(dict)
+        for operation in history.of("assign"):
+            for topic, _ in operation.value.partitions:
+                topics[operation.value.group][topic] = None
+        got: dict[str, set[str]] = {group: set() for group in topics}
+        for operation in history.of("poll-group", outcome=Outcome.OK):
+            got[operation.value.group].update(value for _, value in operation.result)
+        for operation in history.of("send", outcome=Outcome.OK):
+            partition = operation.value.topic, operation.value.partition
+            if partition in finals and finals[partition].life > 0:
+                continue  # a group that was ahead of a log which lost its end does not know of it
+            for group in (group for group, its_topics in topics.items() if partition[0] in its_topics):
+                missing = next((value for value in operation.value.values if value not in got[group]), None)
+                if missing is not None:
+                    what = f"{missing} of {named(partition)} came to nobody of {group}"
+                    yield Anomaly(type(self).__name__, what, (operation,))
+
+
+def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Sequence[int]]:
+    """The offsets at which anybody has seen anything, by partition and life."""
+    known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
+    for partition, offset, _, operation in observations(history):
+        known[partition, operation.life].add(offset)
+    return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
+
+
+def _first_between(offsets: Sequence[int], first: int, end: int) -> int | None:
+    """The lowest of the offsets from `first` to below `end`."""
+    at = bisect_left(offsets, first)
+    return offsets[at] if at < len(offsets) and offsets[at] < end else None
+
+
+def _identity(assignment: Operation) -> str:
+    own = assignment.value
+    return f"instance {own.instance}" if own.instance else f"member {own.member}"
+
+
+def _overtaken(commits: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
+    """Each commit that was begun after one of a later generation was acknowledged, behind the latter."""
+    acknowledged = sorted(commits, key=ended)
+    at = 0
+    highest: Operation | None = None
+    for commit in sorted(commits, key=attrgetter("invoked_at")):
+        while at < len(acknowledged) and ended(acknowledged[at]) < commit.invoked_at:
+            if highest is None or acknowledged[at].value.generation > highest.value.generation:
+                highest = acknowledged[at]
+            at += 1
+        if highest is not None and commit.value.generation < highest.value.generation:
+            yield highest, commit
+
+
+GROUP_CHECKERS: Final[tuple[Checker, ...]] = (
+    CommittedOffsetsNeverRegress(),
+    OneOwnerPerGeneration(),
+    OldGenerationsCommitNothing(),
+    ReplacedMembersCommitNothing(),
+    OnlyOwnersPoll(),
+    NoPollSkips(),
+    NoNonmonotonicPolls(),
+    ResumesWhereCommitted(),
+    EverythingIsPolled(),
+)

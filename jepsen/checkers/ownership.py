@@ -1,0 +1,92 @@
+"""Who owned which partition of a group when, and what came to it meanwhile."""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from jepsen.checkers.records import TopicPartition
+from jepsen.history import History, Operation, Outcome
+
+
+@attrs.define(eq=False)
+class Owned:
+    """One partition, from when a member was assigned it until it has it no more. `ended_at` None: never, or unknown.
+
+    `read` is the last answer about the committed offset before anything was polled, where its member has told of it.
+    """
+
+    group: str
+    member: str
+    instance: str
+    partition: TopicPartition
+    assignment: Operation
+    read: Operation | None = None
+    polls: list[Operation] = attrs.field(factory=list)
+    # (generation, since when): the first, and those in which the partition was kept.
+    generations: list[tuple[int, float]] = attrs.field(factory=list)
+    ended_at: float | None = None
+
+    @property
+    def began_at(self) -> float:
+        assert self.assignment.completed_at is not None, "it is known to have happened"
+        return self.assignment.completed_at
+
+    @property
+    def first_poll(self) -> Operation | None:
+        return self.polls[0] if self.polls else None
+
+    @property
+    def life(self) -> int:
+        """Of the log with the committed offset, when the member asked where to begin."""
+        return (self.read or self.assignment).life
+
+    def successive_polls(self) -> Iterator[tuple[Operation, Operation]]:
+        """Each two of one life that brought something."""
+        for before, after in zip(self.polls, self.polls[1:], strict=False):
+            if before.life == after.life:
+                yield before, after
+
+
+def ownerships(history: History) -> Sequence[Owned]:
+    """In the order in which they began. A poll belongs to what its member owned when it told of the poll."""
+    found: list[Owned] = []
+    current: dict[tuple[str, str, TopicPartition], Owned] = {}
+    functions = "assign", "revoke", "lose", "poll-group", "fetch-committed"
+    by_client: dict[str, list[Operation]] = {}
+    for operation in history.of(*functions):
+        by_client.setdefault(operation.client, []).append(operation)
+    for operations in by_client.values():
+        for operation in sorted(operations, key=lambda each: each.serial):
+            _apply(operation, current, found)
+    return sorted(found, key=lambda owned: owned.began_at)
+
+
+def _apply(operation: Operation, current: dict[tuple[str, str, TopicPartition], Owned], found: list[Owned]) -> None:
+    value, is_ok = operation.value, operation.outcome is Outcome.OK
+    if operation.function == "assign" and is_ok:
+        _assign(operation, current, found)
+    elif operation.function in ("revoke", "lose"):
+        for partition in value.partitions:
+            owned = current.pop((value.group, value.member, partition), None)
+            if owned is not None:
+                owned.ended_at = operation.invoked_at
+    elif operation.function == "poll-group" and is_ok and operation.result:
+        owned = current.get((value.group, value.member, (value.topic, value.partition)))
+        if owned is not None:
+            owned.polls.append(operation)
+    elif operation.function == "fetch-committed" and is_ok:
+        for partition in value.partitions:
+            owned = current.get((value.group, value.member, partition))
+            if owned is not None and not owned.polls:
+                owned.read = operation
+
+
+def _assign(operation: Operation, current: dict[tuple[str, str, TopicPartition], Owned], found: list[Owned]) -> None:
+    own = operation.value
+    for partition in own.partitions:
+        key = own.group, own.member, partition
+        if key not in current:
+            current[key] = Owned(own.group, own.member, own.instance, partition, operation)
+            found.append(current[key])
+        assert operation.completed_at is not None, "it is known to have happened"
+        current[key].generations.append((own.generation, operation.completed_at))
