@@ -20,6 +20,7 @@ from metadata.configuration import (
     Values,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
     topic_values,
 )
@@ -270,6 +271,10 @@ class KafkaConfig:
     def describe_broker(self) -> list[ConfigEntry]:
         """This node's configuration for DescribeConfigs."""
         return describe_broker(self.layers, self.values)
+
+    def describe_group(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """A group's configuration for DescribeConfigs, given what is set for it."""
+        return describe_group(self.layers, self.values, overrides)
 
     def describe_cluster_default(self) -> list[ConfigEntry]:
         """What is set for all brokers, for DescribeConfigs of the broker without a name."""

@@ -8,6 +8,7 @@ from broker.handlers import HANDLERS
 from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.wire.api import APIS
 from kraft.core.transitions import diagram
+from metadata.configuration import GROUP_CONFIGS
 from metadata.configuration.synonyms import TOPIC_SYNONYMS
 from tests.support.source_code import ROOT, Module, is_within, read_modules
 
@@ -58,6 +59,7 @@ def test_what_works_in_part_says_what_is_missing() -> None:
 def test_the_configs_are_those_that_are_honoured() -> None:
     defaults = {synonym.name for name in HONOURED_TOPIC_CONFIGS for synonym in TOPIC_SYNONYMS.get(name, ())}
     assert configs("Topics") == HONOURED_TOPIC_CONFIGS
+    assert configs("Groups") == set(GROUP_CONFIGS.keys)
     assert HONOURED_BROKER_CONFIGS - defaults <= configs("Brokers") <= HONOURED_BROKER_CONFIGS
 
 

@@ -49,6 +49,10 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
                 return services.config.describe_cluster_default()
             _check_broker(name, services.config.node_id)
             return services.config.describe_broker()
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return services.config.describe_group(services.loader.image.configs.group(name))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 

@@ -19,10 +19,12 @@ from metadata.configuration.effective import (
     Values,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
     topic_defaults,
     topic_values,
 )
+from metadata.configuration.group import GROUP_CONFIGS
 from metadata.configuration.schema import (
     ConfigSchema,
     ResourceType,
@@ -36,6 +38,7 @@ __all__ = [
     "BROKER_CONFIGS",
     "DYNAMIC_CONFIGS",
     "DYNAMIC_ONLY_CONFIGS",
+    "GROUP_CONFIGS",
     "TOPIC_CONFIGS",
     "BrokerLayers",
     "ConfigDef",
@@ -55,6 +58,7 @@ __all__ = [
     "append_to_list",
     "describe_broker",
     "describe_cluster_default",
+    "describe_group",
     "describe_topic",
     "split_list",
     "subtract_from_list",

@@ -1,8 +1,8 @@
 """What is in force: a broker's layers of configuration, a topic's values over them, and how both are described.
 
 A broker has three layers over the defaults: its properties file, what was set for the whole cluster, and what was set
-for it alone (KIP-226). A topic has its own layer over those. DescribeConfigs tells of each value where it comes from,
-and which other values it hides (KIP-226's synonyms).
+for it alone (KIP-226). A topic has its own layer over those, and so has a group. DescribeConfigs tells of each value
+where it comes from, and which other values it hides (KIP-226's synonyms).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
-from metadata.configuration.definition import ConfigType, ConfigValue, value_text
+from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, value_text
+from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS
 
@@ -109,6 +110,23 @@ def describe_topic(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
     ]
 
 
+def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """A group's configuration; `broker` are the values of the merged `layers`.
+
+    A group need not exist to have one. What a broker's file says shows among the synonyms, and as the source where the
+    group sets nothing; Kafka 4.1 calls that a default.
+    """
+    values = group_values(broker, overrides)
+    entries = []
+    for name, key in GROUP_CONFIGS.keys.items():
+        text, first = value_text(values[name]), default_of(name)
+        synonyms = _synonyms(layers, first, broker_synonyms(first), is_sensitive=False)
+        if name in overrides:
+            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
+        entries.append(_entry(key, text, synonyms))
+    return entries
+
+
 def describe_broker(layers: BrokerLayers, broker: Values) -> list[ConfigEntry]:
     """A broker's configuration, unknown names included; `broker` are the values of the merged `layers`."""
     merged = layers.merged()
@@ -138,8 +156,13 @@ def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | No
     if name in TOPIC_SYNONYMS:
         first = TOPIC_SYNONYMS[name][0].name
         synonyms += _synonyms(layers, first, broker_synonyms_with_base(first), is_sensitive=False)
+    return _entry(key, text, synonyms)
+
+
+def _entry(key: ConfigKey, text: str | None, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+    """Of a key that is no secret, and may change."""
     return ConfigEntry(
-        name=name,
+        name=key.name,
         value=text,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_sensitive=False,

@@ -6,6 +6,7 @@ from enum import IntEnum
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
 from metadata.configuration.definition import ConfigDef, ConfigError, ConfigType, ConfigValue, UpdateMode, invalid_value
 from metadata.configuration.effective import Values, topic_values
+from metadata.configuration.group import GROUP_CONFIGS, check_group_values, group_values
 from metadata.configuration.synonyms import listener_base
 from metadata.configuration.topic import TOPIC_CONFIGS
 
@@ -39,9 +40,9 @@ class ResourceType(IntEnum):
 
 
 class ConfigSchema:
-    """The rules for topics and brokers, given the values of the broker or controller that applies them.
+    """The rules for topics, brokers and groups, given the values of the broker or controller that applies them.
 
-    `broker` are those values as KafkaConfig has parsed them; they are the defaults of topics.
+    `broker` are those values as KafkaConfig has parsed them; they are the defaults of topics and groups.
     """
 
     def __init__(self, broker: Values) -> None:
@@ -93,6 +94,13 @@ class ConfigSchema:
                 [name for name in configs if _is_per_broker(name)],
                 "Cannot update these configs at default cluster level, broker id must be specified",
             )
+
+    def validate_group(self, configs: Mapping[str, str]) -> None:
+        """Check all that a group is going to set; raises ConfigError (INVALID_CONFIG)."""
+        for name in configs:
+            if name not in GROUP_CONFIGS.keys:
+                raise ConfigError(f"Unknown group config name: {name}")
+        check_group_values(self._broker, group_values(self._broker, configs))
 
     def is_list(self, resource_type: ResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a key (KIP-339)."""
@@ -158,6 +166,8 @@ def _definition(resource_type: ResourceType) -> ConfigDef | None:
             return TOPIC_CONFIGS
         case ResourceType.BROKER:
             return BROKER_CONFIGS
+        case ResourceType.GROUP:
+            return GROUP_CONFIGS
         case _:
             return None
 

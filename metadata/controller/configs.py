@@ -39,7 +39,7 @@ class ConfigOutcome(NamedTuple):
 
 
 class ConfigsRoom:
-    """Decides what is set on topics and brokers. Each resource of a request succeeds or fails for itself."""
+    """Decides what is set on topics, brokers and groups. Each resource of a request succeeds or fails for itself."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -120,6 +120,8 @@ class ConfigsRoom:
     ) -> None:
         if resource.type == ResourceType.TOPIC:
             self._validate_topic(image, resource.name, before, after)
+        elif resource.type == ResourceType.GROUP:
+            self._validate_group(resource.name, after)
         else:
             self._validate_broker(image, resource.name, after)
 
@@ -135,6 +137,15 @@ class ConfigsRoom:
             raise InvalidConfig(error.message) from error
         if name not in image.topics.by_name:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+
+    def _validate_group(self, name: str, after: Mapping[str, str]) -> None:
+        """The group need not exist: its coordinator alone knows that, and it may come later."""
+        if not name:
+            raise InvalidRequest("Default group resources are not allowed.")
+        try:
+            self._schema.validate_group(after)
+        except ConfigError as error:
+            raise InvalidConfig(error.message) from error
 
     def _validate_broker(self, image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
         try:
@@ -156,7 +167,7 @@ def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) 
         raise InvalidRequest("Each resource must appear at most once.")
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
-    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
+    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP):
         raise InvalidRequest(f"Unknown resource type {resource.type}")
 
 

@@ -1,4 +1,4 @@
-"""Dynamic configs: what was set on topics, on brokers, and for all brokers."""
+"""Dynamic configs: what was set on topics, on brokers, for all brokers, and on groups."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -38,6 +38,9 @@ class ConfigsImage:
 
     def broker(self, broker_id: int) -> Mapping[str, str]:
         return self.of(ConfigResource(ResourceType.BROKER, str(broker_id)))
+
+    def group(self, group_id: str) -> Mapping[str, str]:
+        return self.of(ConfigResource(ResourceType.GROUP, group_id))
 
     def all_brokers(self) -> Mapping[str, str]:
         return self.of(ConfigResource(ResourceType.BROKER, ""))

@@ -11,6 +11,7 @@ from tests.support.metadata import Cluster, refusal
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
+GROUP = ConfigResource(ResourceType.GROUP, "g")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
 
@@ -85,6 +86,21 @@ def test_brokers_have_configs_of_their_own_and_in_common() -> None:
     assert cluster.image.configs.all_brokers() == {"min.insync.replicas": "1", "log.cleaner.threads": "3"}
 
 
+def test_groups_have_configs_before_there_is_such_a_group() -> None:
+    cluster = with_topic()
+    assert change(cluster, GROUP, ConfigChange("consumer.session.timeout.ms", SET, "50000")) is None
+    assert change(cluster, GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "6000")) is None
+    assert cluster.image.configs.group("g") == {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "6000",
+    }
+    assert cluster.image.configs.topic("g") == {}
+    assert replace(cluster, GROUP, consumer_heartbeat_interval_ms="7000") is None
+    assert cluster.image.configs.group("g") == {"consumer.heartbeat.interval.ms": "7000"}
+    assert change(cluster, GROUP, ConfigChange("consumer.heartbeat.interval.ms", DELETE, None)) is None
+    assert GROUP not in cluster.image.configs.resources
+
+
 @pytest.mark.parametrize(
     ("resource", "changes", "name", "message"),
     [
@@ -116,6 +132,21 @@ def test_brokers_have_configs_of_their_own_and_in_common() -> None:
             "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
             "and '-'",
         ),
+        (ConfigResource(ResourceType.GROUP, ""), [], "INVALID_REQUEST", "Default group resources are not allowed."),
+        (GROUP, [ConfigChange("no.such", SET, "1")], "INVALID_CONFIG", "Unknown group config name: no.such"),
+        (
+            GROUP,
+            [ConfigChange("consumer.session.timeout.ms", SET, "1")],
+            "INVALID_CONFIG",
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            GROUP,
+            [ConfigChange("consumer.session.timeout.ms", APPEND, "1")],
+            "INVALID_CONFIG",
+            "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
+        ),
+        (ConfigResource(ResourceType.BROKER_LOGGER, "1"), [], "INVALID_REQUEST", "Unknown resource type 8"),
         (ConfigResource(77, "x"), [], "INVALID_REQUEST", "Unknown resource type 77"),
         (
             ConfigResource(ResourceType.BROKER, "x"),

@@ -165,3 +165,57 @@ def test_lists_grow_and_shrink_by_elements() -> None:
     assert subtract_from_list("a,b,a,c", "a,x") == "b,a,c"
     assert subtract_from_list(None, "a") == ""
     assert split_list("a,,b") == ["a", "b"]
+
+
+def test_good_group_configs_pass(schema: ConfigSchema) -> None:
+    schema.validate_group({})
+    schema.validate_group({"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "15000"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"nope": "1"}, "Unknown group config name: nope"),
+        ({"group.consumer.session.timeout.ms": "1"}, "Unknown group config name: group.consumer.session.timeout.ms"),
+        ({"share.session.timeout.ms": "45000"}, "Unknown group config name: share.session.timeout.ms"),
+        ({"streams.num.standby.replicas": "1"}, "Unknown group config name: streams.num.standby.replicas"),
+        (
+            {"consumer.session.timeout.ms": "soon"},
+            "Invalid value soon for configuration consumer.session.timeout.ms: Not a number of type INT",
+        ),
+        (
+            {"consumer.heartbeat.interval.ms": "0"},
+            "Invalid value 0 for configuration consumer.heartbeat.interval.ms: Value must be at least 1",
+        ),
+        (
+            {"consumer.session.timeout.ms": "44999"},
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {"consumer.session.timeout.ms": "60001"},
+            "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+        ),
+        (
+            {"consumer.heartbeat.interval.ms": "4999"},
+            "consumer.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            {"consumer.heartbeat.interval.ms": "15001"},
+            "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+    ],
+)
+def test_group_configs_that_are_refused(schema: ConfigSchema, configs: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        schema.validate_group(configs)
+    assert caught.value.message == message
+
+
+def test_a_group_is_checked_against_what_it_takes_from_the_broker() -> None:
+    bounds = {"group.consumer.min.session.timeout.ms": "5000", "group.consumer.max.heartbeat.interval.ms": "50000"}
+    schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | bounds))
+    schema.validate_group({"consumer.session.timeout.ms": "5001"})
+    for configs in ({"consumer.session.timeout.ms": "5000"}, {"consumer.heartbeat.interval.ms": "45000"}):
+        with pytest.raises(ConfigError) as caught:
+            schema.validate_group(configs)
+        assert caught.value.message == "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"

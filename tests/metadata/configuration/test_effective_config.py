@@ -9,6 +9,7 @@ from metadata.configuration import (
     ConfigType,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
     topic_defaults,
     topic_values,
@@ -133,3 +134,23 @@ def test_the_clusters_defaults_are_described_alone() -> None:
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     )
     assert synonyms(entry) == [("log.retention.ms", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")]
+
+
+def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() -> None:
+    layers = BrokerLayers(NODE | {"group.consumer.session.timeout.ms": "50000"})
+    broker = BROKER_CONFIGS.parse(layers.merged())
+    session, heartbeat = describe_group(layers, broker, {})
+    assert (session.name, session.value) == ("consumer.session.timeout.ms", "50000")
+    assert session.source is ConfigSource.STATIC_BROKER_CONFIG
+    assert synonyms(session) == [
+        ("group.consumer.session.timeout.ms", "50000", "STATIC_BROKER_CONFIG"),
+        ("group.consumer.session.timeout.ms", "45000", "DEFAULT_CONFIG"),
+    ]
+    assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "5000")
+    assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
+    session, heartbeat = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
+    assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP_CONFIG, ConfigType.INT)
+    assert synonyms(session)[0] == ("consumer.session.timeout.ms", "55000", "GROUP_CONFIG")
+    assert (session.read_only, session.is_sensitive) == (False, False)
+    assert session.documentation
+    assert heartbeat.source is ConfigSource.DEFAULT_CONFIG

@@ -1,5 +1,7 @@
 """The configs of groups of the consumer protocol."""
 
+from collections.abc import Mapping
+
 import attrs
 
 from broker.config import KafkaConfig
@@ -31,4 +33,14 @@ class ConsumerGroupConfig:
             can_upgrade=policy in ("upgrade", "bidirectional"),
             can_downgrade=policy in ("downgrade", "bidirectional"),
             regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+        )
+
+    def of_group(self, overrides: Mapping[str, str]) -> "ConsumerGroupConfig":
+        """As it is for a group that sets `overrides`, which the controller has found to be right."""
+        if not overrides:
+            return self
+        return attrs.evolve(
+            self,
+            session_timeout_ms=int(overrides.get("consumer.session.timeout.ms", self.session_timeout_ms)),
+            heartbeat_interval_ms=int(overrides.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)),
         )

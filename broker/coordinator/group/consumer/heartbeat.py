@@ -15,6 +15,7 @@ from broker.coordinator.group.consumer.group_records import (
 from broker.coordinator.group.consumer.holder import (
     ConsumerGroupsHolder,
     cancel_timers,
+    config_of,
     consumer_group,
     revocation_key,
     surroundings,
@@ -69,7 +70,7 @@ def heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval_ms=state.config.consumer.heartbeat_interval_ms,
+        heartbeat_interval_ms=config_of(state, group.group_id).heartbeat_interval_ms,
     )
     if _wants_assignment(request) or member.assigned != former.assigned:
         response.assignment = Assignment(topic_partitions=as_message(member.assigned, TopicPartitions))

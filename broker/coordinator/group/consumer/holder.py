@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.member_update import Surroundings
 from broker.coordinator.group.group import Group
@@ -25,6 +26,11 @@ def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:
     return Surroundings(
         image=state.context.image, config=state.config.consumer, topics_version=state.topics_version, now_ms=now_ms
     )
+
+
+def config_of(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroupConfig:
+    """What is in force for this group now: what was set for it, else the broker's."""
+    return state.config.consumer.of_group(state.context.image.configs.group(group_id))
 
 
 def consumer_group(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroup:

@@ -17,6 +17,7 @@ from broker.coordinator.group.consumer.group_records import (
 from broker.coordinator.group.consumer.holder import (
     ConsumerGroupsHolder,
     cancel_timers,
+    config_of,
     consumer_group,
     revocation_key,
     session_key,
@@ -88,11 +89,9 @@ def remove_members(
 
 def start_session(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:
     """The member has been heard of."""
-    timeout_ms = (
-        state.config.consumer.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-    )
+    of_member = config_of(state, group_id) if member.classic is None else member.classic
     key = session_key(group_id, member.member_id)
-    state.context.timers.schedule(key, timeout_ms, removal(group_id, member.member_id))
+    state.context.timers.schedule(key, of_member.session_timeout_ms, removal(group_id, member.member_id))
 
 
 def await_revocation(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:

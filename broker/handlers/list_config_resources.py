@@ -1,0 +1,50 @@
+"""ListConfigResources (key 74): what can be described by DescribeConfigs (KIP-1142).
+
+Topics and brokers are all listed, groups where something is set for them. Loggers of brokers and subscriptions to
+clients' metrics may be asked for, and there are none.
+"""
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.wire.api.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from broker.wire.errors import ErrorCode
+from metadata.configuration import ResourceType
+
+_OF_CLIENT_METRICS_ONLY = (ResourceType.CLIENT_METRICS,)
+_ALL = tuple(kind for kind in ResourceType if kind is not ResourceType.UNKNOWN)
+
+
+def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    supported = _ALL if context.api_version >= 1 else _OF_CLIENT_METRICS_ONLY
+    wanted = request.resource_types or supported
+    if any(kind not in supported for kind in wanted):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in supported
+            if kind in wanted
+            for name in _names(context, kind)
+        ]
+    )
+
+
+def _names(context: RequestContext, kind: ResourceType) -> list[str]:
+    image = context.services.loader.image
+    match kind:
+        case ResourceType.TOPIC:
+            return [name for name, _ in image.topics.by_name.items()]
+        case ResourceType.BROKER:
+            brokers = image.cluster.brokers.values()
+            return [str(broker.broker_id) for broker in brokers if context.listener in broker.end_points]
+        case ResourceType.GROUP:
+            resources = (resource for resource, _ in image.configs.resources.items())
+            return [resource.name for resource in resources if resource.type == kind]
+        case _:
+            return []
+
+
+HANDLER = Handler(api_key=74, min_version=0, max_version=1, immediate=list_config_resources)
