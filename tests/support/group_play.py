@@ -1,0 +1,148 @@
+"""A group of real clients on a stage: topics, members that come and go in any way, and what they have done."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.group_history import GroupHistory, Partition
+from tests.support.group_members import ConfluentMember, GroupMember, Membership, stop_all, wait_until
+from tests.support.member_process import MemberProcess
+
+RECORDS_EACH = 10
+
+
+class Play:
+    """One group. `topics` has the number of partitions of each topic; `is_read` whether everything is to be read, which
+    is not so where members do not subscribe to all of them."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Mapping[str, int],
+        *,
+        group: str = "group",
+        replicas: int = 1,
+        kind: type[GroupMember] = ConfluentMember,
+        strategy: str = "range",
+        subscription: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.bootstrap, self.group, self.replicas = bootstrap, group, replicas
+        self.kind, self.strategy, self.settings = kind, strategy, dict(settings or {})
+        self.subscription = list(subscription or topics)
+        self.history = GroupHistory()
+        self.members: dict[str, GroupMember | MemberProcess] = {}
+        self.produced: dict[Partition, int] = {}
+        for topic, partitions in topics.items():
+            self.create_topic(topic, partitions)
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(topic, partitions, self.replicas)])[topic].result(30)
+        self.produced |= {(topic, index): 0 for index in range(partitions)}
+
+    def produce(self, records_each: int = RECORDS_EACH) -> None:
+        """Some records to each partition."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "acks": "all"})
+        for topic, index in self.produced:
+            for _ in range(records_each):
+                producer.produce(topic, value=b"record", partition=index)
+            self.produced[topic, index] += records_each
+        assert producer.flush(60) == 0
+
+    def come(
+        self,
+        *names: str,
+        kind: type[GroupMember] | None = None,
+        strategy: str | None = None,
+        is_static: bool = False,
+        is_process: bool = False,
+    ) -> None:
+        """New members start, as what the play's members are if not told otherwise."""
+        chosen = kind or self.kind
+        for name in names:
+            membership = Membership(
+                bootstrap=self.bootstrap,
+                group=self.group,
+                topics=self.subscription,
+                name=name,
+                strategy=strategy or self.strategy,
+                instance_id=name.partition("/")[0] if is_static else None,
+                settings=self.settings,
+            )
+            make = MemberProcess if is_process else _in_thread
+            self.members[name] = make(chosen, membership, self.history)
+            self.members[name].start()
+
+    def go(self, *names: str) -> None:
+        """Members leave as clients do that are closed."""
+        stop_all([self.members.pop(name) for name in names])
+
+    def kill(self, *names: str) -> None:
+        """Members that are processes end without a word."""
+        for name in names:
+            member = self.members.pop(name)
+            assert isinstance(member, MemberProcess), f"{name} is no process"
+            member.kill()
+
+    def shared(self, within_s: float = 60) -> float:
+        """Wait until all partitions are shared evenly, as far as they can be; the seconds that took."""
+        names = set(self.members)
+        fewest, more = divmod(len(self.produced), len(names))
+
+        def is_shared() -> bool:
+            shares = self.history.shares()
+            return set(shares) == names and set(shares.values()) <= {fewest, fewest + bool(more)}
+
+        def what() -> str:
+            return f"{len(self.produced)} partitions among {sorted(names)}: {dict(self.history.shares())}"
+
+        return wait_until(is_shared, what, within_s)
+
+    def all_read(self, within_s: float = 60) -> float:
+        """Wait until all that was produced has been read; the seconds that took."""
+        count = sum(self.produced.values())
+        return wait_until(
+            lambda: len(self.history.read) >= count, lambda: f"{len(self.history.read)} of {count} records", within_s
+        )
+
+    def all_committed(self, within_s: float = 60) -> float:
+        """Wait until the coordinator says that all is committed; the seconds that took."""
+        return wait_until(lambda: self.committed() == self.produced, "commits", within_s)
+
+    def end(self) -> None:
+        """Everybody leaves; then everything is committed, and nothing was wrong."""
+        members = list(self.members.values())
+        self.go(*self.members)
+        assert [error for member in members for error in member.errors] == []
+        assert self.history.problems() == []
+        assert self.committed() == self.produced
+
+    def committed(self) -> dict[Partition, int]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
+        try:
+            asked = [TopicPartition(topic, index) for topic, index in self.produced]
+            return {(each.topic, each.partition): each.offset for each in consumer.committed(asked, timeout=30)}
+        finally:
+            consumer.close()
+
+    def description(self) -> tuple[str, str, int]:
+        """The type and the state of the group, and how many members it has."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        described = admin.describe_consumer_groups([self.group])[self.group].result(30)
+        return described.type.name, described.state.name, len(described.members)
+
+
+def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHistory) -> GroupMember:
+    return kind(membership, history)
+
+
+def discard(plays: Sequence[Play]) -> None:
+    """End all members that are left."""
+    for play in plays:
+        play.go(*play.members)
+
+
+Beginning = Callable[..., Play]

@@ -1,0 +1,110 @@
+"""A member of a group as a process that can be killed: `python -m tests.support.member_process <membership>`.
+
+It prints a line for each event of its history, and ends as a consumer that is closed does when its stdin is closed.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import attrs
+
+from tests.support.group_history import Event, GroupHistory
+from tests.support.group_members import KINDS, WITHIN_S, GroupMember, Membership
+from tests.support.source_code import ROOT
+
+
+class MemberProcess:
+    """What a GroupMember is, from outside: its events reach the history as they are read."""
+
+    def __init__(self, kind: type[GroupMember], membership: Membership, history: GroupHistory) -> None:
+        self.kind, self.membership, self.history = kind, membership, history
+        self.name = membership.name
+        self.errors: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process
+
+    def start(self) -> None:
+        told = json.dumps({"kind": self.kind.__name__, **attrs.asdict(self.membership)})
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.member_process", told],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Leave the group as a consumer that is closed does."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} does not end") from None
+        self._end()
+
+    def kill(self) -> None:
+        """kill -9: nobody is told."""
+        self.process.kill()
+        self.process.wait()
+        self._end()
+
+    def _end(self) -> None:
+        """It owns nothing any more; what it told before is read first."""
+        at = time.monotonic()
+        self._reader.join(WITHIN_S)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.history.tell(Event(at, self.name, "gone", ()))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if not line.endswith("\n"):
+                return  # Killed while it wrote.
+            told = json.loads(line)
+            if isinstance(told, str):
+                self.errors.append(told)
+            else:
+                at, name, kind, partitions, offset = told
+                self.history.tell(Event(at, name, kind, tuple((topic, index) for topic, index in partitions), offset))
+
+
+class _Printed(GroupHistory):
+    """A history that somebody else keeps."""
+
+    def tell(self, event: Event) -> None:
+        _tell(event)
+
+
+def _tell(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def main(told: str) -> None:
+    fields = json.loads(told)
+    kind_name = fields.pop("kind")
+    (kind,) = [each for each in KINDS if each.__name__ == kind_name]
+    member = kind(Membership(**fields), _Printed())
+    member.start()
+    sys.stdin.read()
+    member.stop()
+    for error in member.errors:
+        _tell(error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
