@@ -291,6 +291,21 @@ class TestConfigs:
         assert producer.flush(30) == 0
         assert KafkaError.MSG_SIZE_TOO_LARGE in [error.code() for error in errors if error is not None]
 
+    def test_a_group_has_configs_before_it_has_members(self, admin: AdminClient, topic: str) -> None:
+        name, entry = "consumer.session.timeout.ms", {"incremental_operation": AlterConfigOpType.SET}
+        group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[ConfigEntry(name, "50000", **entry)])
+        admin.incremental_alter_configs([group])[group].result(30)
+        configs = admin.describe_configs([group])[group].result(30)
+        assert configs[name].value == "50000"
+        assert [(each.name, each.value) for each in configs[name].synonyms.values()] == [
+            (name, "50000"),
+            (f"group.{name}", "45000"),
+        ]
+        wrong = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[ConfigEntry(name, "1", **entry)])
+        error = error_of(admin.incremental_alter_configs([wrong])[wrong])
+        assert error.code() == KafkaError.INVALID_CONFIG
+        assert f"group.{name.replace('consumer.', 'consumer.min.')}" in error.str()
+
     def test_the_broker_describes_its_own_configs(self, admin: AdminClient) -> None:
         node = admin.describe_cluster().result(30).controller.id
         resource = ConfigResource(ResourceType.BROKER, str(node))

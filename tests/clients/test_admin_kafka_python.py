@@ -119,6 +119,29 @@ def test_configs_are_changed_described_and_reset(admin: KafkaAdminClient, topic:
     assert admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])["topic"][topic] == {}
 
 
+def test_groups_have_configs_and_are_listed_for_them(admin: KafkaAdminClient, topic: str) -> None:
+    create(admin, topic)
+    group = f"group-of-{topic}"
+    resource = ConfigResource(ConfigResourceType.GROUP, group, {"consumer.heartbeat.interval.ms": "6000"})
+    assert admin.alter_configs([resource]) == {"group": {group: "OK"}}
+    described = admin.describe_configs([ConfigResource(ConfigResourceType.GROUP, group)], config_filter="all")
+    configs = described["group"][group]
+    assert {name: config["value"] for name, config in configs.items()} == {
+        "consumer.heartbeat.interval.ms": "6000",
+        "consumer.session.timeout.ms": "45000",
+    }
+    assert configs["consumer.heartbeat.interval.ms"]["config_source"] == "DYNAMIC_GROUP_CONFIG"
+    listed = admin.list_config_resources()
+    assert group in listed["group"]
+    assert topic in listed["topic"]
+    assert len(listed["broker"]) == 1
+    assert group not in admin.list_config_resources(["TOPIC"]).get("group", [])
+    with pytest.raises(InvalidConfigurationError, match=r"group\.consumer\.min\.session\.timeout\.ms"):
+        admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, group, {"consumer.session.timeout.ms": "1"})])
+    assert admin.reset_configs([resource]) == {"group": {group: "OK"}}
+    assert group not in admin.list_config_resources(["GROUP"]).get("group", [])
+
+
 def test_only_the_configs_asked_for_are_described(admin: KafkaAdminClient, topic: str) -> None:
     create(admin, topic)
     asked = ConfigResource(ConfigResourceType.TOPIC, topic, ["retention.ms", "cleanup.policy"])
