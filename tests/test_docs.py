@@ -1,6 +1,7 @@
 """What docs/compatibility.md claims, held against the code."""
 
 import re
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -9,6 +10,7 @@ from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.wire.api import APIS
 from kraft.core.transitions import diagram
 from metadata.configuration import GROUP_CONFIGS
+from metadata.configuration.broker_keys import coordinators
 from metadata.configuration.synonyms import TOPIC_SYNONYMS
 from tests.support.source_code import ROOT, Module, is_within, read_modules
 
@@ -61,6 +63,15 @@ def test_the_configs_are_those_that_are_honoured() -> None:
     assert configs("Topics") == HONOURED_TOPIC_CONFIGS
     assert configs("Groups") == set(GROUP_CONFIGS.keys)
     assert HONOURED_BROKER_CONFIGS - defaults <= configs("Brokers") <= HONOURED_BROKER_CONFIGS
+
+
+def test_the_configs_for_groups_that_are_not_honoured_are_named() -> None:
+    paragraph = section("Configs").partition("Of the brokers' configs for groups")[2].partition("\n\n")[0]
+    named = re.findall(r"`([a-z0-9.*]+)`", paragraph)
+    about_groups = [key.name for key in coordinators.KEYS if key.name.startswith(("group.", "offset"))]
+    without_effect = {name for name in about_groups if name not in HONOURED_BROKER_CONFIGS}
+    assert without_effect == {name for name in about_groups for pattern in named if fnmatchcase(name, pattern)}
+    assert all(any(fnmatchcase(name, pattern) for name in about_groups) for pattern in named)
 
 
 def cites_for_itself(module: Module) -> bool:

@@ -138,8 +138,7 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, *, api_version: int, client_id: str, client_host: str
     ) -> Completion[ConsumerGroupHeartbeatResponse]:
         """What a member is to do next (KIP-848)."""
-        config = self._config()
-        if _CONSUMER_PROTOCOL not in config.get_list("group.coordinator.rebalance.protocols"):
+        if not self._serves_consumer_groups():
             return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
         caller = Caller(client_id=client_id, client_host=client_host, new_member_id=new_id)
@@ -152,9 +151,14 @@ class GroupCoordinator:
 
     def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
         """What is known of a group of the consumer protocol."""
+        if not self._serves_consumer_groups():
+            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
         if not group_id:
             return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
         return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
+
+    def _serves_consumer_groups(self) -> bool:
+        return _CONSUMER_PROTOCOL in self._config().get_list("group.coordinator.rebalance.protocols")
 
     # Offsets
 

@@ -12,7 +12,7 @@ _MINUTE_MS = 60_000
 class GroupConfig:
     """`offset_metadata_max_bytes` counts characters, as Kafka does.
 
-    `initial_rebalance_delay_ms`, `group_max_size` and the bounds of session timeouts are those of classic groups.
+    `initial_rebalance_delay_ms` and `group_max_size` are those of classic groups.
     """
 
     offset_metadata_max_bytes: int = 4096
@@ -20,8 +20,6 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
     initial_rebalance_delay_ms: int = 3000
     group_max_size: int = 2**31 - 1
-    min_session_timeout_ms: int = 6000
-    max_session_timeout_ms: int = 30 * _MINUTE_MS
     consumer: ConsumerGroupConfig = attrs.field(factory=ConsumerGroupConfig)
 
     @classmethod
@@ -33,7 +31,5 @@ class GroupConfig:
             offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
             initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
             group_max_size=config.get_int("group.max.size"),
-            min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
-            max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
             consumer=ConsumerGroupConfig.of(config),
         )

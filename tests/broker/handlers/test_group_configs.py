@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
@@ -139,6 +140,17 @@ async def test_members_hear_of_it_with_their_next_heartbeat(tmp_path: Path) -> N
             await trio.sleep(0.5)
             while (await heartbeat(client, member.member_epoch)).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
                 await trio.sleep(0.5)
+
+
+async def test_a_broker_that_is_to_serve_classic_groups_alone(tmp_path: Path) -> None:
+    settings = {"group.coordinator.rebalance.protocols": "classic"}
+    async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
+        assert (await heartbeat(client, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        described = await client.call(ConsumerGroupDescribeRequest(group_ids=["one", "two"]), 1)
+        assert [(group.group_id, group.error_code) for group in described.groups] == [
+            ("one", ErrorCode.UNSUPPORTED_VERSION),
+            ("two", ErrorCode.UNSUPPORTED_VERSION),
+        ]
 
 
 async def test_what_has_configs_is_listed(client: WireClient) -> None:
