@@ -60,6 +60,10 @@ class Timers(Protocol):
         """
         ...
 
+    def schedule_once(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
+        """As `schedule`, unless something is scheduled under this key already."""
+        ...
+
     def put_off(self, key: Hashable, delay_ms: float) -> None:
         """What is scheduled under this key is due in `delay_ms` instead; nothing where nothing is scheduled."""
         ...

@@ -41,6 +41,10 @@ class ShardTimers:
         if timer.deadline is None or due < timer.deadline.when:
             self._set(key, timer)
 
+    def schedule_once(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
+        if key not in self._timers:
+            self.schedule(key, delay_ms, decide)
+
     def put_off(self, key: Hashable, delay_ms: float) -> None:
         timer = self._timers.get(key)
         if timer is not None:

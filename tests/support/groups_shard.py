@@ -24,6 +24,10 @@ class ListedTimers:
     def schedule(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
         self.due[key] = (self._shard.now_ms + delay_ms, decide)
 
+    def schedule_once(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
+        if key not in self.due:
+            self.schedule(key, delay_ms, decide)
+
     def put_off(self, key: Hashable, delay_ms: float) -> None:
         if key in self.due:
             self.schedule(key, delay_ms, self.due[key][1])

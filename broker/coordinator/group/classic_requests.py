@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+import attrs
+
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.group.classic.carrying import begin_step, decided
@@ -11,6 +13,7 @@ from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, Class
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
 from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
+from broker.coordinator.group.consumer import classic_members
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offset_requests import delete_all_offsets
@@ -31,27 +34,37 @@ def join_group(
 ) -> Decision[Completion[JoinGroupResponse]]:
     """Answered when the generation begins that the member is part of. Who comes without a name begins a group."""
     group = state.groups.get(request.group_id)
-    if group is None and request.member_id == UNKNOWN_MEMBER_ID:
-        group = ClassicGroup(request.group_id)
-    if group is None:
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        return classic_members.join(state, group, request, joiner, now_ms)
     if not isinstance(group, ClassicGroup):
-        raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id != UNKNOWN_MEMBER_ID:
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+        emptied, group = group, ClassicGroup(request.group_id)
+    else:
+        emptied = None
     step, waiter = begin_step(state, group, now_ms), state.context.park()
     join(step, request, joiner, waiter)
-    return decided(state, step, waiter)
+    decision = decided(state, step, waiter)
+    if emptied is None or step.group.is_blank:
+        return decision
+    return attrs.evolve(decision, records=[*emptied.tombstones(), *decision.records])
 
 
 def sync_group(state: GroupsState, request: SyncGroupRequest, now_ms: int) -> Decision[Completion[SyncGroupResponse]]:
     """Answered when the leader has assigned."""
-    step, waiter = begin_step(state, _classic_group(state, request.group_id), now_ms), state.context.park()
+    group = _group(state, request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.sync(state, group, request)
+    step, waiter = begin_step(state, group, now_ms), state.context.park()
     sync(step, request, waiter)
     return decided(state, step, waiter)
 
 
 def heartbeat(state: GroupsState, request: HeartbeatRequest) -> Decision[ErrorCode]:
     """Whether the member may go on as it does."""
-    group = _classic_group(state, request.group_id)
+    group = _group(state, request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.heartbeat(state, group, request)
     member_id = request.member_id
     error = group.heartbeat_error(request.generation_id, member_id, request.group_instance_id)
     if error not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -64,6 +77,8 @@ def leave_group(
 ) -> Decision[list[MemberResponse]]:
     """What became of each."""
     group = state.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return classic_members.leave(state, group, members, now_ms)
     if not isinstance(group, ClassicGroup):
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         return Decision(
@@ -78,10 +93,10 @@ def leave_group(
     return decided(state, step, responses)
 
 
-def _classic_group(state: GroupsState, group_id: str) -> ClassicGroup:
+def _group(state: GroupsState, group_id: str) -> ClassicGroup | ConsumerGroup:
     """Raises CoordinatorError."""
     group = state.groups.get(group_id)
-    if not isinstance(group, ClassicGroup):
+    if not isinstance(group, ClassicGroup | ConsumerGroup):
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
     return group
 

@@ -56,6 +56,14 @@ def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
     return _decode(protocol_version(metadata), metadata)
 
 
+def decode_assignment(assignment: Buffer) -> ConsumerProtocolAssignment:
+    """What a member was given. Raises WireError."""
+    message: Any = ConsumerProtocolAssignment
+    version = protocol_version(assignment)
+    given: ConsumerProtocolAssignment = decode(message, version, assignment, _VERSION.size)[0]
+    return given
+
+
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
     """The bytes that a member is given."""
     message: Any = assignment

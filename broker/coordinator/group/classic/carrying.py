@@ -69,14 +69,14 @@ def _on_timer(group_id: str, on_due: OnDue) -> OnTimer:
 def wake_classic_groups(state: GroupsHolder, now_ms: int) -> None:
     """Begin the sessions of all members anew: their former coordinator heard of them last. Changes the state.
 
-    A group that has become too large begins a rebalance, for which some come too late.
+    A group that has become too large begins a rebalance, for which some come too late; so does one that nobody led.
     """
     for group in list(state.groups.values()):
         if isinstance(group, ClassicGroup) and group.members:
             step = begin_step(state, group, now_ms)
             for member in group.members.values():
                 expect_heartbeat(step, member)
-            if len(group.members) > step.limits.members_max:
+            if group.leader_id is None or len(group.members) > step.limits.members_max:
                 begin_rebalance(step)
             assert not step.is_stored, "a group with members is written down when they have assigned"
             _apply(state, step)

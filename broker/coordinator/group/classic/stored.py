@@ -39,7 +39,10 @@ def stored_key(group_id: str) -> GroupMetadataKey:
 
 
 def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as its next coordinator finds it. Of their protocols, members have the one that was chosen."""
+    """The group as its next coordinator finds it. Of their protocols, members have the one that was chosen.
+
+    Nobody leads a group that nobody has assigned in: one that was a consumer group, and is to begin a rebalance.
+    """
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
@@ -51,6 +54,7 @@ def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     )
     for member in value.members:
         group.put(_member(member, value.protocol or ""))
+    group.leader_id = value.leader
     group.subscribed_topics = subscriptions(group)
     return group
 

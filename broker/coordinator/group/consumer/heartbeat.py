@@ -5,6 +5,8 @@ from functools import partial
 import attrs
 
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.group_records import (
     assignment_record,
@@ -29,6 +31,7 @@ from broker.coordinator.group.consumer.member import (
     MemberState,
 )
 from broker.coordinator.group.consumer.member_update import MemberUpdate
+from broker.coordinator.group.migration.upgrading import Upgrade, upgrade
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
 from broker.wire.api.consumer_group_heartbeat import (
     Assignment,
@@ -40,6 +43,8 @@ from broker.wire.errors import ErrorCode
 
 # How long a group takes it for granted that it has heard of all changes of its topics.
 TOPICS_TRUSTED_MS = 60 * 60 * 1000
+# Members wait while others take their time to give up, which is seconds: not long enough for this to be a burden.
+WAITING_INTERVAL_MS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -57,8 +62,7 @@ def heartbeat(
     """Raises CoordinatorError."""
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
         return leave(state, request, now_ms)
-    joins = request.member_epoch == JOIN_EPOCH
-    group, records = _group_to_join(state, request.group_id) if joins else (consumer_group(state, request.group_id), [])
+    group, records, upgraded = _group(state, request)
     member_id = request.member_id or caller.new_member_id
     check_size(state, group, member_id)
     owned = None if request.topic_partitions is None else partition_sets(request.topic_partitions)
@@ -70,21 +74,26 @@ def heartbeat(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        heartbeat_interval_ms=config_of(state, group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=_interval_ms(member, config_of(state, group.group_id)),
     )
     if _wants_assignment(request) or member.assigned != former.assigned:
         response.assignment = Assignment(topic_partitions=as_message(member.assigned, TopicPartitions))
-    return Decision(records, response, partial(apply_update, state, update, member))
+    return Decision(records, response, partial(_apply, state, update, member, upgraded))
 
 
-def _group_to_join(state: ConsumerGroupsHolder, group_id: str) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-    """The group, and what has to be written that it is one. Raises CoordinatorError."""
-    group = state.groups.get(group_id)
+def _group(
+    state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest
+) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
+    """The group, what has to be written that it is one, and what it was before. Raises CoordinatorError."""
+    if request.member_epoch != JOIN_EPOCH:
+        return consumer_group(state, request.group_id), [], None
+    group = state.groups.get(request.group_id)
     if group is None:
-        return ConsumerGroup(group_id), []
-    if not isinstance(group, ConsumerGroup) and group.is_empty:
-        return ConsumerGroup(group_id), group.tombstones()
-    return consumer_group(state, group_id), []
+        return ConsumerGroup(request.group_id), [], None
+    if isinstance(group, ClassicGroup):
+        upgraded = upgrade(group, state.config.consumer, state.context.image)
+        return upgraded.group, list(upgraded.records), upgraded
+    return consumer_group(state, request.group_id), [], None
 
 
 def check_size(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str) -> None:
@@ -172,6 +181,13 @@ def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, 
     )
 
 
+def _interval_ms(member: ConsumerMember, config: ConsumerGroupConfig) -> int:
+    """One that waits for what others have yet to give up asks again soon: it can be given as soon as they have."""
+    if member.state is MemberState.UNRELEASED_PARTITIONS:
+        return min(config.heartbeat_interval_ms, WAITING_INTERVAL_MS)
+    return config.heartbeat_interval_ms
+
+
 def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
     """A member that says everything wants to be told everything: it joins, or has missed an answer."""
     says_all = (
@@ -180,6 +196,12 @@ def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
         and request.topic_partitions is not None
     )
     return request.member_epoch == JOIN_EPOCH or says_all
+
+
+def _apply(state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember, upgraded: Upgrade | None) -> None:
+    if upgraded is not None:
+        upgraded.apply(state)
+    apply_update(state, update, member)
 
 
 def apply_update(state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember) -> None:

@@ -24,6 +24,7 @@ from broker.coordinator.group.consumer.holder import (
 )
 from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
+from broker.coordinator.group.migration.downgrading import can_downgrade, downgrade
 from broker.coordinator.group.partition_sets import NO_PARTITIONS
 from broker.coordinator.shard import OnTimer
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -39,10 +40,10 @@ def leave(
     group = consumer_group(state, request.group_id)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
-        return remove_members(state, group, [group.member(request.member_id)], response)
+        return remove_members(state, group, [group.member(request.member_id)], response, now_ms)
     member = static_member(group, request.instance_id, request.member_id)
     if request.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        return remove_members(state, group, [member], response)
+        return remove_members(state, group, [member], response, now_ms)
     # It keeps what it has until it is back, or its session is over.
     away = attrs.evolve(member, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, pending_revocation=NO_PARTITIONS)
     stop_waiting = partial(state.context.timers.cancel, revocation_key(group.group_id, member.member_id))
@@ -63,13 +64,18 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Con
 
 
 def remove_members(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, leaving: Sequence[ConsumerMember], response: T
+    state: ConsumerGroupsHolder, group: ConsumerGroup, leaving: Sequence[ConsumerMember], response: T, now_ms: int
 ) -> Decision[T]:
-    """What they had is free at once; what the others are to have, the next of them to be heard of brings about."""
+    """What they had is free at once; what the others are to have, the next of them to be heard of brings about.
+
+    Where those who are left all speak the classic protocol, the group does so from now on.
+    """
     if not leaving:
         return Decision((), response)
     group_id, gone = group.group_id, [member.member_id for member in leaving]
     left = members_with(group, without=gone)
+    if can_downgrade(state, left.values()):
+        return downgrade(state, group, left.values(), response, now_ms)
     wanted = {member.topic_regex for member in left.values()}
     regexes = {regex: resolved for regex, resolved in group.regexes.items() if regex in wanted}
     records = [record for member_id in gone for record in member_tombstones(group_id, member_id)]
@@ -111,6 +117,6 @@ def removal(group_id: str, member_id: str, while_at: int | None = None) -> OnTim
         if member is None or while_at not in (None, member.member_epoch):
             return Decision((), None)
         assert isinstance(group, ConsumerGroup)
-        return remove_members(state, group, [member], None)
+        return remove_members(state, group, [member], None, now_ms)
 
     return decide

@@ -1,0 +1,294 @@
+"""Members of a consumer group that speak the classic protocol: its JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+The member's epoch is their generation. A JoinGroup is what a heartbeat with everything in it is for others: it says
+what the member wants and has, leads it one step on, and is answered at once; nobody is waited for. SyncGroup tells what
+it has then, and heartbeats when to join again. To join again, and to sync, it has its rebalance timeout each.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner
+from broker.coordinator.group.classic.joining import join as join_classic_group
+from broker.coordinator.group.classic.rebalance import begin_rebalance
+from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
+from broker.coordinator.group.consumer.heartbeat import apply_update, check_size, replacement, successor
+from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_key, surroundings, sync_key
+from broker.coordinator.group.consumer.leaving import removal, remove_members, start_session, static_member
+from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
+from broker.coordinator.group.consumer.member_update import MemberUpdate
+from broker.coordinator.group.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from broker.coordinator.group.migration.downgrading import begin_downgrade, can_downgrade, end_downgrade, stored_record
+from broker.coordinator.group.migration.embedded import as_assignment, as_sets
+from broker.coordinator.group.partition_sets import difference
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.errors import ErrorCode, WireError
+
+T = TypeVar("T")
+
+_LIKE_BEFORE: Final = -1
+
+
+def join(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, request: JoinGroupRequest, joiner: Joiner, now_ms: int
+) -> Decision[Completion[JoinGroupResponse]]:
+    """Raises CoordinatorError."""
+    is_unknown, instance_id = request.member_id == UNKNOWN_MEMBER_ID, request.group_instance_id
+    member_id = joiner.new_member_id if is_unknown else request.member_id
+    check_size(state, group, member_id)
+    subscription = _subscription(group, request, member_id)
+    if is_unknown and instance_id is None and joiner.needs_member_id:
+        return _answered(state, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    replaced = None if instance_id is None or not is_unknown else group.static_member(instance_id)
+    if replaced is not None:
+        former = successor(replaced, member_id)
+    elif instance_id is None or is_unknown:
+        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
+    else:
+        former = static_member(group, instance_id, member_id)
+    member = _as_it_says(former, request, subscription, joiner)
+    if replaced is not None and not replaced.is_classic and _is_the_last(state, group, member, replaced):
+        return _join_as_the_last(state, group, member, replaced, request, joiner, now_ms)
+    records = [] if replaced is None else replacement(group, former, replaced)
+    update = MemberUpdate(group, surroundings(state, now_ms), former, replaced, records)
+    member = update.run(member, as_sets(subscription.owned_partitions, state.context.image))
+    return _joined(state, update, member, records)
+
+
+def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerProtocolSubscription:
+    """What the member wants: each of its protocols says the same. Raises CoordinatorError."""
+    others = [
+        {name for name, _ in other.classic.protocols}
+        for other in group.members.values()
+        if other.classic is not None
+        and other.member_id != member_id
+        and (request.group_instance_id is None or other.instance_id != request.group_instance_id)
+    ]
+    names = [each.name for each in request.protocols if all(each.name in theirs for theirs in others)]
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
+        )
+    try:
+        subscriptions = [decode_subscription(each.metadata) for each in request.protocols]
+    except WireError as error:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s subscription cannot be read."
+        ) from error
+    return subscriptions[0]
+
+
+def _as_it_says(
+    member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, joiner: Joiner
+) -> ConsumerMember:
+    timeout_ms = request.rebalance_timeout_ms
+    return attrs.evolve(
+        member,
+        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == _LIKE_BEFORE else timeout_ms,
+        topic_names=tuple(sorted(dict.fromkeys(subscription.topics))),
+        topic_regex=None,
+        client_id=joiner.client_id,
+        client_host=joiner.client_host,
+        classic=ClassicProtocolMember(
+            request.session_timeout_ms, tuple((each.name, bytes(each.metadata)) for each in request.protocols)
+        ),
+    )
+
+
+def _joined(
+    state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember, records: Sequence[CoordinatorRecord]
+) -> Decision[Completion[JoinGroupResponse]]:
+    group_id, member_id = update.group.group_id, member.member_id
+    response = JoinGroupResponse(
+        member_id=member_id,
+        generation_id=member.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=_protocol(member)[0],
+    )
+
+    def apply() -> None:
+        apply_update(state, update, member)
+        state.context.timers.cancel(join_key(group_id, member_id))
+        state.context.timers.schedule(
+            sync_key(group_id, member_id), member.rebalance_timeout_ms, removal(group_id, member_id)
+        )
+
+    return _answered(state, response, records, apply)
+
+
+def _is_the_last(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember
+) -> bool:
+    """Whether nobody but `replaced` speaks the consumer protocol. A classic group that is full takes nobody back."""
+    members = members_with(group, member, without=[replaced.member_id])
+    return can_downgrade(state, members.values()) and len(members) < state.config.group_max_size
+
+
+def _join_as_the_last(
+    state: ConsumerGroupsHolder,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    replaced: ConsumerMember,
+    request: JoinGroupRequest,
+    joiner: Joiner,
+    now_ms: int,
+) -> Decision[Completion[JoinGroupResponse]]:
+    """A static member is back with the classic protocol, and was the last one that did not speak it.
+
+    By the rules of the classic group, it has what it had, without a rebalance where nothing is to be changed by one.
+    """
+    former = attrs.evolve(member, member_id=replaced.member_id)
+    others = [each for each in group.members.values() if each is not replaced]
+    step = begin_downgrade(state, group, [*others, former], now_ms)
+    stored = [stored_record(step.group)]
+    is_settled = group.epoch == group.assignment_epoch and all(
+        each.is_reconciled_to(group.assignment_epoch) for each in others
+    )
+    if not is_settled or (member.topic_names, member.topic_regex) != (replaced.topic_names, replaced.topic_regex):
+        begin_rebalance(step)
+    waiter = state.context.park()
+    join_classic_group(step, request, joiner, waiter)
+    return end_downgrade(state, group, step, stored, waiter)
+
+
+def sync(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, request: SyncGroupRequest
+) -> Decision[Completion[SyncGroupResponse]]:
+    """Raises CoordinatorError."""
+    member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+    name, metadata = _protocol(member)
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"Member {member.member_id} was told that the protocol is {name} of type {CONSUMER_PROTOCOL_TYPE}.",
+        )
+    if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        return _answered(state, refusal, apply=lambda: _expect_to_join(state, group, member))
+    response = SyncGroupResponse(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=name,
+        assignment=as_assignment(member.assigned, metadata, state.context.image),
+    )
+
+    def apply() -> None:
+        state.context.timers.cancel(sync_key(group.group_id, member.member_id))
+        start_session(state, group.group_id, member)
+
+    return _answered(state, response, apply=apply)
+
+
+def heartbeat(state: ConsumerGroupsHolder, group: ConsumerGroup, request: HeartbeatRequest) -> Decision[ErrorCode]:
+    """Whether the member may go on as it does. Raises CoordinatorError."""
+    member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
+    is_to_join = _is_to_join(group, member)
+
+    def apply() -> None:
+        start_session(state, group.group_id, member)
+        if is_to_join:
+            _expect_to_join(state, group, member)
+
+    return Decision((), ErrorCode.REBALANCE_IN_PROGRESS if is_to_join else ErrorCode.NONE, apply)
+
+
+def _is_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether there is something new for the member, or it has to show that it gave up what it had to."""
+    if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    lacking = difference(group.target_of(member.member_id), member.assigned)
+    return any(
+        group.owner_of(topic_id, partition) is not None
+        for topic_id, partitions in lacking.items()
+        for partition in partitions
+    )
+
+
+def _expect_to_join(state: ConsumerGroupsHolder, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member has as much time to join again as it wanted to have for a rebalance, from when it was told first."""
+    state.context.timers.schedule_once(
+        join_key(group.group_id, member.member_id),
+        member.rebalance_timeout_ms,
+        removal(group.group_id, member.member_id),
+    )
+
+
+def leave(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Sequence[MemberIdentity], now_ms: int
+) -> Decision[list[MemberResponse]]:
+    """What became of each. An administrator may send away members of both protocols."""
+    leaving: dict[str, ConsumerMember] = {}
+    responses = []
+    for each in members:
+        response = MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
+        responses.append(response)
+        try:
+            member = _leaving(group, each)
+        except CoordinatorError as error:
+            response.error_code = error.code
+        else:
+            leaving[member.member_id] = member
+    return remove_members(state, group, list(leaving.values()), responses, now_ms)
+
+
+def _leaving(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
+    """A static member may be named by its instance id alone. Raises CoordinatorError."""
+    if who.group_instance_id is None:
+        return group.member(who.member_id)
+    if who.member_id:
+        return static_member(group, who.group_instance_id, who.member_id)
+    member = group.static_member(who.group_instance_id)
+    if member is None:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+    """Raises CoordinatorError where it is none of this protocol, or not in this generation."""
+    member = group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id)
+    if not member.is_classic:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not speak the classic protocol."
+        )
+    if generation != member.member_epoch:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"Member {member.member_id} is in generation {member.member_epoch}, not in {generation}.",
+        )
+    return member
+
+
+def _protocol(member: ConsumerMember) -> tuple[str, bytes]:
+    """The one that the member is told: which is its own affair, since nobody assigns by it."""
+    assert member.classic is not None, "it speaks the classic protocol"
+    return member.classic.protocols[0]
+
+
+def _answered(
+    state: ConsumerGroupsHolder,
+    response: Any,
+    records: Sequence[CoordinatorRecord] = (),
+    apply: Callable[[], None] | None = None,
+) -> Decision[Completion[Any]]:
+    """An answer that leaves as those do that are waited for."""
+    waiter = state.context.park()
+
+    def complete() -> None:
+        if apply is not None:
+            apply()
+        waiter.complete(response)
+
+    return Decision(records, waiter, complete)

@@ -1,0 +1,117 @@
+"""A consumer group whose last member of the consumer protocol goes becomes a classic group (KIP-848).
+
+Its generation is the group's epoch, and what members are to have is their assignment; then they join again.
+"""
+
+from collections.abc import Collection
+from functools import partial
+from typing import TypeVar
+
+from broker.coordinator.decision import CoordinatorRecord, Decision
+from broker.coordinator.group.classic.carrying import begin_step, decided
+from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member, Protocol
+from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat, subscriptions
+from broker.coordinator.group.classic.step import Step
+from broker.coordinator.group.classic.stored import stored_key, stored_value
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, cancel_timers
+from broker.coordinator.group.consumer.member import ConsumerMember
+from broker.coordinator.group.migration.embedded import as_assignment
+from broker.coordinator.group.records import encode_key, encode_value
+from metadata.image import MetadataImage
+
+T = TypeVar("T")
+
+
+def can_downgrade(state: ConsumerGroupsHolder, members: Collection[ConsumerMember]) -> bool:
+    """Whether a group that has these members from now on is to be a classic one."""
+    return (
+        state.config.consumer.can_downgrade
+        and 0 < len(members) <= state.config.group_max_size
+        and all(member.is_classic for member in members)
+    )
+
+
+def downgrade(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
+) -> Decision[T]:
+    """Go on with these members as a classic group, and begin a rebalance."""
+    step = begin_downgrade(state, group, members, now_ms)
+    stored = [stored_record(step.group)]
+    begin_rebalance(step)
+    return end_downgrade(state, group, step, stored, response)
+
+
+def begin_downgrade(
+    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Collection[ConsumerMember], now_ms: int
+) -> Step:
+    """A step that begins with the classic group of these members, who all speak its protocol. It is stable."""
+    step = begin_step(state, _classic_group(group, members, state.context.image, now_ms), now_ms)
+    for member in step.group.members.values():
+        expect_heartbeat(step, member)
+    return step
+
+
+def stored_record(group: ClassicGroup) -> CoordinatorRecord:
+    """The record of the group as it begins.
+
+    Nobody has led it. So another coordinator, should there be one before the rebalance is over, knows that one is due:
+    what those had who are gone is in nobody's assignment.
+    """
+    value = stored_value(group)
+    value.leader = None
+    return CoordinatorRecord(encode_key(stored_key(group.group_id)), encode_value(value))
+
+
+def end_downgrade(
+    state: ConsumerGroupsHolder,
+    group: ConsumerGroup,
+    step: Step,
+    stored: Collection[CoordinatorRecord],
+    response: T,
+) -> Decision[T]:
+    """Of the consumer group nothing remains; what is `stored` of the classic one, and what the step came to."""
+    decision = decided(state, step, response)
+    apply = partial(_apply, state, group, decision)
+    return Decision([*group.tombstones(), *stored, *decision.records], response, apply)
+
+
+def _apply(state: ConsumerGroupsHolder, group: ConsumerGroup, decision: Decision[T]) -> None:
+    for member_id in group.members:
+        cancel_timers(state, group.group_id, member_id)
+    if decision.apply is not None:
+        decision.apply()
+
+
+def _classic_group(
+    group: ConsumerGroup, members: Collection[ConsumerMember], image: MetadataImage, now_ms: int
+) -> ClassicGroup:
+    classic = ClassicGroup(
+        group.group_id,
+        state=GroupState.STABLE,
+        state_since_ms=now_ms,
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+    )
+    for member in members:
+        classic.put(_member(member))
+    classic.protocol_name = name = classic.elected_protocol()
+    for member_id in list(classic.members):
+        metadata = classic.members[member_id].metadata(name)
+        classic.update(member_id, assignment=as_assignment(group.target_of(member_id), metadata, image))
+    classic.subscribed_topics = subscriptions(classic)
+    return classic
+
+
+def _member(member: ConsumerMember) -> Member:
+    classic = member.classic
+    assert classic is not None, "members of the consumer protocol are none of a classic group"
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+        protocols=tuple(Protocol(name, metadata) for name, metadata in classic.protocols),
+    )

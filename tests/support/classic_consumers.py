@@ -1,0 +1,241 @@
+"""Consumers that speak the classic protocol as real ones do: they join, assign if they lead, sync, send heartbeats.
+
+An eager one gives everything up before it joins again; a cooperative one keeps what it has, gives up what it is not
+given any more, and then joins once more (KIP-429).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.classic.joining import Joiner
+from broker.coordinator.group.classic_requests import heartbeat, join_group, leave_group, sync_group
+from broker.coordinator.group.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.wire.api.leave_group import MemberIdentity
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from broker.wire.codec import encode
+from broker.wire.errors import ErrorCode
+from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerGroups
+
+SESSION_MS = 30_000
+COOPERATIVE = "cooperative-sticky"
+EAGER = "range"
+NO_GENERATION = -1
+
+Owned = dict[str, frozenset[int]]
+
+
+def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
+    message: Any = subscription
+    return b"".join([version.to_bytes(2), *encode(message, version)])
+
+
+def as_owned(named: list[OwnedPartitions]) -> Owned:
+    return {each.topic: frozenset(each.partitions) for each in named if each.partitions}
+
+
+class ClassicConsumer:
+    """`owned` is what it believes to have, by topics' names. It `is_dead` once it is told never to come back.
+
+    `version` is that of the consumers' own protocol; below 1 nobody can say what it has.
+    """
+
+    def __init__(
+        self,
+        shard: ConsumerGroups,
+        topics: list[str],
+        *,
+        instance_id: str | None = None,
+        is_cooperative: bool = False,
+        version: int = 3,
+        name: str = "classic",
+    ) -> None:
+        self.shard = shard
+        self.topics = topics
+        self.instance_id = instance_id
+        self.is_cooperative = is_cooperative
+        self.version = version
+        self.name = name
+        self.ids_offered = 0
+        self.is_dead = False
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.owned: Owned = {}
+        self.joining: Completion[Any] | None = None
+        self.syncing: Completion[Any] | None = None
+
+    def names(self) -> dict[str, set[int]]:
+        """What it believes to have, by the topics' names."""
+        return {topic: set(partitions) for topic, partitions in self.owned.items()}
+
+    @property
+    def is_settled(self) -> bool:
+        return self.joining is None and self.syncing is None and self.generation != NO_GENERATION
+
+    def act(self) -> ErrorCode | None:
+        """Take the next step: look whether there is an answer, or send a heartbeat. The error it was told, if any."""
+        if self.joining is not None:
+            return self._look_at_join() if self.joining.done else None
+        if self.syncing is not None:
+            return self._look_at_sync() if self.syncing.done else None
+        if self.generation == NO_GENERATION:
+            self.join()
+            return None
+        return self._react(self.heartbeat())
+
+    def heartbeat(self, generation: int | None = None) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=self.generation if generation is None else generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+        try:
+            return self.shard.write(lambda state, now_ms: heartbeat(state, request))
+        except CoordinatorError as error:
+            return error.code
+
+    def join(self, **fields: Any) -> Completion[JoinGroupResponse]:
+        if not self.is_cooperative:
+            self.owned = {}
+        self.syncing = None
+        self.joining = self._ask(join_group, self.join_request(**fields), self._joiner())
+        return self.joining
+
+    def join_request(self, **fields: Any) -> JoinGroupRequest:
+        given: dict[str, Any] = {
+            "group_id": GROUP,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "protocol_type": "consumer",
+            "protocols": [
+                JoinGroupRequestProtocol(
+                    name=COOPERATIVE if self.is_cooperative else EAGER, metadata=self.subscription()
+                )
+            ],
+        }
+        return JoinGroupRequest(**(given | fields))
+
+    def subscription(self) -> bytes:
+        said = ConsumerProtocolSubscription(
+            topics=self.topics,
+            owned_partitions=[
+                OwnedPartitions(topic=topic, partitions=sorted(partitions)) for topic, partitions in self.owned.items()
+            ],
+        )
+        return encode_subscription(said, self.version)
+
+    def _joiner(self) -> Joiner:
+        self.ids_offered += 1
+        return Joiner(
+            client_id=self.name,
+            client_host="/host",
+            new_member_id=f"{self.name}-{self.ids_offered}",
+            needs_member_id=True,
+            can_skip_assignment=True,
+        )
+
+    def _ask(self, decide: Any, *args: Any) -> Completion[Any]:
+        try:
+            completion: Completion[Any] = self.shard.write(lambda state, now_ms: decide(state, *args, now_ms))
+        except CoordinatorError as error:
+            completion = Completion()
+            completion.fail(error)
+        return completion
+
+    def _look_at_join(self) -> ErrorCode | None:
+        assert self.joining is not None
+        outcome, self.joining = self.joining.outcome, None
+        code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = outcome.member_id
+            self.join()
+        elif code is ErrorCode.NONE:
+            self.member_id, self.generation = outcome.member_id, outcome.generation_id
+            self.sync(self.assign(outcome) if outcome.leader == self.member_id else {})
+        return self._react(code)
+
+    def sync(self, assignments: Mapping[str, bytes], **fields: Any) -> Completion[Any]:
+        given: dict[str, Any] = {
+            "group_id": GROUP,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "protocol_type": "consumer",
+            "assignments": [
+                SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in assignments.items()
+            ],
+        }
+        self.syncing = self._ask(sync_group, SyncGroupRequest(**(given | fields)))
+        return self.syncing
+
+    def _look_at_sync(self) -> ErrorCode | None:
+        assert self.syncing is not None
+        outcome, self.syncing = self.syncing.outcome, None
+        code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)
+        if code is ErrorCode.NONE:
+            before = self.owned
+            assigned = decode_assignment(outcome.assignment).assigned_partitions if outcome.assignment else []
+            self.owned = as_owned(assigned)
+            gave_up = any(partitions - self.owned.get(topic, frozenset()) for topic, partitions in before.items())
+            if self.is_cooperative and gave_up:
+                self.join()
+        return self._react(code)
+
+    def _react(self, code: ErrorCode) -> ErrorCode | None:
+        match code:
+            case ErrorCode.NONE | ErrorCode.MEMBER_ID_REQUIRED:
+                return None
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                self.join()
+            case ErrorCode.ILLEGAL_GENERATION:
+                self.owned = {}
+                self.join()
+            case ErrorCode.UNKNOWN_MEMBER_ID:
+                self.owned, self.member_id = {}, ""
+                self.join()
+            case _:
+                self.owned, self.is_dead = {}, True
+        return code
+
+    def assign(self, response: JoinGroupResponse) -> dict[str, bytes]:
+        """Evenly; but nobody gets what another one of this generation still has."""
+        said = {each.member_id: decode_subscription(each.metadata) for each in response.members}
+        owner = {
+            (owned.topic, index): member_id
+            for member_id, subscription in said.items()
+            for owned in subscription.owned_partitions
+            for index in owned.partitions
+        }
+        given: dict[str, dict[str, set[int]]] = {member_id: {} for member_id in said}
+        for topic in sorted({topic for subscription in said.values() for topic in subscription.topics}):
+            known = self.shard.image.topics.by_name.get(topic)
+            readers = sorted(member_id for member_id, subscription in said.items() if topic in subscription.topics)
+            for index in range(0 if known is None else len(known.partitions)):
+                reader = readers[index % len(readers)]
+                if owner.get((topic, index), reader) == reader:
+                    given[reader].setdefault(topic, set()).add(index)
+        return {member_id: _assignment(topics) for member_id, topics in given.items()}
+
+    def leave(self) -> list[ErrorCode]:
+        self.owned = {}
+        who = [MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)]
+        responses = self.shard.write(lambda state, now_ms: leave_group(state, GROUP, who, now_ms))
+        return [ErrorCode(each.error_code) for each in responses]
+
+
+def _assignment(topics: Mapping[str, set[int]]) -> bytes:
+    named = [OwnedPartitions(topic=topic, partitions=sorted(partitions)) for topic, partitions in topics.items()]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=named), 3)
