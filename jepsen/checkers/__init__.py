@@ -1,6 +1,7 @@
 """What a history must not show, however much went wrong meanwhile: one class for each promise."""
 
 from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.losses import Losses, count_losses
 from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
@@ -9,6 +10,7 @@ from jepsen.checkers.verdict import Promise, Verdict, judge
 
 __all__ = [
     "ACKS_ONE_CHECKERS",
+    "GROUP_CHECKERS",
     "IDEMPOTENT_CHECKERS",
     "QUEUE_CHECKERS",
     "REGISTER_CHECKERS",

@@ -8,11 +8,14 @@ from typing import Any
 import attrs
 import trio
 
+from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.errors import ErrorCode
 from jepsen.history import History
 from jepsen.workloads.connection import Address, Connection, ConnectionLost
 
 METADATA_VERSION = 12
+_FIND_COORDINATOR_VERSION = 4
 # How long a client waits after an attempt that came to nothing, at most.
 BACK_OFF_SECONDS = 0.3
 # Of a response that was given before a loss of storage, or after it.
@@ -55,6 +58,15 @@ class Client:
             await self.aclose()
             raise
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def address(self) -> Address | None:
+        """Of the server that it is connected to, or is to be."""
+        return self._target if self._connection is None else self._connection.address
+
     def life(self, connection: Connection, topic: str, partition: int) -> int:
         """The life of a partition that what comes over a connection now is of."""
         life = self.partition_life(connection.address[0], topic, partition)
@@ -75,6 +87,21 @@ class Client:
         leaders = {each.partition_index: each.leader_id for each in response.topics[0].partitions}
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._target = addresses.get(leaders.get(partition, -1))
+        if connection.address != self._target:
+            await self.aclose()
+
+    async def seek_coordinator(self, group: str) -> None:
+        """Go on at the coordinator of a group, as any server knows it. Raises ConnectionLost."""
+        await self.aclose()
+        self._target = None
+        async with self.connected() as connection:
+            request = FindCoordinatorRequest(coordinator_keys=[group])
+            response = await connection.call(request, _FIND_COORDINATOR_VERSION)
+        (found,) = response.coordinators
+        if found.error_code:
+            await self.aclose()
+            raise ConnectionLost(ErrorCode(found.error_code).name)
+        self._target = found.host, found.port
         if connection.address != self._target:
             await self.aclose()
 

@@ -45,10 +45,10 @@ class Connection:
                 raise ConnectionLost(str(error)) from error
         raise ConnectionLost("no answer to the attempt to connect")
 
-    async def call(self, request: Any, version: int) -> Any:
+    async def call(self, request: Any, version: int, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """Send one request and return its response. Raises ConnectionLost."""
         await self.send([request], version)
-        return await self.receive()
+        return await self.receive(timeout_seconds)
 
     async def send(self, requests: Sequence[Any], version: int) -> None:
         """Send requests of one version in one write. Raises ConnectionLost."""
@@ -61,10 +61,10 @@ class Connection:
             return
         raise ConnectionLost("the request does not get through")
 
-    async def receive(self) -> Any:
+    async def receive(self, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """The response to the oldest request without one. Raises ConnectionLost."""
         expected, response_class, version = self._awaited.popleft()
-        with trio.move_on_after(TIMEOUT_SECONDS):
+        with trio.move_on_after(timeout_seconds):
             payload = await self._take(int.from_bytes(await self._take(4), "big"))
             is_flexible = response_header_version(response_class.__message__.key, version) == 1
             correlation_id, start = parse_response_header(payload, is_flexible)

@@ -50,8 +50,8 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
                 while offset < end:
                     before = offset
                     request = Polling(topic, partition, offset)
-                    data = await _fetch(connection, request, wait_ms=0)
-                    records += _records(data, offset)
+                    data = await fetch(connection, request, wait_ms=0)
+                    records += records_of(data, offset)
                     offset, end = _next_offset(records, offset), data.high_watermark
                     assert offset > before or offset >= end, f"{request} returns nothing below {end}"
                 client.history.ok(operation, records, life=client.life(connection, topic, partition))
@@ -68,8 +68,8 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
     operation = client.history.invoke(client.name, "poll", polling)
     life = client.life(connection, polling.topic, polling.partition)
     try:
-        data = await _fetch(connection, polling, wait_ms=_WAIT_MS)
-        records = _records(data, polling.offset)
+        data = await fetch(connection, polling, wait_ms=_WAIT_MS)
+        records = records_of(data, polling.offset)
     except (ConnectionLost, FetchRefused) as error:
         client.history.info(operation, str(error))
         raise
@@ -83,7 +83,8 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
     return _next_offset(records, polling.offset), operation
 
 
-async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> PartitionData:
+async def fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> PartitionData:
+    """What the node gives. Raises ConnectionLost, FetchRefused."""
     partition = FetchPartition(partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=wait_ms,
@@ -98,7 +99,7 @@ async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> P
     return data
 
 
-def _records(data: PartitionData, offset: int) -> list[tuple[int, str]]:
+def records_of(data: PartitionData, offset: int) -> list[tuple[int, str]]:
     """(offset, value) of what was asked for: batches come whole, and may begin below. Raises Corrupt."""
     content = data.records
     if not content:

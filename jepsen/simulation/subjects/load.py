@@ -31,6 +31,9 @@ class Load:
     churned_partitions: int
     deleted: float
     hopeful: Sequence[str] = ()
+    # What groups consume, and how many members they have.
+    grouped: Sequence[str] = ()
+    members: tuple[int, int] = (2, 3)
 
     def partitions(self, *, hopeful: bool = False) -> Iterator[tuple[str, int]]:
         """Those that everybody produces to, with acks=all or with acks=1."""
@@ -87,4 +90,5 @@ def cluster_load(brokers: int) -> Load:
         churned_partitions=2,
         deleted=0.8,
         hopeful=("hopeful",),
+        grouped=("queue", "safe"),
     )

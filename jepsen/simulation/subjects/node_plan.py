@@ -33,6 +33,12 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
+    # Groups notice of a member what they notice of a node.
+    "group.initial.rebalance.delay.ms": "300",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1000",
 }
 # How long a follower may lag, from less than what anybody notices of a fault to Kafka's default.
 _LAG_MAX_MS: Final = ("1000", "3000", "30000")

@@ -12,7 +12,7 @@ from broker.properties import parse_properties
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.api.metadata import MetadataRequest
-from jepsen.checkers import ACKS_ONE_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
+from jepsen.checkers import ACKS_ONE_CHECKERS, GROUP_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.disk.tree import Inode
@@ -27,6 +27,7 @@ from jepsen.simulation.invariants import (
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
+from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
 from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
@@ -41,6 +42,8 @@ from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.administration import is_anything_moving
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
+from jepsen.workloads.group_churn import churn_members, stay
+from jepsen.workloads.group_member import OFFSETS_TOPIC, TopicPartition
 from jepsen.workloads.hopeful import produce_hopefully
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
@@ -74,12 +77,11 @@ class NodesSubject:
         self._host_names: dict[str, str] = {}
         self._load = NODE_LOAD if len(plan.nodes) == 1 else cluster_load(len(plan.brokers))
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
-        if len(plan.brokers) > 1:
-            watched = [topic.name for topic in (*self._load.topics, self._load.late)]
-            show_data(simulation, self.committed, watched)
         self.topic_administrator = None
+        self._groups = Groups([], {})
         if len(plan.brokers) > 1:
-            topics = [each.name for each in self._load.topics]
+            topics = [*(topic.name for topic in self._load.topics), OFFSETS_TOPIC]
+            show_data(simulation, self.committed, [*topics, self._load.late.name])
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # Of what is sent with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
@@ -96,9 +98,14 @@ class NodesSubject:
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
         client = self._client("setup")
-        for topic in self._load.topics:
+        topics, rng = list(self._load.topics), self.simulation.rng("groups")
+        if self._load.grouped:
+            topics.append(offsets_topic(len(self._plan.brokers), rng))
+        for topic in topics:
             while not await self._as(client, create_topic, client, topic):
                 await client.back_off()
+        if self._load.grouped:
+            self._groups = groups_of(self._load, self.committed, rng)
 
     async def use(self) -> None:
         rng, load = self.simulation.rng("workload"), self._load
@@ -120,6 +127,8 @@ class NodesSubject:
             per_second = rng.choice(load.churned_per_second)
             self._start(nursery, self._client("churn"), churn_topics, per_second, load.churned_partitions, load.deleted)
             self._start(nursery, self._client("late"), self._begin_late, rng.uniform(0, 60))
+            for name, place in self._groups.places.items():
+                self._start(nursery, self._client(name, place.group.name), churn_members, place)
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
         """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
@@ -131,6 +140,19 @@ class NodesSubject:
     async def verify(self) -> None:
         """Everything works again; and read all there is."""
         await self.cluster.wait_serving()
+        async with trio.open_nursery() as members:
+            self._groups.forget()
+            for name, place in self._groups.places.items():
+                self._start(members, self._client(f"{name}.last", place.group.name), stay, place)
+            ends = await self._verify_topics()
+            await self._groups.wait_reached(ends)
+            members.cancel_scope.cancel()
+        await self._hear_of_all()
+        self.simulation.trace.event("admin", "peace", {})
+        await trio.sleep(PEACE_SECONDS)
+
+    async def _verify_topics(self) -> dict[TopicPartition, int]:
+        """All of them are in order; where their partitions end."""
         await self.administrator.repair()
         client = self._client("final")
         serial = 0
@@ -141,14 +163,14 @@ class NodesSubject:
         while len(self._plan.brokers) > 1 and await self._as(client, is_anything_moving, client):
             await client.back_off()
         seen = await self._as(client, seen_topics, client)
+        ends = {}
         for topic in (*self._load.topics, self._load.late):
             for index in range(topic.partitions if topic.name in seen else 0):
                 reader = self._hopeful(client) if topic.name in self._load.hopeful else client
-                await self._as(client, self._write_and_read, reader, topic.name, index)
+                records = await self._as(client, self._write_and_read, reader, topic.name, index)
+                ends[topic.name, index] = records[-1][0] + 1
                 await self._read_replicas(topic.name, index)
-        await self._hear_of_all()
-        self.simulation.trace.event("admin", "peace", {})
-        await trio.sleep(PEACE_SECONDS)
+        return ends
 
     async def _hear_of_all(self) -> None:
         """Until no node is out of touch: a controller may find out late that nothing comes over its connection."""
@@ -181,13 +203,13 @@ class NodesSubject:
         await client.aclose()
         return {topic.name: (topic.topic_id, told_of(topic)) for topic in response.topics}, len(response.brokers)
 
-    async def _write_and_read(self, client: Client, topic: str, index: int) -> None:
+    async def _write_and_read(self, client: Client, topic: str, index: int) -> list[tuple[int, str]]:
         producer = Producer(attrs.evolve(client, name=f"{client.name}.{topic}-{index}"), topic, index, 100)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(producer.run)
             await producer.acknowledged.wait()
             nursery.cancel_scope.cancel()
-        await read_all(client, topic, index)
+        return await read_all(client, topic, index)
 
     async def _read_replicas(self, topic: str, index: int) -> None:
         """What every broker has of a partition, for the record, once all of them know the same to be committed."""
@@ -203,7 +225,7 @@ class NodesSubject:
             self.history.ok(read, log)
 
     def anomalies(self) -> Iterator[Anomaly]:
-        for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS):
+        for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS, *GROUP_CHECKERS):
             yield from checker.check(self.history)
         for checker in ACKS_ONE_CHECKERS:
             yield from checker.check(self._hopes)

@@ -1,0 +1,72 @@
+"""Groups that consume what is produced to simulated nodes."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+
+from broker.coordinator.java_hash import java_hash
+from jepsen.simulation.invariants import Committed
+from jepsen.simulation.subjects.load import Load
+from jepsen.values import WantedTopic
+from jepsen.workloads.group_churn import PROTOCOLS, Place, a_place
+from jepsen.workloads.group_member import OFFSETS_TOPIC, Group, TopicPartition
+
+# Few, so that groups share a coordinator, and not all of them do.
+_OFFSETS_PARTITIONS: Final = 2
+_HEAR_SECONDS: Final = 0.1
+
+
+def offsets_topic(brokers: int, rng: Random) -> WantedTopic:
+    """The topic with the offsets, which is there before anybody asks for a coordinator. What may be lost of it, the
+    invariants know as of any other.
+    """
+    most = min(3, brokers)
+    configs = (
+        ("min.insync.replicas", str(rng.choice((most - 1, 1)))),
+        *(("flush.messages", "1"),) * rng.choice((0, 1)),
+    )
+    return WantedTopic(OFFSETS_TOPIC, _OFFSETS_PARTITIONS, configs=configs, replication_factor=most)
+
+
+@attrs.define(eq=False)
+class Groups:
+    """`places` by name are those of their members, each of which a client takes for one member after the other."""
+
+    groups: list[Group]
+    places: Mapping[str, Place]
+
+    async def wait_reached(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Until every group has committed that it has come to the ends of its partitions."""
+        for group in self.groups:
+            for partition, end in ends.items():
+                while partition[0] in group.topics and group.reached.get(partition, 0) < end:
+                    await trio.sleep(_HEAR_SECONDS)
+
+    def forget(self) -> None:
+        """What counts is what members hear from now on."""
+        for group in self.groups:
+            group.reached.clear()
+
+
+def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
+    """One or two groups, as chance has it, each of either protocol. The topics they consume have to be there."""
+    topics = {topic.name: topic.partitions for topic in load.topics if topic.name in load.grouped}
+    ids = {committed.image.topics.by_name[name].topic_id: name for name in topics}
+
+    def leads(host: str, topic: str, partition: int) -> bool:
+        return committed.image.topics.by_name[topic].partitions[partition].leader == committed.nodes[host]
+
+    groups = []
+    places: dict[str, Place] = {}
+    for serial in range(rng.choice((1, 2))):
+        name = f"g{serial}-{rng.randrange(100)}"
+        group = Group(name, topics, ids, java_hash(name) % _OFFSETS_PARTITIONS, leads)
+        groups.append(group)
+        protocols = (rng.choice(list(PROTOCOLS)),)
+        for number in range(rng.randint(*load.members)):
+            place = f"{name}-{number}"
+            places[place] = a_place(group, protocols, place, rng)
+    return Groups(groups, places)

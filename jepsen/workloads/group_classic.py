@@ -1,0 +1,161 @@
+"""Members of classic groups: they join, one of them assigns by ranges, all of them sync and send heartbeats.
+
+Whoever is told to join again gives everything up before (the eager protocol).
+"""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Any, Final
+
+import trio
+
+from broker.coordinator.group.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    encode_assignment,
+)
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from broker.wire.codec import decode, encode
+from broker.wire.errors import ErrorCode
+from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS, GroupMember, TopicPartition
+
+_JOIN_VERSION: Final = 9
+_SYNC_VERSION: Final = 5
+_HEARTBEAT_VERSION: Final = 4
+_LEAVE_VERSION: Final = 5
+_PROTOCOL_TYPE: Final = "consumer"
+_PROTOCOL: Final = "range"
+# A join waits for all members that were there before.
+_JOIN_SECONDS: Final = REBALANCE_MS / 1000 + 3
+_HEARTBEAT_SECONDS: Final = 1.0
+_VERSION: Final = Struct(">h")
+_SUBSCRIPTION_VERSION: Final = 1
+
+
+class ClassicMember(GroupMember):
+    """See the module's docstring."""
+
+    _is_joined = False
+    _heartbeat_at = 0.0
+
+    async def take_part(self) -> None:
+        if not self._is_joined:
+            await self._join()
+        elif trio.current_time() >= self._heartbeat_at:
+            await self._heartbeat()
+
+    async def leave(self) -> None:
+        if self._is_joined:
+            await self.commit()
+        self.give_up("revoke")
+        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)
+        await self.ask(LeaveGroupRequest(group_id=self.group.name, members=[identity]), _LEAVE_VERSION)
+
+    def refused(self, code: ErrorCode) -> None:
+        self._is_joined = False
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return
+        self.give_up("lose")
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            self.is_over = True
+        elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+
+    def fetch_identity(self) -> tuple[str | None, int]:
+        return None, -1
+
+    async def _heartbeat(self) -> None:
+        self._heartbeat_at = trio.current_time() + _HEARTBEAT_SECONDS
+        request = HeartbeatRequest(
+            group_id=self.group.name,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+        )
+        response, _ = await self.ask(request, _HEARTBEAT_VERSION)
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            await self.commit()  # still in the generation that ends
+        if code is not ErrorCode.NONE:
+            await self.heed(code)
+
+    async def _join(self) -> None:
+        self.give_up("revoke")
+        subscription: Any = ConsumerProtocolSubscription(topics=sorted(self.group.topics))
+        metadata = b"".join([_VERSION.pack(_SUBSCRIPTION_VERSION), *encode(subscription, _SUBSCRIPTION_VERSION)])
+        request = JoinGroupRequest(
+            group_id=self.group.name,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=metadata)],
+        )
+        response, _ = await self.ask(request, _JOIN_VERSION, _JOIN_SECONDS)
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.NONE:
+            self.member_id, self.generation = response.member_id, response.generation_id
+            await self._sync(response)
+        elif code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        else:
+            await self.heed(code)
+            await self.client.back_off()
+
+    async def _sync(self, joined: JoinGroupResponse) -> None:
+        assigns = joined.leader == self.member_id and not joined.skip_assignment
+        request = SyncGroupRequest(
+            group_id=self.group.name,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=self._assignments([each.member_id for each in joined.members]) if assigns else [],
+        )
+        response, life = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
+        code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            await self.heed(code)
+            return
+        self._is_joined, self._heartbeat_at = True, trio.current_time() + _HEARTBEAT_SECONDS
+        self.assigned(_partitions(response.assignment), life)
+
+    def _assignments(self, members: Sequence[str]) -> list[SyncGroupRequestAssignment]:
+        return [
+            SyncGroupRequestAssignment(member_id=member, assignment=_encoded(partitions))
+            for member, partitions in by_range(self.group.topics, members).items()
+        ]
+
+
+def by_range(topics: Mapping[str, int], members: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """What each member gets: of each topic, partitions that lie together, and the first members one more."""
+    assignments: dict[str, dict[str, list[int]]] = {member: {} for member in members}
+    for topic, count in sorted(topics.items()):
+        each, rest = divmod(count, len(members))
+        first = 0
+        for at, member in enumerate(sorted(members)):
+            end = first + each + (at < rest)
+            if end > first:
+                assignments[member][topic] = list(range(first, end))
+            first = end
+    return assignments
+
+
+def _encoded(partitions: Mapping[str, list[int]]) -> bytes:
+    assigned = [OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in partitions.items()]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned), _SUBSCRIPTION_VERSION)
+
+
+def _partitions(assignment: bytes) -> list[TopicPartition]:
+    if not assignment:
+        return []
+    message: Any = ConsumerProtocolAssignment
+    (version,) = _VERSION.unpack_from(assignment)
+    decoded, _ = decode(message, version, assignment, _VERSION.size)
+    return [(each.topic, index) for each in decoded.assigned_partitions for index in each.partitions]

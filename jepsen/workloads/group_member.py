@@ -1,0 +1,311 @@
+"""A member of a group: it consumes what it is assigned from where the group has committed, and commits.
+
+How it comes to what it is assigned is its protocol's: see `group_classic` and `group_consumer`. It does one thing after
+the other, so that its part of the history is in order.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from broker.wire.errors import ErrorCode
+from jepsen.values import Commit, CommittedRead, GroupPoll, Ownership, Polling
+from jepsen.workloads.client import AMBIGUOUS, Client
+from jepsen.workloads.connection import TIMEOUT_SECONDS, Connection, ConnectionLost
+from jepsen.workloads.consumer import Corrupt, FetchRefused, fetch, records_of
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+# What the members of groups of either protocol promise.
+SESSION_MS: Final = 6_000
+REBALANCE_MS: Final = 5_000
+_COMMIT_VERSION: Final = 9
+_FETCH_VERSION: Final = 9
+_POLL_MS: Final = 300
+_IDLE_SECONDS: Final = 0.3
+# Longer than a session lasts, now and then.
+_STALL_SECONDS_MAX: Final = 10.0
+# Of a coordinator that is none, or not yet: another broker may be by now, and a commit may have been made.
+_ELSEWHERE: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+# These say that nothing was committed.
+_REFUSALS: Final = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+@attrs.define(eq=False)
+class Group:
+    """A group that consumes all partitions of `topics`, which are told by name with how many they have.
+
+    `index` is its partition of the topic with the offsets; `leads` tells whether a server, by its host, leads a
+    partition as far as anybody knows. `reached` is how far its members know to be committed.
+    """
+
+    name: str
+    topics: Mapping[str, int]
+    topic_ids: Mapping[bytes, str]
+    index: int
+    leads: Callable[[str, str, int], bool]
+    reached: dict[TopicPartition, int] = attrs.field(factory=dict)
+
+
+class GroupMember(ABC):
+    """`positions` has each partition that it owns, and None until it is known where to begin.
+
+    `instance` makes it a static member (KIP-345). `commits` and `stalls` are the chances that it commits after a poll,
+    and that it comes to its senses only much later. `is_over`: another one has taken its place.
+    """
+
+    def __init__(
+        self, client: Client, group: Group, instance: str | None = None, *, commits: float = 0.3, stalls: float = 0.0
+    ) -> None:
+        self.client = client
+        self.group = group
+        self.instance = instance
+        self.member_id = ""
+        self.generation = -1
+        self.positions: dict[TopicPartition, int | None] = {}
+        self.is_over = False
+        self._commits = commits
+        self._stalls = stalls
+        self._committed: dict[TopicPartition, int] = {}
+        self._coordinator = attrs.evolve(client)
+        self._readers: dict[TopicPartition, Client] = {}
+        self._turn = 0
+
+    # Its protocol
+
+    @abstractmethod
+    async def take_part(self) -> None:
+        """Do now what the group asks of its members, if anything. Raises ConnectionLost."""
+
+    @abstractmethod
+    async def leave(self) -> None:
+        """Give everything up, and say so to the coordinator, once. Raises ConnectionLost."""
+
+    @abstractmethod
+    def refused(self, code: ErrorCode) -> None:
+        """The coordinator does not take it for a member as it is."""
+
+    @abstractmethod
+    def fetch_identity(self) -> tuple[str | None, int]:
+        """The member id and epoch to ask for offsets with."""
+
+    # What it does
+
+    async def run(self) -> None:
+        """Take part and consume, until cancelled or over."""
+        try:
+            while not self.is_over:
+                try:
+                    await self.take_part()
+                    await self._consume()
+                except ConnectionLost:
+                    await self._coordinator.aclose()
+                    await self.client.back_off()
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._coordinator.aclose()
+        for reader in self._readers.values():
+            await reader.aclose()
+
+    async def ask(self, request: Any, version: int, timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[Any, int]:
+        """The coordinator's answer, and the life of the offsets that it is of. Raises ConnectionLost."""
+        if not self._coordinator.is_connected:
+            await self._coordinator.seek_coordinator(self.group.name)
+        async with self._coordinator.connected() as connection:
+            life = self._life(connection)
+            response = await connection.call(request, version, timeout_seconds)
+            if self._life(connection) != life:
+                raise ConnectionLost(AMBIGUOUS)
+            return response, life
+
+    async def heed(self, code: ErrorCode) -> None:
+        """Be told of an error."""
+        if code in _ELSEWHERE:
+            await self._coordinator.aclose()
+            await self.client.back_off()
+        else:
+            self.refused(code)
+
+    # What it owns
+
+    def assigned(self, partitions: Iterable[TopicPartition], life: int) -> None:
+        """These are its own from now on, or in this generation as in the last."""
+        own = tuple(sorted(partitions))
+        self._told("assign", own, life)
+        for partition in own:
+            self.positions.setdefault(partition, None)
+
+    def give_up(self, function: str, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """These are its own no more, or nothing is; `function` is `revoke` or `lose`."""
+        own = tuple(sorted(self.positions if partitions is None else partitions))
+        if own:
+            self._told(function, own)
+        for partition in own:
+            del self.positions[partition]
+            self._committed.pop(partition, None)
+
+    def _told(self, function: str, partitions: tuple[TopicPartition, ...], life: int = 0) -> None:
+        history, name = self.client.history, self.client.name
+        own = Ownership(self.group.name, self.member_id, self.generation, partitions, self.instance or "")
+        history.ok(history.invoke(name, function, own), None, life=life)
+
+    # Consuming
+
+    async def _consume(self) -> None:
+        """Raises ConnectionLost."""
+        unknown = tuple(sorted(partition for partition, position in self.positions.items() if position is None))
+        if unknown:
+            await self._find_positions(unknown)
+            return
+        if not self.positions:
+            await trio.sleep(_IDLE_SECONDS)
+            return
+        if self.client.rng.random() < self._stalls:
+            await trio.sleep(self.client.rng.uniform(0, _STALL_SECONDS_MAX))
+        self._turn += 1
+        await self._poll(sorted(self.positions)[self._turn % len(self.positions)])
+        if self.client.rng.random() < self._commits:
+            await self.commit()
+
+    async def _poll(self, partition: TopicPartition) -> None:
+        position = self.positions[partition]
+        assert position is not None, "it is known by now"
+        reader = self._readers.setdefault(partition, attrs.evolve(self.client))
+        began = trio.current_time()
+        try:
+            if not reader.is_connected:
+                await reader.seek_leader(*partition)
+            async with reader.connected() as connection:
+                life = self.client.life(connection, *partition)
+                data = await fetch(connection, Polling(*partition, position), wait_ms=_POLL_MS)
+                records = records_of(data, position)
+        except FetchRefused as error:
+            await self.client.back_off()
+            if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name and life:
+                self.positions[partition] = 0  # the end was lost that this was behind
+        except ConnectionLost:
+            await self.client.back_off()
+        except Corrupt as error:
+            self.client.history.fail(self._polled(partition, began), str(error))
+        else:
+            if records and self.client.life(connection, *partition) == life:
+                self.client.history.ok(self._polled(partition, began), records, life=life)
+                self.positions[partition] = records[-1][0] + 1
+
+    def _polled(self, partition: TopicPartition, began: float) -> Any:
+        poll = GroupPoll(self.group.name, self.member_id, *partition)
+        return self.client.history.invoke(self.client.name, "poll-group", poll, at=began)
+
+    # Offsets
+
+    async def commit(self) -> None:
+        """Commit how far it has come, once. Raises ConnectionLost."""
+        news = {
+            partition: position
+            for partition, position in sorted(self.positions.items())
+            if position is not None and position != self._committed.get(partition)
+        }
+        if not news:
+            return
+        history = self.client.history
+        offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
+        commit = Commit(self.group.name, self.member_id, self.generation, offsets)
+        operation = history.invoke(self.client.name, "commit", commit)
+        try:
+            response, life = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
+        except ConnectionLost as error:
+            history.info(operation, str(error))
+            raise
+        codes = [ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions]
+        if all(code is ErrorCode.NONE for code in codes):
+            history.ok(operation, None, life=life)
+            self._note_committed(news)
+        elif all(code in _REFUSALS for code in codes):
+            history.fail(operation, codes[0].name)
+        else:
+            history.info(operation, codes[0].name)
+        for code in dict.fromkeys(codes):
+            if code is not ErrorCode.NONE:
+                await self.heed(code)
+
+    def _commit_request(self, commit: Commit) -> OffsetCommitRequest:
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for topic, index, offset in commit.offsets:
+            its = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
+            its.partitions.append(OffsetCommitRequestPartition(partition_index=index, committed_offset=offset))
+        return OffsetCommitRequest(
+            group_id=commit.group,
+            generation_id_or_member_epoch=commit.generation,
+            member_id=commit.member,
+            group_instance_id=self.instance,
+            topics=list(topics.values()),
+        )
+
+    async def _find_positions(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Ask where the group has come to; from the start on where it has committed nothing. Raises ConnectionLost."""
+        history = self.client.history
+        read = CommittedRead(self.group.name, self.member_id, partitions)
+        operation = history.invoke(self.client.name, "fetch-committed", read)
+        try:
+            led = self._is_led()
+            response, life = await self.ask(self._fetch_request(partitions), _FETCH_VERSION)
+            if not led or not self._is_led():
+                # A coordinator that was deposed, and has not heard of it, tells what it knows.
+                raise ConnectionLost("another one coordinates by now")
+        except ConnectionLost as error:
+            history.info(operation, str(error))
+            raise
+        (group,) = response.groups
+        codes = [group.error_code, *(each.error_code for topic in group.topics for each in topic.partitions)]
+        code = next((ErrorCode(each) for each in codes if each), None)
+        if code is not None:
+            history.fail(operation, code.name)
+            await self.heed(code)
+            return
+        told = {(t.name, each.partition_index): each.committed_offset for t in group.topics for each in t.partitions}
+        history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), life=life)
+        self.positions |= {partition: max(0, told[partition]) for partition in partitions}
+        self._note_committed({partition: told[partition] for partition in partitions if told[partition] >= 0})
+
+    def _fetch_request(self, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
+        member_id, epoch = self.fetch_identity()
+        topics: dict[str, OffsetFetchRequestTopics] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, OffsetFetchRequestTopics(name=topic)).partition_indexes.append(index)
+        group = OffsetFetchRequestGroup(
+            group_id=self.group.name, member_id=member_id, member_epoch=epoch, topics=list(topics.values())
+        )
+        return OffsetFetchRequest(groups=[group])
+
+    def _note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._committed |= offsets
+        for partition, offset in offsets.items():
+            self.group.reached[partition] = max(offset, self.group.reached.get(partition, 0))
+
+    def _life(self, connection: Connection) -> int:
+        return self.client.life(connection, OFFSETS_TOPIC, self.group.index)
+
+    def _is_led(self) -> bool:
+        """Whether whom it asks coordinates the group, as far as anybody knows; so does nobody before it is known."""
+        address = self._coordinator.address
+        return address is None or self.group.leads(address[0], OFFSETS_TOPIC, self.group.index)
