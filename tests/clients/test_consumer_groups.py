@@ -63,3 +63,83 @@ def test_members_come_and_go_and_nothing_is_skipped(
     assert play.history.twice == 0
     play.end()
     assert play.description() == ("CONSUMER", "EMPTY", 0)
+
+
+def test_members_that_are_killed_are_missed(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
+    play = begin({topic: PARTITIONS})
+    play.come(*"abcde", is_process=True)
+    play.come(*"fghij")
+    play.shared()
+    play.produce()
+    play.all_read()
+    play.kill("a", "c")
+    play.produce()
+    missed = play.shared()
+    play.all_read()
+    play.come("a", "c", is_process=True)
+    play.shared()
+    play.produce()
+    play.kill("b", "d", "e")
+    play.shared()
+    play.all_read()
+    play.all_committed()
+    figure(f"eight share {missed:.1f} s after a kill, {play.history.twice} records read twice, {play.history.losers}")
+    play.end()
+
+
+def test_static_members_come_back_to_what_they_had(begin: Beginning, topic: str) -> None:
+    play = begin({topic: PARTITIONS})
+    play.come("a", "b", "c", is_static=True)
+    play.come("d", is_static=True, is_process=True)
+    play.shared()
+    before = dict(play.history.owners)
+    play.produce()
+    play.all_read()
+    play.go("b")
+    play.produce()
+    play.come("b", is_static=True)
+    play.shared()
+    assert play.history.owners == before
+    play.all_read()
+    assert play.history.twice == 0
+    # One that died is missed by nobody before its session is over, and its place is taken then.
+    play.kill("d")
+    play.shared()
+    play.come("d", is_static=True, is_process=True)
+    play.produce()
+    play.shared()
+    play.all_read()
+    assert play.description() == ("CONSUMER", "STABLE", 4)
+    play.end()
+
+
+def test_topics_are_found_by_a_pattern(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
+    play = begin({f"{topic}-a": 6, f"{topic}-b": 7}, subscription=[f"^{topic}-[abc]"])
+    play.come("a", "b", "c")
+    play.shared()
+    play.produce()
+    play.all_read()
+    play.create_topic(f"{topic}-c", 8)
+    found = play.shared()
+    play.produce()
+    read = play.all_read()
+    figure(f"a new topic was shared after {found:.1f} s, and read after {read:.1f} s more")
+    play.end()
+
+
+def test_commits_survive_the_coordinator(begin: Beginning, topic: str, node: NodeProcess) -> None:
+    play = begin({topic: PARTITIONS})
+    play.produce()
+    play.come(*"abc")
+    play.shared()
+    play.all_read()
+    play.all_committed()
+    before = dict(play.history.owners)
+    node.kill()
+    node.start()
+    assert play.committed() == play.produced
+    play.produce()
+    play.all_read()
+    assert play.history.owners == before
+    play.end()
+    assert play.history.twice == 0

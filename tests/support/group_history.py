@@ -16,8 +16,9 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class Event(NamedTuple):
-    """`kind` is gained, lost, gone (the member owns nothing from then on), read or committed. `offset` is that of the
-    record that was read, or what stands as committed from then on."""
+    """`kind` is gained, revoked (the member was asked to give up), lost (the member hears that it has been taken away),
+    gone (the member owns nothing from then on), read or committed. `offset` is that of the record that was read, or
+    what stands as committed from then on."""
 
     at: float
     name: str
@@ -37,6 +38,9 @@ class GroupHistory:
 
     def gained(self, name: str, partitions: Iterable[Partition]) -> None:
         self.tell(Event(time.monotonic(), name, "gained", tuple(partitions)))
+
+    def revoked(self, name: str, partitions: Iterable[Partition]) -> None:
+        self.tell(Event(time.monotonic(), name, "revoked", tuple(partitions)))
 
     def lost(self, name: str, partitions: Iterable[Partition]) -> None:
         self.tell(Event(time.monotonic(), name, "lost", tuple(partitions)))
@@ -59,8 +63,7 @@ class GroupHistory:
             elif event.kind == "read":
                 self.read[event.partitions[0], event.offset] += 1
             elif event.kind != "committed":
-                of = event.partitions if event.kind == "lost" else tuple(self.owners)
-                for partition in of:
+                for partition in tuple(self.owners) if event.kind == "gone" else event.partitions:
                     if self.owners.get(partition) == event.name:
                         del self.owners[partition]
 
@@ -74,6 +77,11 @@ class GroupHistory:
         """How many records were read more than once."""
         return sum(count > 1 for count in self.read.values())
 
+    @property
+    def losers(self) -> list[str]:
+        """Who was thought to be dead, and was not."""
+        return [event.name for event in self.events if event.kind == "lost" and event.partitions]
+
     def problems(self) -> list[str]:
         """Everything that no group may do, in the order of time."""
         with self._lock:
@@ -85,58 +93,75 @@ class GroupHistory:
         return [f"{event.at - began:.3f}: {problem}" for event, problem in judge.problems]
 
 
+class _Ownership:
+    """`position` is what is read next, which is not known before something is read; `floor` what was acknowledged as
+    committed when it began; `successors` those who were given the partition meanwhile."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.position: int | None = None
+        self.successors: list[Event] = []
+
+
 class _Judge:
-    """`_next` is the offset after everything that the group has read of a partition, `_position` what its owner reads
-    next, which is not known before it reads, and `_floor` what was acknowledged as committed."""
+    """`_next` is the offset after everything that the group has read of a partition, `_floor` what was acknowledged as
+    committed."""
 
     def __init__(self) -> None:
         self.problems: list[tuple[Event, str]] = []
-        self._owners: dict[Partition, str] = {}
-        self._position: dict[Partition, int] = {}
+        self._owned: dict[Partition, dict[str, _Ownership]] = {}
         self._next: Counter[Partition] = Counter()
         self._floor: Counter[Partition] = Counter()
-        self._floor_at_begin: dict[Partition, int] = {}
 
     def see(self, event: Event) -> None:
+        partitions = event.partitions
         if event.kind == "gone":
-            for partition in [each for each, owner in self._owners.items() if owner == event.name]:
-                self._end(partition)
-        for partition in event.partitions:
-            problem = getattr(self, f"_{event.kind}")(event, partition)
-            if problem is not None:
-                self.problems.append((event, problem))
+            partitions = tuple(each for each, owners in self._owned.items() if event.name in owners)
+        for partition in partitions:
+            getattr(self, f"_{event.kind}")(event, partition)
 
-    def _gained(self, event: Event, partition: Partition) -> str | None:
-        other = self._owners.get(partition)
-        self._owners[partition] = event.name
-        self._position.pop(partition, None)
-        self._floor_at_begin[partition] = self._floor[partition]
-        return None if other is None else f"{event.name} was given {partition}, which {other} has"
+    def _gained(self, event: Event, partition: Partition) -> None:
+        owners = self._owned.setdefault(partition, {})
+        if event.name in owners:
+            self._say(event, f"{event.name} was given {partition}, which it has already")
+        for owner in owners.values():
+            owner.successors.append(event)
+        owners[event.name] = _Ownership(self._floor[partition])
 
-    def _lost(self, event: Event, partition: Partition) -> str | None:
-        if self._owners.get(partition) != event.name:
-            return f"{event.name} gave up {partition}, which it does not have"
-        self._end(partition)
+    def _revoked(self, event: Event, partition: Partition) -> None:
+        ended = self._owned.get(partition, {}).pop(event.name, None)
+        if ended is None:
+            return self._say(event, f"{event.name} gave up {partition}, which it does not have")
+        for successor in ended.successors:
+            self._say(successor, f"{successor.name} was given {partition}, which {event.name} had")
         return None
 
-    def _end(self, partition: Partition) -> None:
-        del self._owners[partition]
-        self._position.pop(partition, None)
+    _gone = _revoked
 
-    def _read(self, event: Event, partition: Partition) -> str | None:
-        if self._owners.get(partition) != event.name:
-            return f"{event.name} read {partition} from {event.offset}, and does not have it"
-        expected, known = self._position.get(partition), self._next[partition]
-        self._position[partition] = event.offset + 1
+    def _lost(self, event: Event, partition: Partition) -> None:
+        """Others may have it for as long as the member has not heard that it is thought to be dead."""
+        self._owned.get(partition, {}).pop(event.name, None)
+
+    def _read(self, event: Event, partition: Partition) -> None:
+        owner = self._owned.get(partition, {}).get(event.name)
+        if owner is None:
+            return self._say(event, f"{event.name} read {partition} at {event.offset}, and does not have it")
+        expected, known = owner.position, self._next[partition]
+        owner.position = event.offset + 1
         self._next[partition] = max(known, event.offset + 1)
         if expected is not None:
-            return None if event.offset == expected else f"{partition} went on at {event.offset}, not at {expected}"
-        if event.offset > known:
-            return f"{event.name} began {partition} at {event.offset}, but it was read up to {known} only"
-        if event.offset < self._floor_at_begin[partition]:
-            return f"{event.name} began {partition} at {event.offset}, below what was committed"
+            if event.offset != expected:
+                self._say(event, f"{event.name} went on with {partition} at {event.offset}, not at {expected}")
+        elif event.offset > known:
+            self._say(event, f"{event.name} began {partition} at {event.offset}, which was read up to {known} only")
+        elif event.offset < owner.floor:
+            self._say(event, f"{event.name} began {partition} at {event.offset}, {owner.floor} was committed")
         return None
 
-    def _committed(self, event: Event, partition: Partition) -> str | None:
+    def _committed(self, event: Event, partition: Partition) -> None:
         self._floor[partition] = max(self._floor[partition], event.offset)
-        return None if event.offset <= self._next[partition] else f"{event.name} committed what nobody has read"
+        if event.offset > self._next[partition]:
+            self._say(event, f"{event.name} committed {event.offset} of {partition}, which nobody has read")
+
+    def _say(self, event: Event, problem: str) -> None:
+        self.problems.append((event, problem))

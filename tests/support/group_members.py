@@ -80,7 +80,7 @@ class GroupMember(ABC):
 class ConfluentMember(GroupMember):
     """Of librdkafka, in a classic group."""
 
-    STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+    STRATEGIES: tuple[str, ...] = ("range", "roundrobin", "cooperative-sticky")
 
     def settings(self) -> dict[str, Any]:
         """What makes it one of its kind."""
@@ -108,7 +108,7 @@ class ConfluentMember(GroupMember):
         consumer.subscribe(
             membership.topics,
             on_assign=lambda _, given: self.history.gained(self.name, _named(given)),
-            on_revoke=lambda _, taken: self.history.lost(self.name, _named(taken)),
+            on_revoke=lambda _, taken: self.history.revoked(self.name, _named(taken)),
             on_lost=lambda _, taken: self.history.lost(self.name, _named(taken)),
         )
         while not self.is_ending:
@@ -134,7 +134,7 @@ class ConfluentMember(GroupMember):
 class ConsumerProtocolMember(ConfluentMember):
     """Of librdkafka, in a group of KIP-848."""
 
-    STRATEGIES = ("uniform", "range")
+    STRATEGIES: tuple[str, ...] = ("uniform", "range")
 
     def settings(self) -> dict[str, Any]:
         return {"group.protocol": "consumer", "group.remote.assignor": self.membership.strategy}
@@ -168,7 +168,10 @@ class KafkaPythonMember(GroupMember):
 
         class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
             def on_partitions_revoked(self, revoked: Any) -> None:
-                member.history.lost(member.name, _named(revoked))
+                member.history.revoked(member.name, _named(revoked))
+
+            def on_partitions_lost(self, lost: Any) -> None:
+                member.history.lost(member.name, _named(lost))
 
             def on_partitions_assigned(self, assigned: Any) -> None:
                 member.history.gained(member.name, _named(assigned))
@@ -208,7 +211,10 @@ class AiokafkaMember(GroupMember):
 
         class Listener(AiokafkaListener):  # type: ignore[misc]  # the library has no types
             async def on_partitions_revoked(self, revoked: Any) -> None:
-                member.history.lost(member.name, _named(revoked))
+                member.history.revoked(member.name, _named(revoked))
+
+            async def on_partitions_lost(self, lost: Any) -> None:
+                member.history.lost(member.name, _named(lost))
 
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 member.history.gained(member.name, _named(assigned))
@@ -231,13 +237,15 @@ def _named(partitions: Iterable[Any]) -> list[Partition]:
     return [(each.topic, each.partition) for each in partitions]
 
 
-def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WITHIN_S) -> float:
+def wait_until(
+    condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WITHIN_S, every_s: float = 0.02
+) -> float:
     """Wait for something that members bring about; the seconds that took. Raises AssertionError when it does not."""
     began = time.monotonic()
     while not condition():
         told = what if isinstance(what, str) else what()
         assert time.monotonic() < began + within_s, f"not within {within_s} s: {told}"
-        time.sleep(0.02)
+        time.sleep(every_s)
     return time.monotonic() - began
 
 

@@ -110,15 +110,20 @@ class Play:
 
     def all_committed(self, within_s: float = 60) -> float:
         """Wait until the coordinator says that all is committed; the seconds that took."""
-        return wait_until(lambda: self.committed() == self.produced, "commits", within_s)
+        return wait_until(lambda: self.committed() == self.produced, "commits", within_s, every_s=0.2)
 
     def end(self) -> None:
         """Everybody leaves; then everything is committed, and nothing was wrong."""
         members = list(self.members.values())
         self.go(*self.members)
-        assert [error for member in members for error in member.errors] == []
-        assert self.history.problems() == []
-        assert self.committed() == self.produced
+        errors, problems, committed = (
+            [error for member in members for error in member.errors],
+            self.history.problems(),
+            self.committed(),
+        )
+        assert not errors, errors
+        assert not problems, "\n".join(problems)
+        assert committed == self.produced, sorted(committed.items() ^ self.produced.items())
 
     def committed(self) -> dict[Partition, int]:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
