@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from tests.support import valid_requests
 from tests.support.confluent_driver import create_topic, new_consumer, watermarks
 from tests.support.hostile import LENGTH, Attacks, Siege
 from tests.support.node_process import NodeProcess
@@ -92,14 +94,20 @@ def settled(measure: Callable[[], int], bound: int) -> int:
     return value
 
 
-def lay_siege(node: NodeProcess, attacks: Attacks, seed: int, connections: int, seconds: float) -> None:
+def lay_siege(port: int, attacks: Attacks, seed: int, connections: int, seconds: float) -> None:
     Siege(
-        address=("127.0.0.1", node.port),
+        address=("127.0.0.1", port),
         attacks=attacks.all(),
         rng=random.Random(seed),
         rate_per_s=connections / seconds,
         hold_s=min(20.0, seconds / 5),
     ).run(connections)
+
+
+def test_every_api_is_attacked() -> None:
+    assert valid_requests.api_keys(valid_requests.frames("t")) == {handler.api_key for handler in HANDLERS}
+    of_controllers = {handler.api_key for handler in CONTROLLER_HANDLERS}
+    assert valid_requests.api_keys(valid_requests.controller_frames("t")) == of_controllers
 
 
 def test_hostile_connections_harm_nobody_but_themselves(
@@ -108,18 +116,18 @@ def test_hostile_connections_harm_nobody_but_themselves(
     connections, seconds = (10_000, 300.0) if full else (300, 10.0)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    node = new_node(auto_create_topics_enable="false")
+    node = new_node(auto_create_topics_enable="false", offsets_topic_num_partitions=2)
     node.start()
     create_topic(node.bootstrap, "hostile-target", 1, retention_bytes=20_000_000)
     create_topic(node.bootstrap, "healthy", 1)
     fill(node.bootstrap, "hostile-target", 5_000_000)
-    attacks = Attacks("hostile-target")
+    attacks = Attacks("hostile-target", valid_requests.frames("hostile-target"))
     with HealthyClient(node.bootstrap, "healthy") as healthy:
         # The first attacks meet code for the first time and grow pools to their size: that is no leak.
-        lay_siege(node, attacks, seed, connections // 5, seconds / 5)
+        lay_siege(node.port, attacks, seed, connections // 5, seconds / 5)
         time.sleep(1)
         files_before, resident_before = node.open_files(), node.resident_bytes()
-        lay_siege(node, attacks, seed + 1, connections, seconds)
+        lay_siege(node.port, attacks, seed + 1, connections, seconds)
         assert node.is_running, node.output_tail()
         files_bound, resident_bound = files_before + OPEN_FILES_GROWTH_MAX, resident_before + RESIDENT_GROWTH_MAX_BYTES
         files_after = settled(node.open_files, files_bound)
@@ -151,4 +159,19 @@ def test_a_connection_takes_with_it_what_it_had_sent(new_node: Callable[..., Nod
     # Two of them may be on their way out at the same time.
     resident_bound = resident_before + 3 * sent_bytes
     assert settled(node.resident_bytes, resident_bound) <= resident_bound
+    node.stop()
+
+
+def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess]) -> None:
+    """It goes on deciding, and takes nobody's word for a broker's."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    node = new_node()
+    node.start()
+    create_topic(node.bootstrap, "hostile-target", 1)
+    attacks = Attacks("hostile-target", valid_requests.controller_frames("hostile-target"))
+    lay_siege(node.controller_port, attacks, seed, connections=150, seconds=5.0)
+    assert node.is_running, node.output_tail()
+    create_topic(node.bootstrap, "afterwards", 1)
+    assert "Traceback" not in node.output()
     node.stop()

@@ -35,14 +35,13 @@ def listen_for_an_answer(sock: socket.socket) -> None:
 
 @attrs.define
 class Attacks:
-    """The attacks, aimed at a topic that holds `target` records worth reading."""
+    """The attacks, aimed at the topic `target`, which holds records worth reading, by spoiling `frames`."""
 
     target: str
-    frames: list[bytes] = attrs.field(init=False)
+    frames: list[bytes]
     bombs: list[bytes] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.frames = valid_requests.frames(self.target)
         records = valid_requests.bomb(20_000_000)
         self.bombs = [valid_requests.frame(valid_requests.produce(self.target, records), 9)]
 

@@ -1,7 +1,8 @@
-"""Valid request frames of every API a node has from the start, in old and new versions, as kafka-python encodes them.
+"""Valid request frames of every API that a node serves, in old and new versions.
 
-They are raw material for tests that spoil them. All name topics of their own, so that what a spoiled request still
-manages to do harms nobody else's data; none creates anything when it goes through unspoiled.
+They are raw material for tests that spoil them. All name topics and groups of their own, so that what a spoiled request
+still manages to do harms nobody else's data; what goes through unspoiled creates groups, and their topic, at most.
+Those of topics and records are as kafka-python encodes them, the others as we do.
 """
 
 from typing import Any
@@ -10,8 +11,15 @@ from kafka.protocol import admin, consumer, producer
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from broker.wire.codec import encode
+from broker.wire.header import encode_request_header
+from tests.support.valid_admin_requests import admin_messages, controller_messages
+from tests.support.valid_group_requests import group_messages
+from tests.support.wire_client import framed
+
 CLIENT_ID = "hostile"
 GZIP = 1
+_ALSO_FOR_CONTROLLERS = (18, 19, 20, 32, 37, 44, 60)
 
 
 def record_batch(value: bytes = b"value", compression: int = 0) -> bytes:
@@ -56,8 +64,39 @@ def fetch(topic: str, max_wait_ms: int = 50, max_bytes: int = 1_000_000) -> Any:
 
 
 def frames(topic: str) -> list[bytes]:
-    """Every request, in several versions, aimed at partition 0 of `topic`."""
-    return [frame(message, version) for message, versions in _messages(topic) for version in versions]
+    """Every request of a client, in several versions, aimed at partition 0 of `topic`."""
+    ours = [*group_messages(topic), *admin_messages(topic)]
+    return [
+        *(frame(message, version) for message, versions in _messages(topic) for version in versions),
+        *(_our_frame(message, version) for message, versions in ours for version in versions),
+    ]
+
+
+def controller_frames(topic: str) -> list[bytes]:
+    """Every request to a controller: those of administrators, likewise, and those of brokers."""
+    ours = admin_messages(topic)
+    plain = [
+        frame(message, version)
+        for message, versions in _messages(topic)
+        for version in versions
+        if message.API_KEY in _ALSO_FOR_CONTROLLERS
+    ]
+    plain += [_our_frame(message, version) for message, versions in ours for version in versions]
+    return plain + [
+        _our_frame(message, version)
+        for message, versions in controller_messages([each[4:] for each in plain[::3]])
+        for version in versions
+    ]
+
+
+def api_keys(frames: list[bytes]) -> set[int]:
+    """What these frames ask for."""
+    return {int.from_bytes(each[4:6], "big") for each in frames}
+
+
+def _our_frame(message: Any, version: int) -> bytes:
+    header = encode_request_header(type(message).__message__.key, version, 1, CLIENT_ID)
+    return framed(header + b"".join(map(bytes, encode(message, version))))
 
 
 def _messages(topic: str) -> list[tuple[Any, tuple[int, ...]]]:
@@ -76,6 +115,7 @@ def _messages(topic: str) -> list[tuple[Any, tuple[int, ...]]]:
         (_create_partitions(topic), (0, 1, 2, 3)),
         (_describe_configs(topic), (1, 3, 4)),
         (_incremental_alter_configs(topic), (0, 1)),
+        (admin.ListConfigResourcesRequest(resource_types=[2, 32]), (0, 1)),
         (_describe_log_dirs(topic), (1, 2, 4)),
         (admin.DescribeClusterRequest(include_cluster_authorized_operations=True), (0, 1)),
         (_describe_topic_partitions(topic), (0,)),
