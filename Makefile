@@ -48,6 +48,8 @@ jepsen: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen run --workload queue --nemesis kill,pause,restart,disk-full --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload queue --nemesis halves,majority-ring,bridge,one-way --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload offsets --nemesis isolate-leader,isolate-controller --time 40 $(ARGS)
+	$(BIN)/python -m jepsen run --workload groups --nemesis kill-coordinator,isolate-coordinator,pause --time 60 $(ARGS)
+	$(BIN)/python -m jepsen run --workload commits --nemesis kill-coordinator,halves --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload metadata --nemesis kill,isolate-controller,reset --time 40 $(ARGS)
 
 bench: $(VENV)/.installed-bench

@@ -4,6 +4,7 @@ run.json        what was asked for: workload, nemesis, nodes, seed, ...
 history.jsonl   what clients did (`jepsen.journal`)
 faults.jsonl    what was broken, from when to when (`Fault`)
 nodes.jsonl     from when to when each node's processes ran (`Life`)
+members.jsonl   the same of the members of groups, by their places in them
 verdict.json    the anomalies, with the operations that prove them (`Verdict`)
 report.html     all of it to look at
 <node>/         its properties, and what it said; clients/ has what clients said
@@ -24,6 +25,7 @@ RUN: Final = "run.json"
 HISTORY: Final = "history.jsonl"
 FAULTS: Final = "faults.jsonl"
 NODES: Final = "nodes.jsonl"
+MEMBERS: Final = "members.jsonl"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 
@@ -63,7 +65,10 @@ class Fault:
 
 @attrs.frozen
 class Life:
-    """One process of a node. `serving_at` is when it first answered clients; `end` tells how it ended. Seconds."""
+    """One process of a node, or of a member of a group.
+
+    `serving_at` is when a node first answered clients; `end` tells how it ended. Seconds.
+    """
 
     node: str
     began_at: float
@@ -87,6 +92,9 @@ class Store:
     def write_lives(self, lives: Iterable[Life]) -> None:
         self._write(NODES, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in lives])
 
+    def write_members(self, lives: Iterable[Life]) -> None:
+        self._write(MEMBERS, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in lives])
+
     def write_verdict(self, verdict: Verdict) -> None:
         self._write(VERDICT, [json.dumps(_verdict_content(verdict), indent=1)])
 
@@ -104,6 +112,9 @@ class Store:
 
     def lives(self) -> list[Life]:
         return [Life(**each) for each in self._timed_lines(NODES)]
+
+    def members(self) -> list[Life]:
+        return [Life(**each) for each in self._timed_lines(MEMBERS)]
 
     def verdict(self) -> Verdict | None:
         """None where nobody has judged."""

@@ -4,6 +4,7 @@ import attrs
 
 from jepsen.checkers import Verdict
 from jepsen.history import History
+from jepsen.report.groups import GroupStory, stories
 from jepsen.report.measures import (
     Bins,
     Key,
@@ -28,6 +29,7 @@ class Findings:
     history: History
     faults: list[Fault]
     lives: list[Life]
+    groups: list[GroupStory]
     verdict: Verdict | None
     work_end: float
     end: float
@@ -58,6 +60,7 @@ def findings(store: Store) -> Findings:
         history=history,
         faults=faults,
         lives=store.lives(),
+        groups=stories(history, store.members(), bins, end),
         verdict=store.verdict(),
         work_end=last_work,
         end=end,

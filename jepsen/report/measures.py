@@ -18,7 +18,7 @@ from jepsen.store import Fault
 Key: TypeAlias = str
 
 # What is work; see above.
-_WORK: Final = frozenset({"send", "create-topic", "delete-topic", "share-topic", "grow-topic", "drop-topic"})
+_WORK: Final = frozenset({"send", "commit", "create-topic", "delete-topic", "share-topic", "grow-topic", "drop-topic"})
 _BIN_SECONDS: Final = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BINS_MAX: Final = 260
 # Waits from here on are drawn, and counted: shorter ones are what clients are used to.
@@ -108,13 +108,17 @@ def is_work(operation: Operation) -> bool:
 
 
 def key_of(operation: Operation) -> Key:
-    """What the operation is done to, of which each has its own leader: a partition, or the metadata."""
-    sending = operation.value
-    return f"{sending.topic}-{sending.partition}" if operation.function == "send" else "metadata"
+    """What the operation is done to, of which each has its own leader: a partition, a group, or the metadata."""
+    value = operation.value
+    if operation.function == "commit":
+        return f"group {value.group}"
+    return f"{value.topic}-{value.partition}" if operation.function == "send" else "metadata"
 
 
 def weight(operation: Operation) -> int:
-    """How many records it is about; 1 where it is about no records."""
+    """How many records it is about; 1 where it is about none. Those of a commit were counted when they were sent."""
+    if operation.function == "commit":
+        return 0
     return len(operation.value.values) if operation.function == "send" else 1
 
 

@@ -4,19 +4,15 @@ from collections.abc import Iterator, Sequence
 from math import log10
 from typing import Final
 
-import attrs
-
 from jepsen.report.charts import Frame, latency_chart, rate_chart
 from jepsen.report.findings import Findings
+from jepsen.report.lanes import groups
 from jepsen.report.markup import Markup, element, join
 from jepsen.report.measures import STALL_SECONDS, stalls
 from jepsen.report.scales import Linear, clock, duration
+from jepsen.report.sheet import GAP, LEFT, RIGHT, WIDTH, Sheet
 from jepsen.store import Fault, Life
 
-WIDTH: Final = 1120.0
-_LEFT: Final = 92.0
-_RIGHT: Final = 8.0
-_GAP: Final = 30.0
 _FAULT_HEIGHT, _FAULT_STEP = 17.0, 21.0
 _NODE_HEIGHT, _NODE_STEP = 20.0, 27.0
 # The height of a partition's row and the space below, where there are few and where there are many.
@@ -32,43 +28,19 @@ _CHARACTER_WIDTH: Final = 5.9
 _SECONDS_PER_TICK_MIN: Final = 12
 
 
-@attrs.define
-class _Page:
-    """What was drawn so far, and how far down it reaches."""
-
-    x: Linear
-    y: float = 0.0
-    parts: list[Markup] = attrs.field(factory=list)
-
-    def title(self, text: str, *legend: Markup) -> None:
-        self.y += _GAP
-        self.parts.append(element("text", text, class_="panel", x=0, y=self.y - 9))
-        self.parts.extend(legend)
-
-    def label(self, text: str, y: float) -> None:
-        self.parts.append(element("text", text, class_="row-label", x=_LEFT - 10, y=y))
-
-    def bar(self, begin: float, end: float, y: float, height: float, title: str, **attributes: str | float) -> None:
-        """A rectangle from one time to another, wide enough to be seen."""
-        start = self.x(begin)
-        width = max(self.x(end) - start, 1.5)
-        self.parts.append(
-            element("rect", element("title", title), x=start, y=y, width=width, height=height, **attributes)
-        )
-
-
 def timeline(found: Findings) -> Markup:
-    page = _Page(Linear(0.0, found.end, _LEFT, WIDTH - _RIGHT))
+    page = Sheet(Linear(0.0, found.end, LEFT, WIDTH - RIGHT))
     _faults(page, found)
-    top = page.y + _GAP - 4
+    top = page.y + GAP - 4
     _nodes(page, found)
+    groups(page, found)
     _partitions(page, found)
     page.title(found.unit)
-    frame = Frame(page.x, page.y, _RATES_HEIGHT, _LEFT)
+    frame = Frame(page.x, page.y, _RATES_HEIGHT, LEFT)
     page.parts.append(rate_chart(found, frame))
     page.y += _RATES_HEIGHT
     page.title("latency")
-    page.parts.append(latency_chart(found, Frame(page.x, page.y, _LATENCIES_HEIGHT, _LEFT)))
+    page.parts.append(latency_chart(found, Frame(page.x, page.y, _LATENCIES_HEIGHT, LEFT)))
     page.y += _LATENCIES_HEIGHT
     behind = [*_bands(page, found, top), *_time_axis(page, found, top)]
     height = page.y + 26
@@ -85,7 +57,7 @@ def timeline(found: Findings) -> Markup:
     )
 
 
-def _faults(page: _Page, found: Findings) -> None:
+def _faults(page: Sheet, found: Findings) -> None:
     if not found.faults:
         return
     page.title("faults")
@@ -114,7 +86,7 @@ def _packed(faults: Sequence[Fault], end: float) -> list[int]:
     return rows
 
 
-def _nodes(page: _Page, found: Findings) -> None:
+def _nodes(page: Sheet, found: Findings) -> None:
     page.title("nodes")
     for node in found.plan.nodes:
         page.label(node, page.y + 14)
@@ -131,7 +103,7 @@ def _nodes(page: _Page, found: Findings) -> None:
     page.y -= _NODE_STEP - _NODE_HEIGHT
 
 
-def _life(page: _Page, life: Life, until: float) -> None:
+def _life(page: Sheet, life: Life, until: float) -> None:
     end = until if life.ended_at is None else min(life.ended_at, until)
     serving = end if life.serving_at is None else min(life.serving_at, end)
     if life.began_at >= until:
@@ -142,7 +114,7 @@ def _life(page: _Page, life: Life, until: float) -> None:
         page.bar(serving, end, page.y, _NODE_HEIGHT, title, class_="alive", rx=3)
 
 
-def _partitions(page: _Page, found: Findings) -> None:
+def _partitions(page: Sheet, found: Findings) -> None:
     """When somebody waited for each: the longer, the stronger."""
     waited = {key: stalls(every) for key, every in found.waits.items()}
     longest = sorted(waited, key=lambda key: -sum(wait.seconds for wait in waited[key]))[:_ROWS_MAX]
@@ -161,7 +133,7 @@ def _partitions(page: _Page, found: Findings) -> None:
     page.y -= gap
 
 
-def _bands(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+def _bands(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
     """Faults, and the healing, behind everything."""
     for fault in found.faults:
         start, end = page.x(fault.began_at), page.x(found.end if fault.ended_at is None else fault.ended_at)
@@ -186,14 +158,14 @@ def _bands(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
         )
 
 
-def _time_axis(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+def _time_axis(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
     for second in page.x.time_ticks(_SECONDS_PER_TICK_MIN):
         at = page.x(second)
         yield element("line", class_="grid", x1=at, x2=at, y1=top, y2=page.y)
         yield element("text", clock(second), class_="tick time", x=at, y=page.y + 17)
 
 
-def _anomalies(page: _Page, found: Findings, top: float) -> Iterator[Markup]:
+def _anomalies(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
     """Where the operations lie that prove one."""
     if found.verdict is None:
         return

@@ -7,29 +7,49 @@ from pathlib import Path
 
 import pytest
 
+from jepsen.checkers import Verdict
+from jepsen.history import Outcome
 from jepsen.processes.faults.of_networks import ring_cuts
 from jepsen.store import Store
 
 
-@pytest.mark.clients
-def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
-    arguments = ("--workload", "queue", "--nemesis", "kill-leader", "--time", "10", "--fault", "4", "--peace", "1")
-    command = [sys.executable, "-m", "jepsen", "run", *arguments, "--store", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tuple[Store, Verdict]:
+    """A run without an anomaly."""
+    command = [sys.executable, "-m", "jepsen", "run", "--workload", workload, "--nemesis", nemesis, *arguments]
+    result = subprocess.run(
+        [*command, "--store", str(directory)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert result.returncode == 0, result.stdout + result.stderr
-    (directory,) = tmp_path.iterdir()
-    store = Store(directory)
+    (run,) = directory.iterdir()
+    store = Store(run)
     verdict = store.verdict()
     assert verdict is not None
     assert verdict.is_valid
+    return store, verdict
+
+
+@pytest.mark.clients
+def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
+    store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "10", "--fault", "4", "--peace", "1")
     # It was troubled indeed, and much was acknowledged, and read at last from clients and from disks.
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}
     assert any(life.end == "kill -9" for life in store.lives())
     assert verdict.counts["send ok"] > 500
     assert verdict.counts["final-read ok"] == 4
     assert verdict.counts["read-replica ok"] == 12
-    assert (directory / "report.html").exists()
-    assert json.loads((directory / "run.json").read_text())["workload"] == "queue"
+    assert (store.directory / "report.html").exists()
+    assert json.loads((store.directory / "run.json").read_text())["workload"] == "queue"
+
+
+@pytest.mark.clients
+def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> None:
+    store, verdict = perform(tmp_path, "commits", "kill-coordinator", "--time", "15", "--fault", "4", "--peace", "1")
+    assert {fault.kind for fault in store.faults()} == {"kill-coordinator"}
+    assert {life.node for life in store.members()} == {"old1", "old2", "new1", "new2"}
+    history = store.history()
+    assert {each.value.group for each in history.of("commit", outcome=Outcome.OK)} == {"old", "new"}
+    assert verdict.counts["heal ok"] == 3
+    assert verdict.counts["read-replica ok"] == 24
 
 
 @pytest.mark.parametrize("count", [3, 5])

@@ -8,11 +8,13 @@ from jepsen.processes.clients.asking import ask
 from jepsen.processes.clients.client import Client, ClientPlan
 from jepsen.processes.clients.consuming import consume, read_to_the_end
 from jepsen.processes.clients.contending import contend, see_topics
+from jepsen.processes.clients.joining import join
 from jepsen.processes.clients.producing import produce
 
 ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "produce": produce,
     "consume": consume,
+    "join": join,
     "contend": contend,
     "ask": ask,
     "read": read_to_the_end,

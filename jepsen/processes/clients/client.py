@@ -27,10 +27,25 @@ _PATIENCE: Final[dict[str, str | int]] = {
 
 
 @attrs.frozen
+class MemberPlan:
+    """How a client belongs to a group. `protocol` is the client's `group.protocol`.
+
+    `assignor` is the client's own, or the brokers' with the "consumer" protocol. `instance` is what makes it a static
+    member (KIP-345); empty, it is none. `commits_each` poll before it polls again; otherwise at times, in passing.
+    """
+
+    group: str
+    protocol: str
+    assignor: str
+    instance: str = ""
+    commits_each: bool = False
+
+
+@attrs.frozen
 class ClientPlan:
     """What a client is to do. `zero` is the beginning of the run by `time.monotonic`.
 
-    `rate` is of operations per second; 0 means as many as it can.
+    `rate` is of operations per second; 0 means as many as it can. `member` is for those who belong to a group.
     """
 
     role: str
@@ -43,13 +58,16 @@ class ClientPlan:
     partitions: int = 0
     rate: float = 0.0
     is_idempotent: bool = True
+    member: MemberPlan | None = None
 
     def text(self) -> str:
         return json.dumps(attrs.asdict(self))
 
     @classmethod
     def read(cls, text: str) -> Self:
-        return cls(**json.loads(text))
+        content = json.loads(text)
+        member = content.pop("member")
+        return cls(**content, member=None if member is None else MemberPlan(**member))
 
 
 class Client:

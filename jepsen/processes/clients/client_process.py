@@ -1,5 +1,6 @@
 """A client as a process, from the side of whoever runs it."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,13 @@ class ClientProcess:
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, signal_number: signal.Signals) -> None:
+        self._process.send_signal(signal_number)
 
     async def end(self) -> None:
         """Have it finish what it has begun, and end. Raises ClientFailed."""

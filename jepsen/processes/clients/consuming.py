@@ -79,7 +79,7 @@ def _read_all(client: Client, at: TopicPartition) -> list[tuple[int, str]]:
             messages = consumer.consume(_BATCH, _WAIT_SECONDS)
             for message in messages:
                 _raise_error_of(message)
-                records.append(_record(message))
+                records.append(record_of(message))
     finally:
         consumer.close()
     return records
@@ -133,7 +133,7 @@ class _Reader:
         polling = Polling(self._client.plan.topic, partition, self.positions[partition].offset)
         good = [message for message in messages if message.error() is None]
         if good:
-            records = [_record(message) for message in good]
+            records = [record_of(message) for message in good]
             history.ok(self._invoked(polling, began), records)
             self.positions[partition] = _Position(records[-1][0] + 1, self._see_epochs(partition, good))
         for error in filter(None, (message.error() for message in messages)):
@@ -184,7 +184,7 @@ def _start(client: Client, end: _Position) -> _Position:
     return _Position(client.rng.randint(max(0, end.offset - _BACK_MAX), end.offset))
 
 
-def _record(message: Message) -> tuple[int, str]:
+def record_of(message: Message) -> tuple[int, str]:
     """Its offset and its value, without what it was padded with."""
     offset, content = message.offset(), message.value()
     assert offset is not None, "a record"

@@ -13,6 +13,7 @@ from jepsen.processes.faults.of_networks import (
     Halves,
     IsolateClient,
     IsolateController,
+    IsolateCoordinator,
     IsolateLeader,
     Lossy,
     MajorityRing,
@@ -20,7 +21,7 @@ from jepsen.processes.faults.of_networks import (
     Reset,
     Slow,
 )
-from jepsen.processes.faults.of_processes import Kill, KillLeader, Pause, Restart
+from jepsen.processes.faults.of_processes import Kill, KillCoordinator, KillLeader, Pause, Restart
 from jepsen.processes.faults.stage import Fault, Stage
 from jepsen.processes.nodes import Misbehaved
 
@@ -28,6 +29,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
         "kill": Kill(),
         "kill-leader": KillLeader(),
+        "kill-coordinator": KillCoordinator(),
         "pause": Pause(),
         "restart": Restart(),
         "disk-full": DiskFull(),
@@ -38,6 +40,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "flapping": Flapping(),
         "isolate-leader": IsolateLeader(),
         "isolate-controller": IsolateController(),
+        "isolate-coordinator": IsolateCoordinator(),
         "isolate-client": IsolateClient(),
         "slow": Slow(),
         "lossy": Lossy(),

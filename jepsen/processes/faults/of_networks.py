@@ -70,6 +70,15 @@ class IsolateController:
             await _isolate(stage, "isolate-controller", controller, seconds)
 
 
+class IsolateCoordinator:
+    """A group's coordinator that no other node hears of, and members do."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        found = await stage.coordinator()
+        if found is not None:
+            await _isolate(stage, "isolate-coordinator", found[0], seconds, f"of {found[1]}")
+
+
 class IsolateClient:
     """A client that reaches no node, or just one, or all of them one way only."""
 

@@ -45,6 +45,20 @@ class KillLeader:
             await start_together([victim])
 
 
+class KillCoordinator:
+    """kill -9 of a group's coordinator."""
+
+    async def strike(self, stage: Stage, seconds: float) -> None:
+        found = await stage.coordinator()
+        if found is None or found[0] not in stage.healthy():
+            return
+        victim, group = found
+        with stage.claimed([victim]), stage.recorded("kill-coordinator", [victim.name], f"of {group}"):
+            await victim.kill()
+            await trio.sleep(seconds / 2)
+            await start_together([victim])
+
+
 class Pause:
     """SIGSTOP: whoever wakes does not know that time has passed."""
 

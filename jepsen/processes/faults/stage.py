@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import attrs
 import trio
 
+from jepsen.processes.group_status import coordinator_id
 from jepsen.processes.links import Pair
 from jepsen.processes.nodes import NodeProcess, ProcessCluster
 from jepsen.processes.partition_status import PartitionStatus, any_topic_status
@@ -20,7 +21,8 @@ _LOOK_SECONDS: Final = 2.0
 
 @attrs.define(eq=False)
 class Stage:
-    """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` is what clients use.
+    """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` and `groups` are what
+    clients use.
 
     `note_misbehaviour` is told of nodes that do not do what they are asked to.
     """
@@ -30,6 +32,7 @@ class Stage:
     rng: Random
     now: Callable[[], float]
     note_misbehaviour: Callable[[str], None]
+    groups: Sequence[str] = ()
     faults: list[FaultRecord] = attrs.field(factory=list)
     _victims: list[NodeProcess] = attrs.field(factory=list, init=False)
 
@@ -84,6 +87,16 @@ class Stage:
             return None
         partition = self.rng.choice(led)
         return self.cluster.by_id(partition.leader), partition
+
+    async def coordinator(self) -> tuple[NodeProcess, str] | None:
+        """Some group and who coordinates it, if there are groups and anybody knows."""
+        if not self.groups:
+            return None
+        group = self.rng.choice(self.groups)
+        with trio.move_on_after(_LOOK_SECONDS):
+            node_id = await coordinator_id(self.cluster, group)
+            return None if node_id is None else (self.cluster.by_id(node_id), group)
+        return None
 
 
 class Fault(Protocol):

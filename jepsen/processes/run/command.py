@@ -110,7 +110,8 @@ def _run_plan(options: argparse.Namespace, experiment: Experiment, began: dateti
         f"python -m jepsen run --workload {options.workload} --nemesis {','.join(options.nemesis) or NONE} "
         f"--time {options.time:g} --nodes {experiment.nodes} --rate {experiment.rate:g} --seed {experiment.seed}"
     )
-    parameters = {"partitions": str(experiment.partitions), **experiment.overrides}
+    groups = {group.name: str(group) for group in experiment.workload.groups}
+    parameters = {"partitions": str(experiment.partitions), **groups, **experiment.overrides}
     return RunPlan(
         options.workload,
         options.nemesis,
@@ -131,6 +132,7 @@ def _write(store: Store, outcome: Outcome) -> None:
         path.unlink()  # the history has it all
     store.write_faults(outcome.stage.faults)
     store.write_lives(_since(outcome.zero, (life for node in outcome.nodes for life in node.lives)))
+    store.write_members(_since(outcome.zero, outcome.members))
 
 
 def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:

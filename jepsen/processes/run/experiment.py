@@ -14,21 +14,27 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from jepsen.history import History
 from jepsen.journal import Journal, read_history
-from jepsen.processes.clients.client import ClientPlan
+from jepsen.processes.clients.client import ClientPlan, MemberPlan
 from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.processes.faults import Nemesis, Stage
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
-from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, stop_all
+from jepsen.processes.run.crowd import Crowd
+from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, recorded, stop_all
+from jepsen.processes.run.lags import Lags
 from jepsen.processes.run.workloads import Workload
+from jepsen.store import Life
+from jepsen.values import Healing
 
 TOPIC: Final = "queue"
+OFFSETS: Final = "__consumer_offsets"
 # Where the journals of clients are until there is a history, and what clients say.
 CLIENTS: Final = "clients"
 # The nemesis begins once clients have found their way, and they go on for a while when it is over.
 _PROLOGUE_SECONDS: Final = 2.0
 _EPILOGUE_SECONDS: Final = 3.0
 _FINAL_READ_SECONDS: Final = 300.0
+_CATCH_UP_SECONDS: Final = 45.0
 _LOOK_SECONDS: Final = 0.1
 # Shorter than the defaults, so that more happens in a minute; and logs roll.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -43,6 +49,13 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "metadata.log.max.record.bytes.between.snapshots": "100000",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
 }
 
 
@@ -69,11 +82,12 @@ class Outcome:
     history: History
     stage: Stage
     nodes: Sequence[NodeProcess]
+    members: Sequence[Life]
 
 
 async def perform(experiment: Experiment) -> Outcome:
     """Raises ClientFailed where a client cannot do its work."""
-    names = list(experiment.workload.clients)
+    names = [*experiment.workload.clients, *experiment.workload.places()]
     journals = experiment.directory / CLIENTS
     journals.mkdir(parents=True)
     overrides = {**_SETTINGS, **experiment.overrides}
@@ -82,31 +96,52 @@ async def perform(experiment: Experiment) -> Outcome:
     ) as cluster:
         zero = time.monotonic()
         with _own_history(journals, zero) as history:
-            stage = Stage(
-                cluster,
-                TOPIC,
-                Random(experiment.seed),
-                lambda: time.monotonic() - zero,
-                lambda what: note_misbehaviour(history, what),
-            )
-            await _trouble(experiment, stage, history, zero)
+            stage = _stage(experiment, cluster, history, zero)
+            crowd = _crowd(experiment, cluster, zero)
+            await trio.to_thread.run_sync(_create_topic, cluster.bootstrap, experiment.partitions)
+            async with _watched(cluster, history), crowd.running():
+                await _trouble(experiment, stage, crowd, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
-            nodes = list(cluster.nodes.values())
-            await stop_all(nodes, history)
-            for node in nodes:
-                await trio.to_thread.run_sync(read_replicas, node, TOPIC, history)
-            judge_output(nodes, history)
-    return Outcome(zero, _whole_history(journals), stage, nodes)
+            await _read_disks(stage, history)
+    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), crowd.lives)
 
 
-async def _trouble(experiment: Experiment, stage: Stage, history: History, zero: float) -> None:
-    """Everything up to the moment when no client is at work any more, and all is mended."""
-    await trio.to_thread.run_sync(_create_topic, stage.cluster.bootstrap, experiment.partitions)
-    async with _watched(stage.cluster, history), _clients(experiment, stage.cluster, zero):
+def _stage(experiment: Experiment, cluster: ProcessCluster, history: History, zero: float) -> Stage:
+    return Stage(
+        cluster,
+        TOPIC,
+        Random(experiment.seed),
+        lambda: time.monotonic() - zero,
+        lambda what: note_misbehaviour(history, what),
+        groups=[group.name for group in experiment.workload.groups],
+    )
+
+
+async def _read_disks(stage: Stage, history: History) -> None:
+    nodes = list(stage.cluster.nodes.values())
+    await stop_all(nodes, history)
+    for node in nodes:
+        for topic in _topics(stage):
+            await trio.to_thread.run_sync(read_replicas, node, topic, history)
+    judge_output(nodes, history)
+
+
+async def _trouble(experiment: Experiment, stage: Stage, crowd: Crowd, history: History, zero: float) -> None:
+    """Everything up to the moment when nobody produces any more, all is mended, and groups have read everything."""
+    async with _clients(experiment, stage.cluster, zero):
         await trio.sleep(_PROLOGUE_SECONDS)
         await experiment.nemesis.run(stage, experiment.seconds)
-        await heal(stage.cluster, TOPIC, history)
+        crowd.calm_down()
+        await heal(stage.cluster, _topics(stage), history)
         await trio.sleep(_EPILOGUE_SECONDS)
+    if stage.groups:
+        lags = Lags(stage.cluster.bootstrap, stage.groups, TOPIC, experiment.partitions)
+        await recorded(history, Healing("every group has read everything", _CATCH_UP_SECONDS), lags.are_zero)
+
+
+def _topics(stage: Stage) -> list[str]:
+    """Those whose replicas have to be the same in the end."""
+    return [TOPIC, OFFSETS] if stage.groups else [TOPIC]
 
 
 @contextmanager
@@ -140,6 +175,17 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
                 await node.start()
 
 
+def _crowd(experiment: Experiment, cluster: ProcessCluster, zero: float) -> Crowd:
+    journals, places = experiment.directory / CLIENTS, experiment.workload.places()
+
+    def start(place: str, life: int) -> ClientProcess:
+        bootstrap = cluster.bootstrap_of(place)
+        plan = _plan(experiment, f"{place}.{life}", "join", bootstrap, journals, zero, member=places[place])
+        return ClientProcess(plan, journals / f"{place}.out")
+
+    return Crowd(list(places), experiment.seed, start)
+
+
 @asynccontextmanager
 async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float) -> AsyncIterator[None]:
     journals = experiment.directory / CLIENTS
@@ -169,7 +215,15 @@ async def _read_finally(experiment: Experiment, cluster: ProcessCluster, journal
             client.discard()
 
 
-def _plan(experiment: Experiment, name: str, role: str, bootstrap: str, journals: Path, zero: float) -> ClientPlan:
+def _plan(
+    experiment: Experiment,
+    name: str,
+    role: str,
+    bootstrap: str,
+    journals: Path,
+    zero: float,
+    member: MemberPlan | None = None,
+) -> ClientPlan:
     return ClientPlan(
         role,
         name,
@@ -181,6 +235,7 @@ def _plan(experiment: Experiment, name: str, role: str, bootstrap: str, journals
         experiment.partitions,
         experiment.rate,
         experiment.workload.is_idempotent,
+        member,
     )
 
 

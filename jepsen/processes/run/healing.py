@@ -17,7 +17,7 @@ _IN_SYNC_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 
-async def heal(cluster: ProcessCluster, topic: str, history: History) -> None:
+async def heal(cluster: ProcessCluster, topics: Sequence[str], history: History) -> None:
     """Raises nothing: what does not come back is in the history."""
     nodes = list(cluster.nodes.values())
     cluster.links.open_all()
@@ -28,13 +28,16 @@ async def heal(cluster: ProcessCluster, topic: str, history: History) -> None:
     async def all_serve() -> bool:
         return all([await _serves(node) for node in nodes])
 
-    async def all_in_sync() -> bool:
+    async def is_in_sync(topic: str) -> bool:
         seen = [await topic_status(node, topic) for node in nodes]
         return all(each is not None and each == seen[0] and all(one.is_whole for one in each) for each in seen)
 
-    await _recorded(history, Healing("all nodes serve", _SERVING_SECONDS), all_serve)
+    async def all_in_sync() -> bool:
+        return all([await is_in_sync(topic) for topic in topics])
+
+    await recorded(history, Healing("all nodes serve", _SERVING_SECONDS), all_serve)
     healing = Healing("every node knows of a leader and of all replicas in sync", _IN_SYNC_SECONDS)
-    await _recorded(history, healing, all_in_sync)
+    await recorded(history, healing, all_in_sync)
 
 
 async def stop_all(nodes: Sequence[NodeProcess], history: History) -> None:
@@ -65,7 +68,8 @@ async def _serves(node: NodeProcess) -> bool:
     return True
 
 
-async def _recorded(history: History, healing: Healing, holds: Callable[[], Awaitable[bool]]) -> None:
+async def recorded(history: History, healing: Healing, holds: Callable[[], Awaitable[bool]]) -> None:
+    """How long it takes until something holds."""
     operation = history.invoke(NAME, "heal", healing)
     with trio.move_on_after(2 * healing.within_seconds):
         while not await holds():

@@ -8,9 +8,12 @@ import attrs
 
 from jepsen.checkers import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, Checker, count_losses
 from jepsen.checkers.forwarded_topics import FORWARDED_TOPIC_CHECKERS
+from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.history import History
+from jepsen.processes.clients.client import MemberPlan
+from jepsen.processes.run.crowd import Group
 
 
 def _sessions(history: History) -> Mapping[str, str]:
@@ -27,8 +30,8 @@ def _losses(history: History) -> Mapping[str, str]:
 class Workload:
     """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
 
-    `last` are the roles of those who look at what there is when all is over. `notes` finds figures in the history that
-    break no promise.
+    Members of `groups` come and go beside them. `last` are the roles of those who look at what there is when all is
+    over. `notes` finds figures in the history that break no promise.
     """
 
     clients: Mapping[str, str]
@@ -37,8 +40,14 @@ class Workload:
     last: tuple[str, ...] = ("read",)
     is_idempotent: bool = True
     notes: Callable[[History], Mapping[str, str]] = _sessions
+    groups: tuple[Group, ...] = ()
+
+    def places(self) -> dict[str, MemberPlan]:
+        """What members of groups are called, and how they belong to them."""
+        return {name: plan for group in self.groups for name, plan in group.places().items()}
 
 
+_PRODUCERS: Final = MappingProxyType({"p1": "produce", "p2": "produce"})
 _PRODUCERS_AND_CONSUMERS: Final = MappingProxyType({"p1": "produce", "p2": "produce", "c1": "consume", "c2": "consume"})
 WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
     {
@@ -60,6 +69,26 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
             MappingProxyType({"p1": "produce", "p2": "produce", "o1": "ask", "o2": "ask", "c1": "consume"}),
             (*OFFSET_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
             rate=50,
+        ),
+        "groups": Workload(
+            _PRODUCERS,
+            (*GROUP_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
+            rate=50,
+            groups=(
+                Group("range", "classic", "range", members=3),
+                Group("sticky", "classic", "cooperative-sticky", members=2, is_static=True),
+                Group("uniform", "consumer", "uniform", members=3),
+                Group("static", "consumer", "range", members=2, is_static=True),
+            ),
+        ),
+        "commits": Workload(
+            _PRODUCERS,
+            (*GROUP_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
+            rate=50,
+            groups=(
+                Group("old", "classic", "range", members=2, commits_each=True),
+                Group("new", "consumer", "uniform", members=2, commits_each=True),
+            ),
         ),
     }
 )

@@ -1,0 +1,101 @@
+"""What became of each group, worked out from a run: its members' lives, who owned what, and how far it was behind."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+import attrs
+
+from jepsen.checkers.committed_offsets import ended
+from jepsen.checkers.ownership import Owned, ownerships
+from jepsen.checkers.records import TopicPartition, named
+from jepsen.history import History, Outcome
+from jepsen.report.measures import Bins
+from jepsen.store import Life
+
+
+@attrs.frozen
+class Claim:
+    """From when to when a member took a partition for its own; `place` is the member's, over all its lives."""
+
+    place: str
+    begin: float
+    end: float
+    generation: int
+
+
+@attrs.frozen
+class GroupStory:
+    """`claims` are by partition, in order. `generations` are (when it was first heard of, its number).
+
+    `behind` is, for each bin, how many acknowledged records had come to no member yet.
+    """
+
+    name: str
+    lives: Mapping[str, Sequence[Life]]
+    claims: Mapping[str, Sequence[Claim]]
+    generations: Sequence[tuple[float, int]]
+    behind: Sequence[float]
+
+    @property
+    def places(self) -> list[str]:
+        return list(self.lives)
+
+
+def stories(history: History, lives: Iterable[Life], bins: Bins, end: float) -> list[GroupStory]:
+    """In the order in which groups were first heard of."""
+    by_group: dict[str, list[Owned]] = defaultdict(list)
+    for owned in ownerships(history):
+        by_group[owned.group].append(owned)
+    by_place: dict[str, list[Life]] = defaultdict(list)
+    for life in lives:
+        by_place[life.node].append(life)
+    return [_story(name, every, by_place, history, bins, end) for name, every in by_group.items()]
+
+
+def _story(
+    name: str,
+    every: Sequence[Owned],
+    lives: Mapping[str, Sequence[Life]],
+    history: History,
+    bins: Bins,
+    end: float,
+) -> GroupStory:
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    first: dict[int, float] = {}
+    for owned in every:
+        place = owned.member.partition(".")[0]
+        until = owned.ended_at or _death(lives.get(place, ()), owned.began_at) or end
+        generation, _ = owned.generations[0]
+        claims[named(owned.partition)].append(Claim(place, owned.began_at, until, generation))
+        for number, since in owned.generations:
+            first[number] = min(first.get(number, since), since)
+    places = sorted({claim.place for each in claims.values() for claim in each})
+    return GroupStory(
+        name,
+        {place: lives.get(place, ()) for place in places},
+        dict(sorted(claims.items())),
+        sorted((since, number) for number, since in first.items()),
+        _behind(name, history, bins),
+    )
+
+
+def _death(lives: Sequence[Life], since: float) -> float | None:
+    """When the process was over that lived at a time: one that stands still goes on afterwards."""
+    return next((each.ended_at for each in lives if (each.ended_at or 0) > since and each.end != "paused"), None)
+
+
+def _behind(group: str, history: History, bins: Bins) -> list[float]:
+    """Records that were acknowledged, without those that came to a member: by the ends of both in each partition."""
+    gained = bins.zeros()
+    ends: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    for operation in sorted(history.of("send", "poll-group", outcome=Outcome.OK), key=ended):
+        value, result, is_poll = operation.value, operation.result, operation.function == "poll-group"
+        if result in (None, ()) or (is_poll and value.group != group):
+            continue
+        end = result[-1][0] + 1 if is_poll else result + len(value.values)
+        key = operation.function, (value.topic, value.partition)
+        new, ends[key] = end - ends[key], max(end, ends[key])
+        if new > 0:
+            gained[bins.index(ended(operation))] += -new if is_poll else new
+    return [max(each, 0.0) for each in accumulate(gained)]

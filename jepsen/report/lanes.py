@@ -1,0 +1,120 @@
+"""A block for each group: its members' lives, who owned which partition, and how far the group was behind."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from jepsen.report.findings import Findings
+from jepsen.report.groups import Claim, GroupStory
+from jepsen.report.markup import Markup, element
+from jepsen.report.scales import clock, quantity
+from jepsen.report.sheet import LEFT, Sheet
+
+_MEMBER_HEIGHT, _MEMBER_STEP = 7.0, 12.0
+_LANE_HEIGHT, _LANE_GAP = 13.0, 2.0
+# What is left of the lane of somebody who does not know that the partition is another's.
+_ZOMBIE_HEIGHT: Final = 4.0
+_BEHIND_HEIGHT: Final = 26.0
+# Members that have a color of their own.
+_COLORS: Final = 6
+# Numbers of generations need so much room.
+_NUMBER_WIDTH: Final = 15.0
+_SPACE: Final = 5.0
+
+
+def groups(page: Sheet, found: Findings) -> None:
+    """Nothing where there are none."""
+    for story in found.groups:
+        what = found.plan.parameters.get(story.name)
+        page.title(f"group {story.name}" + (f": {what}" if what else ""))
+        top = page.y
+        _members(page, story, found.end)
+        page.y += _SPACE
+        _generations(page, story, top)
+        for partition, claims in story.claims.items():
+            _lane(page, story, partition, claims)
+        _behind(page, story, found)
+
+
+def color(story: GroupStory, place: str) -> str:
+    return f"m{story.places.index(place) % _COLORS}"
+
+
+def _members(page: Sheet, story: GroupStory, until: float) -> None:
+    for place, lives in story.lives.items():
+        page.label(place, page.y + _MEMBER_HEIGHT + 0.5)
+        for life in lives:
+            end = until if life.ended_at is None else min(life.ended_at, until)
+            if life.began_at >= until:
+                continue
+            title = f"{place} from {clock(life.began_at)}" + (f", {life.end} at {clock(end)}" if life.end else "")
+            page.bar(life.began_at, end, page.y, _MEMBER_HEIGHT, title, class_=f"member {color(story, place)}", rx=3)
+            if life.end == "killed":
+                page.parts.append(_cross(page.x(end), page.y + _MEMBER_HEIGHT / 2))
+        for before, after in pairwise(lives):
+            if before.end == "paused" and before.ended_at is not None:
+                title = f"{place} stands still from {clock(before.ended_at)} to {clock(after.began_at)}"
+                y = page.y + _MEMBER_HEIGHT / 2 - 0.75
+                page.bar(before.ended_at, after.began_at, y, 1.5, title, class_=f"member {color(story, place)}")
+        page.y += _MEMBER_STEP
+
+
+def _cross(x: float, y: float) -> Markup:
+    return element("path", element("title", "kill -9"), class_="killed", d=f"M{x - 3:.1f},{y - 3:.1f} l6,6 m0,-6 l-6,6")
+
+
+def _generations(page: Sheet, story: GroupStory, top: float) -> None:
+    """Where each was first heard of, with its number where there is room."""
+    bottom = page.y + len(story.claims) * (_LANE_HEIGHT + _LANE_GAP) - _LANE_GAP
+    free = LEFT
+    for since, number in story.generations:
+        x = page.x(since)
+        page.parts.append(element("line", class_="generation", x1=x, x2=x, y1=top - 4, y2=bottom))
+        if x >= free:
+            title = f"generation {number} at {clock(since)}"
+            page.parts.append(
+                element("text", element("title", title), f"{number}", class_="generation-number", x=x, y=top - 6)
+            )
+            free = x + _NUMBER_WIDTH
+
+
+def _lane(page: Sheet, story: GroupStory, partition: str, claims: Sequence[Claim]) -> None:
+    page.label(partition, page.y + _LANE_HEIGHT - 2)
+    page.bar(page.x.low, page.x.high, page.y, _LANE_HEIGHT, f"{partition} is nobody's", class_="nobody", rx=2)
+    for index, claim in enumerate(claims):
+        following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
+        end = min(claim.end, following)
+        title = f"{partition} is {claim.place}'s in generation {claim.generation}, {_span(claim)}"
+        page.bar(claim.begin, end, page.y, _LANE_HEIGHT, title, class_=f"claim {color(story, claim.place)}", rx=2)
+    for index, claim in enumerate(claims):
+        following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
+        if following < claim.end:
+            title = f"{claim.place} has not heard that {partition} is another's, {_span(claim)}"
+            y = page.y + _LANE_HEIGHT - _ZOMBIE_HEIGHT
+            class_ = f"zombie {color(story, claim.place)}"
+            page.bar(following, claim.end, y, _ZOMBIE_HEIGHT, title, class_=class_)
+    page.y += _LANE_HEIGHT + _LANE_GAP
+
+
+def _span(claim: Claim) -> str:
+    return f"from {claim.begin:.1f} s to {claim.end:.1f} s"
+
+
+def _behind(page: Sheet, story: GroupStory, found: Findings) -> None:
+    """How many records there were that had come to no member, by time."""
+    page.y += _SPACE
+    most, bins = max(story.behind, default=0.0), found.bins
+    bottom = page.y + _BEHIND_HEIGHT
+    page.label("behind", bottom - 2)
+    page.parts.append(element("line", class_="grid", x1=LEFT, x2=page.x.end, y1=bottom, y2=bottom))
+    if most:
+        points = " ".join(
+            f"{page.x(min((index + side) * bins.width, found.end)):.1f},{bottom - value / most * _BEHIND_HEIGHT:.1f}"
+            for index, value in enumerate(story.behind)
+            for side in (0, 1)
+        )
+        area = f"{LEFT:g},{bottom:.1f} {points} {page.x.end:.1f},{bottom:.1f}"
+        title = f"at most {quantity(most)} records behind"
+        page.parts.append(element("polygon", element("title", title), class_="behind", points=area))
+        page.parts.append(element("text", title, class_="tick figures", x=page.x.end, y=page.y + 8))
+    page.y = bottom
