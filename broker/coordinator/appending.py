@@ -1,15 +1,19 @@
-"""Writing a decision's records to the coordinator's partition, and what it means where that fails."""
+"""Writing what coordinators decide to their partitions, much of it at once, and what it means where that fails."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
+import trio
+
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
+from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.replication.partitions import Partitions
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, Compression, Record, encode_batch
 
-_ACKS_ALL: Final = -1
+_ACKS_ALL, _ACKS_LEADER = -1, 1
 # What a record takes besides its key and value, at most: five varints, attributes, no headers.
 _RECORD_OVERHEAD: Final = 32
 
@@ -26,36 +30,190 @@ _TRANSLATED: Final = {
 
 
 class Appender:
-    """Appends to the partitions that this broker leads, with acks=all; what is written is written with the turn."""
+    """Has writers write what was decided, together; and what was written, written to the disk.
 
-    def __init__(self, partitions: Partitions, compression: Compression) -> None:
+    What is decided while nothing is on its way to the followers is written at the turn's end. Otherwise it is held
+    until all of that is committed, for `linger_ms` at most: so a broker that is asked by many writes, and has its
+    followers fetch, far less often, and who is alone waits for nobody. With a linger of 0 nothing is held.
+    """
+
+    def __init__(
+        self, partitions: Partitions, deadlines: Deadlines, compression: Compression, linger_ms: float
+    ) -> None:
         self._partitions = partitions
-        self._compression = compression
+        self._deadlines = deadlines
+        self.compression = compression
+        self._linger_s = linger_ms / 1000
+        self._open: dict[LogWriter, None] = {}
+        self._under_way: dict[LogWriter, None] = {}
+        self._is_due = False
+        self._deadline: Deadline | None = None
 
-    def append(self, partition: Partition, records: Sequence[CoordinatorRecord], now_ms: int, *, atomic: bool) -> int:
-        """Stage the records; the offset of the first. Raises CoordinatorError, and nothing was appended."""
-        log = partition.log
-        size_max = None if atomic or log is None else log.config.max_message_bytes
-        first_offset = -1
-        for chunk in _chunks(records, size_max):
-            try:
-                info = partition.append(self._encoded(chunk, now_ms), _ACKS_ALL, now_ms)
-            except KafkaError as error:
-                if log is not None and log.failure is not None:
-                    self._partitions.log_failed(partition, log.failure)
-                raise as_coordinator_error(error) from error
-            self._partitions.stage(partition)
-            if first_offset < 0:
-                first_offset = info.first_offset
-        return first_offset
+    def opened(self, writer: "LogWriter") -> None:
+        """The writer has something to write."""
+        self._open[writer] = None
+        if self._is_due:
+            return
+        if not self._linger_s or not self._is_anything_under_way():
+            self._write_with_turn()
+        elif self._deadline is None:
+            self._deadline = self._deadlines.add(trio.current_time() + self._linger_s, self._has_lingered)
+
+    def written(self, writer: "LogWriter") -> None:
+        """The writer has staged what it had."""
+        self._open.pop(writer, None)
+        self._under_way[writer] = None
+        self._partitions.stage(writer.partition)
+
+    def committed(self, writer: "LogWriter") -> None:
+        """All that the writer has written is committed."""
+        if writer in self._under_way:
+            del self._under_way[writer]
+            if self._open and not self._is_due and not self._is_anything_under_way():
+                self._write_with_turn()  # and if this is no turn, when it has lingered
+
+    def ended(self, writer: "LogWriter") -> None:
+        """The writer writes no more, and what it had to write is nobody's."""
+        self._open.pop(writer, None)
+        self._under_way.pop(writer, None)
 
     def commit(self) -> None:
-        """Write what is staged, outside of a connection's turn."""
+        """Write what is due, outside of a connection's turn."""
         self._partitions.commit_staged()
 
-    def _encoded(self, records: Sequence[CoordinatorRecord], now_ms: int) -> memoryview:
-        numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(records)]
-        return memoryview(bytearray(encode_batch(numbered, compression=self._compression)))
+    def failed(self, partition: Partition, error: OSError) -> None:
+        """The partition's log cannot be written to."""
+        self._partitions.log_failed(partition, error)
+
+    def _is_anything_under_way(self) -> bool:
+        """Asked of few: mostly of the first, which is under way."""
+        for writer in list(self._under_way):
+            if not writer.is_committed:
+                return True
+            del self._under_way[writer]
+        return False
+
+    def _has_lingered(self) -> None:
+        self._write()
+        self._partitions.commit_staged()
+
+    def _write_with_turn(self) -> None:
+        self._is_due = True
+        self._partitions.stage_later(self._write)
+
+    def _write(self) -> None:
+        self._is_due = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        for writer in list(self._open):
+            writer.write()
+
+
+class LogWriter:
+    """One shard's: what it decides in a row becomes one batch of its partition's log.
+
+    `decided_end` is where the log will end when all is written that was decided. `give_up` is called when something
+    that was decided cannot be written: then nothing that rests on it is true.
+    """
+
+    def __init__(self, partition: Partition, appender: Appender, give_up: Callable[[], None]) -> None:
+        self.partition = partition
+        self._epoch = partition.leader_epoch
+        self._appender = appender
+        self._give_up = give_up
+        self._written_end = 0
+        self._records: list[Record] = []
+        self._size = HEADER_SIZE
+        self._now_ms = 0
+
+    def begin(self, end_offset: int) -> None:
+        """The log ends here, and nobody else writes to it from now on."""
+        self._written_end = end_offset
+
+    @property
+    def decided_end(self) -> int:
+        return self._written_end + len(self._records)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the log ends where this has left it."""
+        log = self.partition.log
+        return log is not None and log.log_end_offset == self._written_end
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether all is committed that was written."""
+        return self.partition.high_watermark >= self._written_end
+
+    def append(self, records: Sequence[CoordinatorRecord], now_ms: int, *, atomic: bool) -> None:
+        """Take the records to be written, in this order. Raises CoordinatorError, and they are not."""
+        partition, size = self.partition, sum(map(_size_of, records))
+        try:
+            size_max = partition.leader_log().config.max_message_bytes
+            if partition.is_under_min_isr:
+                raise partition.not_enough_replicas()
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+        if self._size + size > size_max:
+            self._write()
+            if HEADER_SIZE + size > size_max:
+                self._append_much(records, now_ms, None if atomic else size_max)
+                return
+        self._records += [
+            Record(at, now_ms, record.key, record.value) for at, record in enumerate(records, len(self._records))
+        ]
+        self._size += size
+        self._now_ms = now_ms
+        self._appender.opened(self)
+
+    def write(self) -> None:
+        """Append what was taken, or give up."""
+        with suppress(CoordinatorError):
+            self._write()
+
+    def _write(self) -> None:
+        """That too few replicas may be in sync by now changes nothing: enough were when it was decided, and it is not
+        committed before they are again. Raises CoordinatorError where it has given up."""
+        records, self._records, self._size = self._records, [], HEADER_SIZE
+        if not records:
+            return
+        try:
+            if self.partition.leader_epoch != self._epoch:
+                raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+            self._stage(records, _ACKS_LEADER, self._now_ms)
+        except CoordinatorError:
+            self._give_up()
+            raise
+
+    def _append_much(self, records: Sequence[CoordinatorRecord], now_ms: int, size_max: int | None) -> None:
+        """Append what does not fit into a batch, as many or, where `size_max` is None, as one that is refused."""
+        for chunk in _chunks(records, size_max):
+            numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(chunk)]
+            self._stage(numbered, _ACKS_ALL, now_ms)
+
+    def _stage(self, records: list[Record], acks: int, now_ms: int) -> None:
+        partition = self.partition
+        batch = bytearray(encode_batch(records, compression=self._appender.compression))
+        try:
+            partition.append(memoryview(batch), acks, now_ms)
+        except KafkaError as error:
+            log = partition.log
+            if log is not None and log.failure is not None:
+                self._appender.failed(partition, log.failure)
+            raise as_coordinator_error(error) from error
+        self._written_end += len(records)
+        self._appender.written(self)
+
+    def moved(self) -> None:
+        """More is committed."""
+        if self.is_committed:
+            self._appender.committed(self)
+
+    def end(self) -> None:
+        """Write nothing any more, not even what was taken."""
+        self._records, self._size = [], HEADER_SIZE
+        self._appender.ended(self)
 
 
 def as_coordinator_error(error: KafkaError) -> CoordinatorError:
@@ -70,10 +228,15 @@ def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Itera
         return
     start, size = 0, HEADER_SIZE
     for at, record in enumerate(records):
-        record_size = _RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
+        record_size = _size_of(record)
         if at > start and size + record_size > size_max:
             yield records[start:at]
             start, size = at, HEADER_SIZE
         size += record_size
     if start < len(records):
         yield records[start:]
+
+
+def _size_of(record: CoordinatorRecord) -> int:
+    """At most, in a batch."""
+    return _RECORD_OVERHEAD + len(record.key) + len(record.value or b"")

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.appending import Appender
+from broker.coordinator.appending import Appender, LogWriter
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError, Decision
 from broker.coordinator.shard import OnTimer, Shard, ShardContext
@@ -78,6 +78,7 @@ class HostedShard(Generic[S]):
         self.phase = Phase.LOADING
         self.end_offset = 0
         self._around = surroundings
+        self._writer = LogWriter(partition, surroundings.appender, lambda: surroundings.reload(self))
         self.timers = ShardTimers(surroundings.deadlines, self._fire)
         self.state = make_state(self)
         self._gated: deque[_Gated] = deque()
@@ -133,8 +134,7 @@ class HostedShard(Generic[S]):
             return CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.phase is Phase.GONE or self.is_fenced:
             return not_coordinator()
-        log = self.partition.log
-        if log is None or log.log_end_offset != self.end_offset:
+        if not self._writer.is_alone:
             # Somebody else has written here.
             self._around.reload(self)
             return not_coordinator()
@@ -163,10 +163,9 @@ class HostedShard(Generic[S]):
 
     def _append(self, decision: Decision[Any], now_ms: int) -> None:
         try:
-            self._around.appender.append(self.partition, decision.records, now_ms, atomic=decision.atomic)
+            self._writer.append(decision.records, now_ms, atomic=decision.atomic)
         except CoordinatorError:
-            log = self.partition.log
-            if log is not None and log.log_end_offset != self.end_offset:
+            if self._writer.decided_end != self.end_offset:
                 self._around.reload(self)
             raise
 
@@ -215,6 +214,7 @@ class HostedShard(Generic[S]):
                 completion.settle(outcome)
         finally:
             self._is_releasing = False
+        self._writer.moved()
         if gated and self.phase is Phase.ACTIVE:
             partition.waiting[self] = None
             if self._expiry is None:
@@ -247,6 +247,7 @@ class HostedShard(Generic[S]):
     def begin(self) -> None:
         """The log is replayed."""
         self.phase = Phase.ACTIVE
+        self._writer.begin(self.end_offset)
         self.state.loaded(self._around.now_ms())
         changes, self._unheard_of = self._unheard_of, []
         for delta, image in changes:
@@ -262,6 +263,7 @@ class HostedShard(Generic[S]):
     def go(self) -> None:
         """Answer nothing any more: whoever waits is told to look for the coordinator anew."""
         self.phase = Phase.GONE
+        self._writer.end()
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()

@@ -34,7 +34,8 @@ T = TypeVar("T")
 class RuntimeSettings:
     """`topic` is the internal topic, `partition_count` what it has, or will have once it is created.
 
-    A response waits `write_timeout_ms` for its commit; `load_buffer_bytes` of a log are read at a time.
+    A response waits `write_timeout_ms` for its commit; `load_buffer_bytes` of a log are read at a time. For
+    `append_linger_ms` see `Appender`.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class RuntimeSettings:
     write_timeout_ms: int
     load_buffer_bytes: int
     compression: Compression
+    append_linger_ms: int
 
 
 class Runtime(Generic[S]):
@@ -65,7 +67,7 @@ class Runtime(Generic[S]):
         self._to_load: deque[HostedShard[S]] = deque()
         self._wanted = trio.Event()
         self._surroundings = ShardSurroundings(
-            appender=Appender(partitions, settings.compression),
+            appender=Appender(partitions, deadlines, settings.compression, settings.append_linger_ms),
             deadlines=deadlines,
             write_timeout_ms=settings.write_timeout_ms,
             now_ms=now_ms,

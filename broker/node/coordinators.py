@@ -20,6 +20,7 @@ def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlin
         write_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
         compression=Compression(config.get_int("offsets.topic.compression.codec")),
+        append_linger_ms=config.get_int("group.coordinator.append.linger.ms"),
     )
     runtime = Runtime(
         settings,

@@ -213,13 +213,17 @@ class Partition(Replica):
         if log is None or self.leader_id != self.local_id:
             log = self.leader_log()  # which says what is wrong
         if acks == -1 and self.is_under_min_isr:
-            assert self.in_sync is not None, "a replica that is alone is enough"
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(self.in_sync.isr)} in-sync replicas, min.insync.replicas is "
-                f"{self._min_isr(self.in_sync)}",
-            )
+            raise self.not_enough_replicas()
         return log.append(batches, self.leader_epoch, now_ms)
+
+    def not_enough_replicas(self) -> KafkaError:
+        """What acks=all is refused with while `is_under_min_isr`."""
+        in_sync = self.in_sync
+        assert in_sync is not None, "a replica that is alone is enough"
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self} has {len(in_sync.isr)} in-sync replicas, min.insync.replicas is {self._min_isr(in_sync)}",
+        )
 
     def awaits(self, acks: int, end_offset: int) -> Acknowledgements | None:
         """Where to wait until what ends at `end_offset` may be acknowledged; None where that is so by the turn's end.

@@ -58,6 +58,7 @@ class Partitions:
         self._trace = trace
         self.topics: dict[str | bytes, LocalTopic] = {}
         self._staged: list[Partition] = []
+        self._to_stage: list[Callable[[], None]] = []
         self._lost = False
         self._image: MetadataImage | None = None
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
@@ -113,12 +114,20 @@ class Partitions:
         """The partition's log has something to write when the turn commits."""
         self._staged.append(partition)
 
+    def stage_later(self, stage: Callable[[], None]) -> None:
+        """Have `stage` called when the turn commits: it stages what has come together until then."""
+        self._to_stage.append(stage)
+
     def commit_staged(self) -> None:
         """Write what was staged, move high watermarks, wake who waits.
 
         A partition whose write fails takes its log directory offline, as Kafka does with one that returns errors;
         `end_turn` then tells that something was lost.
         """
+        if self._to_stage:
+            to_stage, self._to_stage = self._to_stage, []
+            for stage in to_stage:
+                stage()
         if not self._staged:
             return
         staged, self._staged = self._staged, []
@@ -145,7 +154,7 @@ class Partitions:
 
     def end_turn(self) -> bool:
         """Commit; False where a write of this turn failed, now or before, so that nothing of it may be acknowledged."""
-        if self._staged:
+        if self._staged or self._to_stage:
             self.commit_staged()
         if self._lost:
             self._lost = False

@@ -99,6 +99,7 @@ class RegistersRuntime:
         *,
         write_timeout_ms: int = 5_000,
         load_buffer_bytes: int = 1 << 20,
+        append_linger_ms: int = 5,
     ) -> None:
         assert node.broker is not None, "only brokers coordinate"
         assert node.loader is not None, "the node serves"
@@ -111,6 +112,7 @@ class RegistersRuntime:
             write_timeout_ms=write_timeout_ms,
             load_buffer_bytes=load_buffer_bytes,
             compression=Compression.NONE,
+            append_linger_ms=append_linger_ms,
         )
         self.states: list[Registers] = []
         self.now_ms = 1_700_000_000_000

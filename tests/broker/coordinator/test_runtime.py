@@ -283,7 +283,7 @@ async def test_a_shard_begins_anew_when_its_state_fails(tmp_path: Path) -> None:
             runtime.write(decide)
         runtime.partitions.end_turn()
         await runtime.active()
-        assert await runtime.get("a") == "2"
+        assert await runtime.get("a") == "1"
 
 
 def _fail() -> None:
