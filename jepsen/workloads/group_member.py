@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from broker.coordinator.topics import CONSUMER_OFFSETS
 from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode
@@ -21,7 +22,6 @@ from jepsen.workloads.consumer import Corrupt, FetchRefused, fetch, records_of
 
 TopicPartition: TypeAlias = tuple[str, int]
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 # What the members of groups of either protocol promise.
 SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 5_000
@@ -303,9 +303,9 @@ class GroupMember(ABC):
             self.group.reached[partition] = max(offset, self.group.reached.get(partition, 0))
 
     def _life(self, connection: Connection) -> int:
-        return self.client.life(connection, OFFSETS_TOPIC, self.group.index)
+        return self.client.life(connection, CONSUMER_OFFSETS, self.group.index)
 
     def _is_led(self) -> bool:
         """Whether whom it asks coordinates the group, as far as anybody knows; so does nobody before it is known."""
         address = self._coordinator.address
-        return address is None or self.group.leads(address[0], OFFSETS_TOPIC, self.group.index)
+        return address is None or self.group.leads(address[0], CONSUMER_OFFSETS, self.group.index)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import trio
 
+from broker.coordinator.topics import CONSUMER_OFFSETS
 from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host
@@ -32,11 +33,21 @@ STEPS = (
     "storage.log_dir_loaded",
     "storage.log_renamed",
     "storage.segment_rolled",
+    *("coordinator-loaded",) * 2,
+    "coordinator-unloaded",
+    *("replica-wrote",) * 2,
+    *("replica-committed",) * 2,
 )
 # Steps that hardly come by themselves within a strike's time: those of a start, and those of an election.
 _OF_STARTS = ("process-started", "log_recovered", "node-started", "storage.log_dir_loaded")
 _OF_ELECTIONS = ("role", "vote_synced", "leader", "log_truncated")
-_OF_REPLICATION = ("partition-led", "partition-followed", "partition-truncated", "isr-proposed", "isr-changed")
+_OF_REPLICATION = (
+    *("partition-led", "partition-followed", "partition-truncated", "isr-proposed", "isr-changed"),
+    *("coordinator-loaded", "coordinator-unloaded"),
+)
+# What happens to records all the time is a step only where it happens to those of a coordinator. It is an onlooker who
+# tells of it, and who is not disturbed.
+_OF_COORDINATORS = ("replica-wrote", "replica-committed")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
@@ -66,9 +77,11 @@ class Aimed:
         def listen(event: Event) -> None:
             nonlocal hits
             is_target = event.kind == step and event.host in strike.cluster.nodes
+            if is_target and step in _OF_COORDINATORS:
+                is_target = event.fields["topic"] == CONSUMER_OFFSETS
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
-                self._take_aim(strike, self._target(strike, event))
+                self._take_aim(strike, step, self._target(strike, event))
 
         trace.listeners.append(listen)
         try:
@@ -88,7 +101,7 @@ class Aimed:
             return others[0]
         return strike.cluster.nodes[event.host]
 
-    def _take_aim(self, strike: Strike, host: Host) -> None:
+    def _take_aim(self, strike: Strike, step: str, host: Host) -> None:
         incarnation = host.incarnation
 
         def hit() -> None:
@@ -96,7 +109,7 @@ class Aimed:
                 self._aim.hit(strike, host)
 
         delay = strike.rng.choice(DELAYS_SECONDS)
-        if delay:
+        if delay or step in _OF_COORDINATORS:
             strike.cluster.simulation.clock.after(delay * strike.rng.random(), hit)
         else:
             hit()

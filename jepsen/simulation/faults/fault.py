@@ -33,6 +33,10 @@ class TopicAdministrator(Protocol):
         """The name of a node that leads some partition."""
         ...
 
+    def coordinator_of_any(self, rng: Random) -> str | None:
+        """The name of a node that coordinates some groups."""
+        ...
+
     async def elect_leaders(self, rng: Random) -> None:
         """Have preferred leaders elected, of one partition or of all."""
         ...

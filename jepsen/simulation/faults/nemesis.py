@@ -26,7 +26,13 @@ from jepsen.simulation.faults.of_networks import (
 )
 from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
 from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
-from jepsen.simulation.faults.of_topics import Administer, BreakLogDir, IsolatePartitionLeader, LoseLogDir
+from jepsen.simulation.faults.of_topics import (
+    Administer,
+    BreakLogDir,
+    IsolatePartitionLeader,
+    KillCoordinator,
+    LoseLogDir,
+)
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -64,6 +70,8 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "configure": Administer(lambda topics, rng: topics.configure(rng)),
         "lose-log-dir": LoseLogDir(),
         "break-log-dir": BreakLogDir(),
+        "isolate-coordinator": IsolatePartitionLeader(lambda topics, rng: topics.coordinator_of_any(rng)),
+        "kill-coordinator": KillCoordinator(),
     }
 )
 

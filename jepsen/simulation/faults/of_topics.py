@@ -8,11 +8,13 @@ import trio
 
 from jepsen.simulation.faults.fault import Strike, TopicAdministrator
 from jepsen.simulation.faults.of_networks import cut, hold
+from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
 
 BURST_MAX: Final = 6
 # What a burst may take where nobody answers.
 BURST_SECONDS_MAX: Final = 8.0
 BROKEN_SECONDS_MAX: Final = 6.0
+BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
 
 
 class Administer:
@@ -53,10 +55,19 @@ class BreakLogDir:
 
 
 class IsolatePartitionLeader:
-    """Whoever leads some partition is cut off from the other nodes, or from the controller only; clients reach it."""
+    """Whoever leads some partition is cut off from the other nodes, or from the controller only; clients reach it.
+
+    `choose` has another leader than any.
+    """
+
+    def __init__(
+        self,
+        choose: Callable[[TopicAdministrator, Random], str | None] = lambda topics, rng: topics.leader_of_any(rng),
+    ) -> None:
+        self._choose = choose
 
     async def strike(self, strike: Strike) -> None:
-        name = None if strike.topics is None else strike.topics.leader_of_any(strike.rng)
+        name = None if strike.topics is None else self._choose(strike.topics, strike.rng)
         if name is None:
             return
         leader, controller = strike.cluster.nodes[name], strike.cluster.leader
@@ -65,3 +76,15 @@ class IsolatePartitionLeader:
             if other is not leader:
                 cut(strike, leader, other)
         await hold(strike)
+
+
+class KillCoordinator:
+    """kill -9 of whoever coordinates some groups, and now and then of the next one, as soon as there is one."""
+
+    async def strike(self, strike: Strike) -> None:
+        for _ in range(strike.rng.choice((1, 1, 2, 3))):
+            name = None if strike.topics is None else strike.topics.coordinator_of_any(strike.rng)
+            if name is not None:
+                down_seconds = strike.rng.uniform(0, DOWN_SECONDS_MAX)
+                strike.cluster.crash(strike.cluster.nodes[name], power=False, down_seconds=down_seconds)
+            await trio.sleep(strike.rng.uniform(0, BETWEEN_KILLS_SECONDS_MAX))

@@ -8,15 +8,18 @@ import attrs
 import trio
 
 from broker.coordinator.java_hash import java_hash
+from broker.coordinator.topics import CONSUMER_OFFSETS
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.subjects.load import Load
 from jepsen.values import WantedTopic
-from jepsen.workloads.group_churn import PROTOCOLS, Place, a_place
-from jepsen.workloads.group_member import OFFSETS_TOPIC, Group, TopicPartition
+from jepsen.workloads.group_churn import Place, a_place
+from jepsen.workloads.group_member import Group, TopicPartition
 
 # Few, so that groups share a coordinator, and not all of them do.
 _OFFSETS_PARTITIONS: Final = 2
 _HEAR_SECONDS: Final = 0.1
+# Of one protocol, or of both, which turn from one into the other and back.
+_PROTOCOLS: Final = (("classic",), ("consumer",), ("classic", "consumer"))
 
 
 def offsets_topic(brokers: int, rng: Random) -> WantedTopic:
@@ -28,7 +31,7 @@ def offsets_topic(brokers: int, rng: Random) -> WantedTopic:
         ("min.insync.replicas", str(rng.choice((most - 1, 1)))),
         *(("flush.messages", "1"),) * rng.choice((0, 1)),
     )
-    return WantedTopic(OFFSETS_TOPIC, _OFFSETS_PARTITIONS, configs=configs, replication_factor=most)
+    return WantedTopic(CONSUMER_OFFSETS, _OFFSETS_PARTITIONS, configs=configs, replication_factor=most)
 
 
 @attrs.define(eq=False)
@@ -52,7 +55,7 @@ class Groups:
 
 
 def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
-    """One or two groups, as chance has it, each of either protocol. The topics they consume have to be there."""
+    """One or two groups, as chance has it, of one protocol or of both. The topics they consume have to be there."""
     topics = {topic.name: topic.partitions for topic in load.topics if topic.name in load.grouped}
     ids = {committed.image.topics.by_name[name].topic_id: name for name in topics}
 
@@ -65,7 +68,7 @@ def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
         name = f"g{serial}-{rng.randrange(100)}"
         group = Group(name, topics, ids, java_hash(name) % _OFFSETS_PARTITIONS, leads)
         groups.append(group)
-        protocols = (rng.choice(list(PROTOCOLS)),)
+        protocols = rng.choice(_PROTOCOLS)
         for number in range(rng.randint(*load.members)):
             place = f"{name}-{number}"
             places[place] = a_place(group, protocols, place, rng)

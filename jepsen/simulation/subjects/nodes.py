@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
+from broker.coordinator.topics import CONSUMER_OFFSETS
 from broker.node.node import METADATA_DIRECTORY as METADATA_LOG
 from broker.properties import parse_properties
 from broker.storage.log_dirs import NoLogDirOnline
@@ -43,7 +44,7 @@ from jepsen.workloads.administration import is_anything_moving
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.group_churn import churn_members, stay
-from jepsen.workloads.group_member import OFFSETS_TOPIC, TopicPartition
+from jepsen.workloads.group_member import TopicPartition
 from jepsen.workloads.hopeful import produce_hopefully
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
@@ -80,7 +81,7 @@ class NodesSubject:
         self.topic_administrator = None
         self._groups = Groups([], {})
         if len(plan.brokers) > 1:
-            topics = [*(topic.name for topic in self._load.topics), OFFSETS_TOPIC]
+            topics = [*(topic.name for topic in self._load.topics), CONSUMER_OFFSETS]
             show_data(simulation, self.committed, [*topics, self._load.late.name])
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # Of what is sent with acks=1, which may be lost.

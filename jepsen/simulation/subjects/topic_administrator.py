@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
+from broker.coordinator.topics import CONSUMER_OFFSETS
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
@@ -46,8 +47,10 @@ class TopicMover:
         self._names = {broker_id: name for name, broker_id in committed.nodes.items()}
 
     def leader_of_any(self, rng: Random) -> str | None:
-        leaders = [log.image.leader for _, log in self._used() if log.image.leader in self._names]
-        return self._names[rng.choice(leaders)] if leaders else None
+        return self._leader_of([log for _, log in self._used()], rng)
+
+    def coordinator_of_any(self, rng: Random) -> str | None:
+        return self._leader_of([log for _, log in self._used() if log.topic == CONSUMER_OFFSETS], rng)
 
     async def elect_leaders(self, rng: Random) -> None:
         used = self._used()
@@ -74,6 +77,10 @@ class TopicMover:
         name = rng.choice(list(self._names.values()))
         self._hands.break_logs(name, rng.choice(self._log_directories))
         return name
+
+    def _leader_of(self, logs: Sequence[CommittedLog], rng: Random) -> str | None:
+        leaders = [log.image.leader for log in logs if log.image.leader in self._names]
+        return self._names[rng.choice(leaders)] if leaders else None
 
     def _used(self) -> list[tuple[int, CommittedLog]]:
         """The partitions of the topics, with their indexes."""
