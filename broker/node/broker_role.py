@@ -13,7 +13,13 @@ from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
-from broker.node.settings import fetch_settings, lifecycle_config, replica_selector, replication_throttles
+from broker.node.settings import (
+    cleaner_config,
+    fetch_settings,
+    lifecycle_config,
+    replica_selector,
+    replication_throttles,
+)
 from broker.node.shared import Shared
 from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
@@ -22,6 +28,7 @@ from broker.replication.fetchers import Fetchers
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_directories import has_replica
+from broker.storage.cleaner import Cleaner
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
 from broker.wire.uuids import new_uuid
@@ -54,6 +61,7 @@ class BrokerRole:
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
+        self._cleaner = Cleaner(shared.env, log_dirs, partitions.high_watermark, cleaner_config(shared.config))
         self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
         self._throttles = replication_throttles(shared.effective, lambda: trio.current_time() * 1000)
@@ -95,13 +103,12 @@ class BrokerRole:
         nursery.start_soon(self.partitions.backlog.run)
         nursery.start_soon(fetchers.run)
         services = self._services()
-        nursery.start_soon(services.producer_ids.run)
-        nursery.start_soon(services.deadlines.run)
-        nursery.start_soon(services.groups.runtime.run)
-        nursery.start_soon(self.partitions.flushes.run)
+        for run in (services.producer_ids.run, services.deadlines.run, services.groups.runtime.run):
+            nursery.start_soon(run)
+        for run in (self.partitions.flushes.run, self._housekeeping.run, self._cleaner.run):
+            nursery.start_soon(run)
         for telling in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(telling.run, self._channel, lambda: self._lifecycle.broker_epoch)
-        nursery.start_soon(self._housekeeping.run)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)
         dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
@@ -126,6 +133,7 @@ class BrokerRole:
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
+        self._cleaner.configure(cleaner_config(config))
 
     def _is_told_of(self, image: MetadataImage) -> bool:
         """Whether this broker, as it knows the metadata, is one that clients are told of."""

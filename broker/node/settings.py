@@ -11,6 +11,7 @@ from broker.net.acceptor import ConnectionLimits
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles, Throttle
+from broker.storage.cleaner import CleanerConfig
 from broker.storage.log_dirs import LogDirsConfig
 from metadata.configuration import ConfigError
 from metadata.controller import ControllerConfig
@@ -85,6 +86,18 @@ def log_dirs_config(config: KafkaConfig) -> LogDirsConfig:
         high_watermark_checkpoint_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+    )
+
+
+def cleaner_config(config: KafkaConfig) -> CleanerConfig:
+    return CleanerConfig(
+        enable=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        dedupe_buffer_load_factor=config.get_float("log.cleaner.io.buffer.load.factor"),
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        io_max_bytes_per_second=config.get_float("log.cleaner.io.max.bytes.per.second"),
+        backoff_ms=config.log_cleaner_backoff_ms,
     )
 
 

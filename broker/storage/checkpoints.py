@@ -3,7 +3,8 @@
 Format: a line with the version 0, a line with the number of entries, a line for each entry. In a log directory they
 hold an offset for each of its partitions, a line "topic partition offset":
 `recovery-point-offset-checkpoint` (everything before it was flushed), `log-start-offset-checkpoint` (where it is beyond
-the first segment's beginning, after DeleteRecords), `replication-offset-checkpoint` (the high watermarks).
+the first segment's beginning, after DeleteRecords), `replication-offset-checkpoint` (the high watermarks),
+`cleaner-offset-checkpoint` (up to where compacted logs are clean).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from kraft.env import Disk
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINT_VERSION = 0
 

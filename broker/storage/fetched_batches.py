@@ -7,6 +7,14 @@ from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import BatchHeader, CorruptBatch, check_crc, iter_headers
 
 
+class UnexpectedGap(KafkaError):
+    """CORRUPT_MESSAGE: `base_offset` is behind a gap, where there should be none."""
+
+    def __init__(self, message: str, base_offset: int) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+        self.base_offset = base_offset
+
+
 def fetched_batches(
     records: memoryview, *, end_offset: int, leader_epoch: int, allows_gaps: bool, partition: str
 ) -> list[tuple[memoryview, BatchHeader]]:
@@ -17,7 +25,7 @@ def fetched_batches(
     answered has become a follower in the meantime, and the bytes of its file are not those it had promised.
 
     `allows_gaps`: compaction leaves gaps between offsets. The first batch may begin before `end_offset`, if it ends
-    behind it; whether that is right is the caller's to decide. Raises KafkaError CORRUPT_MESSAGE.
+    behind it; whether that is right is the caller's to decide. Raises KafkaError CORRUPT_MESSAGE, with UnexpectedGap.
     """
     batches: list[tuple[memoryview, BatchHeader]] = []
     following = end_offset
@@ -25,8 +33,11 @@ def fetched_batches(
         for position, header in iter_headers(records):
             if header.partition_leader_epoch > leader_epoch:
                 break
-            if not _follows(header, following, is_first=not batches, allows_gaps=allows_gaps):
+            if not _follows(header, following, is_first=not batches):
                 raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot follow at {following}")
+            if header.base_offset > following and not allows_gaps:
+                message = f"Fetched for {partition}: offsets {following} to {header.base_offset - 1} are missing"
+                raise UnexpectedGap(message, header.base_offset)
             check_crc(records, position, header)
             batches.append((records[position : position + header.size], header))
             following = header.next_offset
@@ -35,11 +46,9 @@ def fetched_batches(
     return batches
 
 
-def _follows(header: BatchHeader, following: int, *, is_first: bool, allows_gaps: bool) -> bool:
+def _follows(header: BatchHeader, following: int, *, is_first: bool) -> bool:
     if header.last_offset_delta < 0 or header.count > header.last_offset_delta + 1:
         return False
-    if header.base_offset == following:
+    if header.base_offset >= following:
         return True
-    if header.base_offset > following:
-        return allows_gaps
     return is_first and header.last_offset >= following

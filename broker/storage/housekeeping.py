@@ -82,6 +82,7 @@ class Housekeeping:
 
     async def checkpoint_log_start_offsets(self) -> None:
         await self._in_each_directory(LogDir.write_log_start_offsets)
+        await self._in_each_directory(LogDir.write_cleaned_offsets)  # of followers, which notice what their leaders did
 
     async def checkpoint_high_watermarks(self) -> None:
         await self._in_each_directory(lambda directory: directory.write_high_watermarks(self._high_watermark))
@@ -149,6 +150,7 @@ class Housekeeping:
                 with self._log_dirs.offline_on_error(directory):
                     await directory.write_recovery_points()
                     await directory.write_log_start_offsets()
+                    await directory.write_cleaned_offsets()
 
     async def _remove_due(self) -> None:
         now = trio.current_time()

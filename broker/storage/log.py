@@ -10,12 +10,14 @@ When the disk fails the log is done for: `failure` says why, appends are refused
 directory is to be taken offline. What is in memory then may be ahead of the file, which the next start sorts out.
 """
 
+from functools import partial
+
 from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import CorruptCheckpoint
-from broker.storage.fetched_batches import fetched_batches
+from broker.storage.fetched_batches import UnexpectedGap, fetched_batches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.log_store import LogStore
+from broker.storage.log_store import NOT_CLEANED, LogStore
 from broker.storage.producer_replay import observe
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.producer_state import Duplicate, ProducerStates
@@ -53,11 +55,13 @@ class Log(LogStore):
         now_ms: int,
         producer_expiration_ms: int,
         trace: Tracer,
+        cleaned_offset: int = NOT_CLEANED,
     ) -> "Log":
         """The log in `directory`, which has to exist; an empty directory becomes an empty log.
 
         `clean` says that the log was closed cleanly: it is taken as it is. Otherwise what lies behind the checkpointed
-        `recovery_point` is validated, and the log is cut at the first batch that is not intact.
+        `recovery_point` is validated, and the log is cut at the first batch that is not intact. `cleaned_offset` is the
+        checkpointed end of what is compacted, -1 where nothing is.
 
         Raises OSError, NotADirectoryError among them.
         """
@@ -68,7 +72,8 @@ class Log(LogStore):
         except CorruptCheckpoint as error:
             trace("storage.leader_epochs_corrupt", path=directory, error=str(error))
             epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
-        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms)
+        has_gaps = config.compact_enabled or cleaned_offset != NOT_CLEANED
+        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms, has_gaps)
         segments, end_offset = recovery.load(
             names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
         )
@@ -77,7 +82,7 @@ class Log(LogStore):
         producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
         log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
         log._discarded, log.is_unsettled, log._is_closed = discarded, recovery.has_cut, recovery.has_cut
-        log._now_ms = now_ms
+        log._now_ms, log.cleaned_offset = now_ms, min(cleaned_offset, end_offset)
         log.log_start_offset = max(log_start_offset, segments[0].base_offset)
         log.log_end_offset = log.readable_end_offset = end_offset
         log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
@@ -87,8 +92,7 @@ class Log(LogStore):
         epochs.truncate_from_start(log.log_start_offset)
         snapshots.retain_for_segments(log.segments.base_offsets)
         log._rebuild_producers(now_ms)
-        for segment in segments:
-            segment.release()
+        log.segments.release()
         return log
 
     # Appending
@@ -150,13 +154,7 @@ class Log(LogStore):
         """
         if self._is_closed:
             raise self._refusal()
-        batches = fetched_batches(
-            records,
-            end_offset=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            allows_gaps=self._config.compact_enabled,
-            partition=self.partition,
-        )
+        batches = self._whole_batches(records, leader_epoch)
         if batches and batches[0][1].base_offset < self.log_end_offset:
             self._begin_before_end(batches[0][1])
         for batch, header in batches:
@@ -164,6 +162,26 @@ class Log(LogStore):
         if batches and self._unflushed_since_ms < 0:
             self._unflushed_since_ms = now_ms
         self.commit()
+
+    def _whole_batches(self, records: memoryview, leader_epoch: int) -> list[tuple[memoryview, BatchHeader]]:
+        """Of a leader's log that was compacted in earlier times only, nobody here knows that it has gaps.
+
+        Who is shown the same gap again takes it for one: what was damaged on the way is not so twice.
+        """
+        check = partial(
+            fetched_batches,
+            records,
+            end_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            partition=self.partition,
+        )
+        try:
+            return check(allows_gaps=self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED)
+        except UnexpectedGap as gap:
+            if self._doubted_offset != gap.base_offset:
+                self._doubted_offset = gap.base_offset
+                raise
+            return check(allows_gaps=True)
 
     def _begin_before_end(self, first: BatchHeader) -> None:
         """Let an empty log begin where the batch does that holds its end: records before it were deleted there.
@@ -180,6 +198,8 @@ class Log(LogStore):
         self.is_unsettled = self._is_closed = False
 
     def _stage_fetched(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        if header.base_offset > self.log_end_offset and self.cleaned_offset == NOT_CLEANED:
+            self.cleaned_offset = self.log_start_offset  # a recovery is not to take the gap for damage
         last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, header.size
         segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
         segment.append(last_offset, max_timestamp, size)

@@ -67,6 +67,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @cached_property
+    def max_segment_ms(self) -> int:
+        """When a segment is closed at the latest: nothing is compacted before (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact_enabled else self.segment_ms
+
+    @cached_property
     def timestamp_type(self) -> TimestampType:
         if self.message_timestamp_type == "LogAppendTime":
             return TimestampType.LOG_APPEND_TIME

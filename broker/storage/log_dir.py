@@ -10,6 +10,7 @@ from typing import TypeAlias
 import trio
 
 from broker.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -18,6 +19,7 @@ from broker.storage.checkpoints import (
 )
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.log_store import NOT_CLEANED
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
@@ -61,6 +63,7 @@ class LogDir:
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+        self.cleaned_offsets = OffsetCheckpoint(disk, f"{path}/{CLEANER_OFFSET_CHECKPOINT}")
         self.high_watermarks = OffsetCheckpoint(disk, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
 
     def claim(self) -> None:
@@ -131,6 +134,11 @@ class LogDir:
         offsets = await self._collect(lambda log: log.log_start_offset)
         await self.log_start_offsets.write({key: offset for key, offset in offsets.items() if offset > 0})
 
+    async def write_cleaned_offsets(self) -> None:
+        """Checkpoint up to where the logs are compacted that are so at all. Raises OSError, FsyncFailed."""
+        offsets = await self._collect(lambda log: log.cleaned_offset)
+        await self.cleaned_offsets.write({key: offset for key, offset in offsets.items() if offset != NOT_CLEANED})
+
     async def write_high_watermarks(self, high_watermark: Callable[[str, int], int]) -> None:
         """Checkpoint the high watermarks. Raises OSError, FsyncFailed."""
         await self.high_watermarks.write({key: high_watermark(*key) for key in self.logs})
@@ -144,6 +152,7 @@ class LogDir:
         assert clean is not None, "only the marker says what can be relied on"
         recovery_points = self.read_checkpoint(self.recovery_points)
         log_start_offsets = self.read_checkpoint(self.log_start_offsets)
+        cleaned_offsets = self.read_checkpoint(self.cleaned_offsets)
         leftovers = []
         for index, name in enumerate(self._disk.list(self.path)):
             if index % LOGS_PER_TURN == 0:
@@ -160,9 +169,15 @@ class LogDir:
                 continue
             key = (parsed.topic, parsed.partition)
             config, start = config_of(parsed.topic), log_start_offsets.get(key, 0)
-            recovery_point = recovery_points.get(key, 0)
             try:
-                log = self.open_log(path, config, recovery_point=recovery_point, log_start_offset=start, clean=clean)
+                log = self.open_log(
+                    path,
+                    config,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=start,
+                    clean=clean,
+                    cleaned_offset=cleaned_offsets.get(key, NOT_CLEANED),
+                )
             except NotADirectoryError as error:
                 self._env.trace("storage.directory_skipped", path=path, reason=str(error))
                 continue
@@ -172,7 +187,16 @@ class LogDir:
         self._env.trace("storage.log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
 
-    def open_log(self, path: str, config: LogConfig, *, recovery_point: int, log_start_offset: int, clean: bool) -> Log:
+    def open_log(
+        self,
+        path: str,
+        config: LogConfig,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        clean: bool,
+        cleaned_offset: int = NOT_CLEANED,
+    ) -> Log:
         """Open the log in a partition's directory. Raises OSError."""
         return Log.open(
             self._disk,
@@ -184,6 +208,7 @@ class LogDir:
             now_ms=int(self._env.wall() * 1000),
             producer_expiration_ms=self._producer_expiration_ms,
             trace=self._env.trace,
+            cleaned_offset=cleaned_offset,
         )
 
     async def settle(self, logs: Collection[Log]) -> None:
@@ -196,6 +221,7 @@ class LogDir:
         if logs:
             await self.write_recovery_points()
             await self.write_log_start_offsets()
+            await self.write_cleaned_offsets()
             await _for_each(logs, Log.settle)
 
     async def close_cleanly(self, broker_epoch: int) -> None:
@@ -206,6 +232,7 @@ class LogDir:
         await _for_each(self.logs.values(), Log.close_cleanly)
         await self.write_recovery_points()
         await self.write_log_start_offsets()
+        await self.write_cleaned_offsets()
         await self.leave_clean_marker(broker_epoch)
 
     def release(self) -> None:

@@ -1,6 +1,6 @@
 """How one partition's log lives on the disk: staged writes, new segments, flushes, and how it becomes shorter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.storage.leader_epochs import LeaderEpochCache
@@ -11,14 +11,16 @@ from broker.storage.readable_log import ReadableLog
 from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
 from broker.storage.segments import Segments
+from broker.storage.swapping import swap_in
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from kraft.env import Disk, Tracer
 
 NO_EPOCH: Final = -1
+NOT_CLEANED: Final = -1
 
 
 class LogStore(ReadableLog):
-    """`recovery_point` is the end of what is durable.
+    """`recovery_point` is the end of what is durable, `cleaned_offset` the end of what is compacted, -1 if nothing is.
 
     When the disk fails the log is done for, and `failure` says why. What is in memory then may be ahead of the file,
     which the next start sorts out. A log that was cut takes no appends until it is settled.
@@ -29,6 +31,7 @@ class LogStore(ReadableLog):
         "_directory",
         "_discarded",
         "_disk",
+        "_doubted_offset",
         "_is_closed",
         "_last_epoch",
         "_now_ms",
@@ -36,6 +39,7 @@ class LogStore(ReadableLog):
         "_trace",
         "_truncations",
         "_unflushed_since_ms",
+        "cleaned_offset",
         "epochs",
         "failure",
         "is_unsettled",
@@ -65,12 +69,14 @@ class LogStore(ReadableLog):
         self._last_epoch = NO_EPOCH
         self._now_ms = 0
         self._truncations = 0
+        self._doubted_offset = -1  # behind a gap that nobody had expected
         self._unflushed_since_ms = -1
         self.epochs = epochs
         self.producers = producers
         self.failure: OSError | None = None
         self.is_unsettled = False  # something was cut off, which `settle` is to make final
         self.recovery_point = 0
+        self.cleaned_offset = NOT_CLEANED
         self.on_start_moved: Callable[[], None] | None = None  # called when records have been deleted from the front
 
     # Properties
@@ -87,6 +93,11 @@ class LogStore(ReadableLog):
     @property
     def directory(self) -> str:
         return self._directory
+
+    @property
+    def truncations(self) -> int:
+        """How often it was cut: whether what somebody has read of it is there still."""
+        return self._truncations
 
     @property
     def staged(self) -> bool:
@@ -265,6 +276,26 @@ class LogStore(ReadableLog):
             self._discarded += segment.delete()
             self._trace("storage.segment_deleted", path=segment.path)
 
+    def replace_segments(self, segments: Sequence[Segment]) -> None:
+        """Put the cleaned segment in the place of these (`swapping`), which are neighbours, and not active.
+
+        Its files have to be durable; that they are in place is durable after a sync of the directory. Raises OSError,
+        and the log has failed.
+        """
+        first = self.segments.index(segments[0])
+        assert first is not None, "who calls has looked"
+        try:
+            opened_ms = max(segment.retention_timestamp for segment in segments)
+            self._discarded += swap_in(self._disk, segments)
+            base_offset = segments[0].base_offset
+            cleaned = Segment.open(self._disk, self._directory, base_offset, self._config, now_ms=opened_ms)
+            self.segments.replace(first, first + len(segments), cleaned)
+            self.producers.snapshots.delete_some([segment.base_offset for segment in segments[1:]])
+        except OSError as error:
+            self._fail(error)
+            raise
+        self._trace("storage.segments_cleaned", path=cleaned.path, segments=len(segments), bytes=cleaned.size_bytes)
+
     def truncate_to(self, offset: int) -> bool:
         """Drop the batch that holds `offset` and everything behind it; whether anything was dropped.
 
@@ -301,6 +332,7 @@ class LogStore(ReadableLog):
     def _set_end(self, end_offset: int) -> None:
         self.log_end_offset = self.readable_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self._truncations += 1
         self.is_unsettled = self._is_closed = True
         self.segments.forget_positions()

@@ -157,6 +157,10 @@ class ProducerSnapshots:
         if self._offsets and self._offsets[0] < offset:
             self._delete([snapshot for snapshot in self._offsets if snapshot < offset])
 
+    def delete_some(self, offsets: Iterable[int]) -> None:
+        """Delete those of these snapshots that exist."""
+        self._delete([offset for offset in offsets if offset in self._offsets])
+
     def delete_all(self) -> None:
         self._delete(list(self._offsets))
         self.latest_offset = 0

@@ -146,6 +146,10 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._by_id.get(producer_id)
 
+    def last_offsets(self) -> dict[int, int]:
+        """Where the last batch of each producer ends, by the producer's id."""
+        return {state.producer_id: state.batches[-1][1] for state in self._by_id.values() if state.batches}
+
     def check(self, header: BatchHeader) -> Duplicate | None:
         """Whether a client's data batch may be appended: None if so, or where it already stands.
 

@@ -24,11 +24,9 @@ from broker.storage.segment import (
     Segment,
     segment_file_name,
 )
+from broker.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
 from broker.wire.records import BatchHeader, CorruptBatch
 from kraft.env import Disk, Tracer
-
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 
 _OFFSET_DIGITS: Final = 20
 
@@ -37,6 +35,7 @@ _OFFSET_DIGITS: Final = 20
 class Recovery:
     """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`.
 
+    `allows_gaps` says that there may be gaps between offsets: the log is compacted, or was.
     `has_cut` tells that something was cut off or dropped, which only a sync makes final.
     """
 
@@ -47,6 +46,7 @@ class Recovery:
     discard: Callable[[str], None]
     trace: Tracer
     now_ms: int
+    allows_gaps: bool
     has_cut: bool = False
 
     def load(
@@ -146,9 +146,7 @@ class Recovery:
         for at in range(first, len(segments)):
             segment = segments[at]
             # A gap is what compaction leaves, or a segment before that lost its end where a batch ended.
-            if segment.base_offset < end_offset or (
-                segment.base_offset > end_offset and not self.config.compact_enabled
-            ):
+            if segment.base_offset < end_offset or (segment.base_offset > end_offset and not self.allows_gaps):
                 self._drop(segments, at)
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
@@ -168,7 +166,7 @@ class Recovery:
         end_offset = segment.base_offset
         # Compaction leaves gaps between offsets, but never in the last segment. Elsewhere a gap is damage to a base
         # offset, which is the part of a batch that its checksum does not cover.
-        allows_gaps = self.config.compact_enabled or not is_last
+        allows_gaps = self.allows_gaps or not is_last
         try:
             for _, header in scan_batches(segment.file, 0, segment.written):
                 _check_follows(header, end_offset, segment, allows_gaps=allows_gaps)

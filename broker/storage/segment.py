@@ -133,12 +133,16 @@ class Segment:
             self._file = self._disk.open(self.path)
         return self._file
 
+    def hold_file(self) -> None:
+        """Keep the file open for whoever has this segment, since its name is going to be another's. Raises OSError."""
+        self._file = self.file
+
     def configure(self, config: LogConfig) -> None:
         """Obey another config from now on."""
         self._config = config
         # Kafka draws lots; what matters is that partitions and segments differ.
         spread = sum(self.directory.encode()) * 7919 + self.base_offset
-        self._jitter_ms = spread * 104_729 % (min(config.segment_jitter_ms, config.segment_ms) + 1)
+        self._jitter_ms = spread * 104_729 % (min(config.segment_jitter_ms, config.max_segment_ms) + 1)
         self._set_limits()
 
     # Appending
@@ -194,7 +198,7 @@ class Segment:
 
     def _set_limits(self) -> None:
         config, first_timestamp = self._config, self._first_timestamp
-        age_max_ms = config.segment_ms - self._jitter_ms
+        age_max_ms = config.max_segment_ms - self._jitter_ms
         self.rolls_after_timestamp = self.rolls_after_ms = MAX_LONG
         if first_timestamp is not None and first_timestamp >= 0:
             self.rolls_after_timestamp = first_timestamp + age_max_ms
@@ -224,6 +228,12 @@ class Segment:
         if not self._is_dated:
             self._load_max_timestamp()
         return self.max_timestamp
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of its first batch, or -1. Raises CorruptBatch, OSError."""
+        if self._first_timestamp is None and self.written:
+            self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+        return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     @property
     def retention_timestamp(self) -> int:
@@ -352,7 +362,7 @@ class Segment:
             self._load(self.offset_index)
             self._load(self.time_index)
             self._load_max_timestamp()
-            self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            self.first_timestamp()
             self._is_warm = True
             self._set_limits()
 

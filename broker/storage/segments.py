@@ -82,6 +82,17 @@ class Segments:
         self._known_positions.clear()
         return removed
 
+    def replace(self, first: int, end: int, segment: Segment) -> None:
+        """Have one segment take the place of some, which begin where it does and are not the active one."""
+        assert end < len(self._segments), "the active segment stays"
+        self._segments[first:end] = [segment]
+        self._bases[first:end] = [segment.base_offset]
+
+    def index(self, segment: Segment) -> int | None:
+        """Where a segment is; None if it is no part of the log any more."""
+        at = self.floor_index(segment.base_offset)
+        return at if self._segments[at] is segment else None
+
     def floor_index(self, offset: int) -> int:
         """The index of the segment that `offset` belongs into; 0 for what lies before all."""
         return max(bisect_right(self._bases, offset) - 1, 0)

@@ -27,6 +27,7 @@ def open_log(
     now_ms: int = NOW_MS,
     disk: Disk | None = None,
     trace: Callable[..., None] = no_trace,
+    cleaned_offset: int = -1,
 ) -> Log:
     directory.mkdir(exist_ok=True)
     return Log.open(
@@ -39,6 +40,7 @@ def open_log(
         now_ms=now_ms,
         producer_expiration_ms=DAY_MS,
         trace=trace,
+        cleaned_offset=cleaned_offset,
     )
 
 
@@ -61,9 +63,15 @@ def slice_bytes(piece: LogSlice) -> bytes:
 
 def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int = 1 << 62) -> list[Record]:
     """The records of one read, from `offset` on."""
+    return _read(log, offset, max_bytes, upper_bound)[0]
+
+
+def _read(log: Log, offset: int, max_bytes: int, upper_bound: int) -> tuple[list[Record], int]:
+    """The records of one read, and where the next one begins."""
     data = slice_bytes(log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True))
-    found = [record for at, header in iter_headers(data) for record in iter_records(data, at, header)]
-    return [record for record in found if record.offset >= offset]
+    batches = list(iter_headers(data))
+    found = [record for at, header in batches for record in iter_records(data, at, header)]
+    return [record for record in found if record.offset >= offset], batches[-1][1].next_offset if batches else offset
 
 
 def read_all(log: Log) -> list[Record]:
@@ -71,10 +79,10 @@ def read_all(log: Log) -> list[Record]:
     records: list[Record] = []
     offset = log.log_start_offset
     while offset < log.readable_end_offset:
-        some = read_records(log, offset)
-        assert some, f"nothing to read at {offset} below {log.readable_end_offset}"
+        some, following = _read(log, offset, 1 << 30, 1 << 62)
+        assert following > offset, f"nothing to read at {offset} below {log.readable_end_offset}"
         records += some
-        offset = some[-1].offset + 1
+        offset = following
     return records
 
 

@@ -1,0 +1,79 @@
+"""What of a log may be cleaned, and whether it is time to, by the rules of Kafka's LogCleanerManager."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.storage.log import Log
+from broker.storage.log_config import MAX_LONG
+from broker.storage.segment import Segment
+
+
+@attrs.frozen
+class Cleanable:
+    """A log's share that can be cleaned: from `first_dirty`, which is behind all that was cleaned before, to `end`.
+
+    Both are offsets; `end` begins a segment. Sizes are those of the segments.
+    """
+
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """How much of what there is has not been cleaned; what cannot be cleaned yet does not count."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_due(self, min_ratio: float) -> bool:
+        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > min_ratio)
+
+
+def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
+    """What can be cleaned of a log now. Raises OSError, CorruptBatch."""
+    first_dirty = log.cleaned_offset
+    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        first_dirty = log.log_start_offset
+    segments = log.segments
+    end_at = segments.floor_index(_stable_offset(log, high_watermark))
+    first_at = min(segments.floor_index(first_dirty), end_at)
+    dirty = [segments[at] for at in range(first_at, end_at)]
+    end_at = first_at + _old_enough(dirty, log, now_ms)
+    dirty = dirty[: end_at - first_at]
+    dirty_bytes = sum(segment.size_bytes for segment in dirty if segment.base_offset >= first_dirty)
+    clean = (segments[at].size_bytes for at in range(end_at))
+    return Cleanable(
+        first_dirty=first_dirty,
+        end=segments[end_at].base_offset,
+        clean_bytes=sum(clean) - dirty_bytes,
+        dirty_bytes=dirty_bytes,
+        is_overdue=_is_overdue(dirty, log, now_ms),
+    )
+
+
+def _stable_offset(log: Log, high_watermark: int) -> int:
+    """Nothing from here on is cleaned: it is not committed, or a transaction's end is not."""
+    unstable = log.producers.first_unstable_offset
+    committed = min(high_watermark, log.readable_end_offset)
+    return committed if unstable is None else min(committed, unstable)
+
+
+def _old_enough(segments: Sequence[Segment], log: Log, now_ms: int) -> int:
+    """How many of these segments, from the first on, hold only records older than min.compaction.lag.ms."""
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for count, segment in enumerate(segments):
+            if segment.largest_timestamp() > now_ms - lag_ms:
+                return count
+    return len(segments)
+
+
+def _is_overdue(segments: Sequence[Segment], log: Log, now_ms: int) -> bool:
+    """Whether one of them has waited for longer than max.compaction.lag.ms."""
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms == MAX_LONG:
+        return False
+    return any(0 < segment.first_timestamp() < now_ms - lag_ms for segment in segments)

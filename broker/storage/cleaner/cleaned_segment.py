@@ -1,0 +1,80 @@
+"""The file that takes the place of some segments, while it is written beside them, as `.cleaned`."""
+
+import trio
+
+from broker.storage.log_config import LogConfig
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.swapping import cleaned_paths
+from broker.storage.time_index import TimeIndex
+from broker.wire.records import NO_TIMESTAMP, BatchHeader, read_header
+from kraft.env import Disk
+
+# What an index entry can point to.
+_POSITION_MAX = 2**31 - 1
+
+
+class CleanedSegment:
+    """The batches that stay of the segments from `base_offset` on, in their order."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> None:
+        """Raises OSError."""
+        self._disk = disk
+        self._paths = cleaned_paths(directory, base_offset)
+        self._index_interval_bytes = config.index_interval_bytes
+        self._offset_index = OffsetIndex(disk, self._paths[1], base_offset)
+        self._time_index = TimeIndex(disk, self._paths[2], base_offset)
+        self._offset_index.reset()
+        self._time_index.reset()
+        self._file = disk.open(self._paths[0], create=True)
+        self._file.truncate(0)
+        self._staged: list[memoryview] = []
+        self._written = 0
+        self._unindexed_bytes = 0
+        self._latest = (NO_TIMESTAMP, base_offset)
+        self.size_bytes = 0
+
+    def append(self, batch: memoryview) -> None:
+        """Take a batch in, to be written with the next `write`."""
+        header = read_header(batch)
+        self._index(header)
+        self._staged.append(batch)
+        self.size_bytes += header.size
+
+    def _index(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self._latest[0]:
+            self._latest = (header.max_timestamp, header.last_offset)
+        unindexed = self._unindexed_bytes
+        self._unindexed_bytes = unindexed + header.size
+        if unindexed > self._index_interval_bytes and self.size_bytes <= _POSITION_MAX:
+            self._offset_index.append(header.last_offset, self.size_bytes)
+            self._time_index.maybe_append(*self._latest)
+            self._unindexed_bytes = header.size
+
+    def write(self) -> int:
+        """Write what was taken in; how many bytes that were. Raises OSError."""
+        if self._staged:
+            self._file.write(self._written, self._staged)
+            self._staged.clear()
+        written = self.size_bytes - self._written
+        self._written = self.size_bytes
+        return written
+
+    async def finish(self) -> None:
+        """Make it all durable: from then on it may take its place. Raises OSError, FsyncFailed."""
+        self.write()
+        if self.size_bytes:
+            self._time_index.maybe_append(*self._latest)
+        await self._file.sync()
+        await self._offset_index.sync()
+        await self._time_index.sync()
+        self._file.close()
+
+    async def discard(self) -> None:
+        """Leave nothing of it; also when the task is cancelled. Raises OSError.
+
+        A start would put it aside as well, but together with what a later cleaning has half swapped in behind it.
+        """
+        self._file.close()
+        with trio.CancelScope(shield=True):
+            for path in self._paths:
+                await self._disk.remove(path)

@@ -1,0 +1,159 @@
+"""The logs of compacted topics, cleaned one after the other, the dirtiest first (Kafka's LogCleaner).
+
+Every replica is cleaned where it is, by whoever has it, leader or not. What was cleaned is noted in each log
+directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is left alone from then on.
+"""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from broker.storage.cleaner.cleanable import Cleanable, cleanable
+from broker.storage.cleaner.cleaning import Cleaning, CleaningAborted
+from broker.storage.cleaner.offset_map import OffsetMap
+from broker.storage.cleaner.pace import Pace, Throttle
+from broker.storage.log import Log
+from broker.storage.log_dir import LogDir, PartitionKey, turns
+from broker.storage.log_dirs import LogDirs
+from broker.wire.errors import WireError
+from kraft.env import Env, FsyncFailed
+
+
+@attrs.frozen
+class CleanerConfig:
+    """Kafka's names of the configs beside each. Sizes are for all that run at the same time."""
+
+    enable: bool = True  # log.cleaner.enable
+    threads: int = 1  # log.cleaner.threads; tasks here, which take turns
+    dedupe_buffer_bytes: int = 128 * 1024 * 1024  # log.cleaner.dedupe.buffer.size
+    dedupe_buffer_load_factor: float = 0.9  # log.cleaner.io.buffer.load.factor
+    io_buffer_bytes: int = 512 * 1024  # log.cleaner.io.buffer.size
+    io_max_bytes_per_second: float = 1.7976931348623157e308  # log.cleaner.io.max.bytes.per.second
+    backoff_ms: int = 15_000  # log.cleaner.backoff.ms
+
+
+class Cleaner:
+    """Cleans the logs of `log_dirs` while `run` runs. `high_watermark(topic, partition)` is the caller's knowledge."""
+
+    def __init__(
+        self, env: Env, log_dirs: LogDirs, high_watermark: Callable[[str, int], int], config: CleanerConfig
+    ) -> None:
+        self._env = env
+        self._log_dirs = log_dirs
+        self._high_watermark = high_watermark
+        self._changed = trio.Event()
+        self._throttle = Throttle(config.io_max_bytes_per_second)
+        self._in_progress: set[PartitionKey] = set()
+        self._uncleanable: dict[PartitionKey, Log] = {}
+        self.config = config
+
+    def configure(self, config: CleanerConfig) -> None:
+        """Obey another config from now on. A cleaning that is under way begins anew, as in Kafka."""
+        if config != self.config:
+            self.config = config
+            self._throttle = Throttle(config.io_max_bytes_per_second)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises FsyncFailed, in an exception group: the node has to end."""
+        while True:
+            self._changed = trio.Event()
+            async with trio.open_nursery() as nursery:
+                for _ in range(self.config.threads if self.config.enable else 0):
+                    nursery.start_soon(self._work)
+                await self._changed.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            if not await self.clean_dirtiest():
+                await trio.sleep(self.config.backoff_ms / 1000)
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that is the dirtiest of those that are due; whether there was one. Raises FsyncFailed."""
+        found = await self._dirtiest()
+        if found is None:
+            return False
+        key, log, share = found
+        directory = self._log_dirs.directory_of(*key)
+        if directory is None or key in self._in_progress:
+            return True  # things have changed meanwhile
+        self._in_progress.add(key)
+        try:
+            with self._log_dirs.offline_on_error(directory):
+                await self._clean(directory, key, log, share)
+        finally:
+            self._in_progress.discard(key)
+        return True
+
+    async def _dirtiest(self) -> tuple[PartitionKey, Log, Cleanable] | None:
+        """The first of the dirtiest; those that wait for longer than they may count as wholly dirty."""
+        best: tuple[PartitionKey, Log, Cleanable] | None = None
+        now_ms = self._now_ms()
+        for turn in turns(self._log_dirs.logs):
+            for key, log in turn:
+                if log.config.compact_enabled and self._is_available(key, log):
+                    share = self._look_at(key, log, now_ms)
+                    if share is not None and (best is None or share.ratio > best[2].ratio):
+                        best = key, log, share
+            await trio.lowlevel.checkpoint()
+        return best
+
+    def _is_available(self, key: PartitionKey, log: Log) -> bool:
+        is_sound = log.failure is None and not log.is_unsettled and self._uncleanable.get(key) is not log
+        return is_sound and key not in self._in_progress and self._log_dirs.logs.get(key) is log
+
+    def _look_at(self, key: PartitionKey, log: Log, now_ms: int) -> Cleanable | None:
+        directory = self._log_dirs.directory_of(*key)
+        if directory is None:
+            return None
+        share: Cleanable | None = None
+        with self._log_dirs.offline_on_error(directory):
+            try:
+                share = cleanable(log, high_watermark=self._high_watermark(*key), now_ms=now_ms)
+            except WireError as error:
+                self._give_up(key, log, error)
+        return share if share is not None and share.is_due(log.config.min_cleanable_dirty_ratio) else None
+
+    async def _clean(self, directory: LogDir, key: PartitionKey, log: Log, share: Cleanable) -> None:
+        config = self.config
+        cleaning = Cleaning(
+            self._env.disk,
+            log,
+            share,
+            OffsetMap(config.dedupe_buffer_bytes // config.threads, config.dedupe_buffer_load_factor),
+            Pace(self._throttle),
+            buffer_bytes=config.io_buffer_bytes // config.threads // 2,
+            now_ms=self._now_ms(),
+        )
+        try:
+            log.cleaned_offset = await cleaning.run()
+        except CleaningAborted:
+            self._env.trace("storage.cleaning_aborted", path=log.directory)
+        except WireError as error:
+            self._give_up(key, log, error)
+        except OSError as error:
+            if isinstance(error, FsyncFailed) or log.failure is None:
+                raise
+            # The log was dropped, and its files with it.
+        else:
+            self._env.trace(
+                "storage.log_cleaned",
+                path=log.directory,
+                first_dirty=share.first_dirty,
+                end=log.cleaned_offset,
+                bytes_read=cleaning.bytes_read,
+                bytes_written=cleaning.bytes_written,
+            )
+            await directory.write_cleaned_offsets()
+        if log.failure is None:
+            for path in log.take_discarded():
+                self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
+
+    def _give_up(self, key: PartitionKey, log: Log, error: Exception) -> None:
+        self._env.trace("storage.log_uncleanable", path=log.directory, error=str(error))
+        self._uncleanable[key] = log
+
+    def _now_ms(self) -> int:
+        return int(self._env.wall() * 1000)

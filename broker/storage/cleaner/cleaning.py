@@ -1,0 +1,168 @@
+"""One cleaning of one log: look up the last offset of each key, write what stays beside the log, and put it in place.
+
+What is cleaned was closed, is committed, and is flushed before anything is dropped for its sake: so no power cut takes
+both a record and the one that replaced it. In between others append to the log, and read it. They may also truncate or
+drop it, which ends the cleaning: nothing of it is lost, since a group of segments is replaced in one go, or not at all.
+
+A crash leaves the log as it was before that, or after (`recovery`). The files of a group are durable before they get
+the names (`.swap`) by which a start knows them to be whole; the segments that they replace go after that, the oldest
+first.
+"""
+
+import attrs
+
+from broker.storage.cleaner.cleanable import Cleanable
+from broker.storage.cleaner.cleaned_segment import CleanedSegment
+from broker.storage.cleaner.grouping import grouped
+from broker.storage.cleaner.offset_map import OffsetMap
+from broker.storage.cleaner.pace import Pace
+from broker.storage.cleaner.retention import Retention
+from broker.storage.cleaner.source import Portions, read_batches
+from broker.storage.log import Log
+from broker.storage.segment import Segment
+from broker.wire.records import BatchHeader
+from broker.wire.records.raw import RawRecord
+from kraft.env import Disk
+
+
+class CleaningAborted(Exception):
+    """The log was truncated, dropped, or is to be compacted no more."""
+
+
+@attrs.define
+class Cleaning:
+    """Of `log`, which ends with `run`.
+
+    `bytes_read` and `bytes_written` count what of the log was rewritten, and into how much; `buffer_bytes` is what is
+    read at a time.
+    """
+
+    disk: Disk
+    log: Log
+    share: Cleanable
+    offsets: OffsetMap
+    pace: Pace
+    buffer_bytes: int
+    now_ms: int
+    bytes_read: int = 0
+    bytes_written: int = 0
+    _truncations: int = 0
+
+    async def run(self) -> int:
+        """The offset up to which the log is clean then; more than `share.first_dirty`, unless nothing was dirty.
+
+        Raises CleaningAborted, OSError, FsyncFailed, and WireError where a batch is damaged.
+        """
+        self._truncations = self.log.truncations
+        await self._look_up()
+        await self.log.flush()
+        self._check()
+        for group in grouped(self._sources(self.offsets.end_offset), self.share.end, self.log.config):
+            await self._clean(group)
+        self._check()
+        return self.offsets.end_offset
+
+    def _sources(self, end_offset: int) -> list[Segment]:
+        return [segment for segment in self.log.segments if segment.base_offset < end_offset]
+
+    def _check(self) -> None:
+        log = self.log
+        if log.failure is not None or log.truncations != self._truncations or not log.config.compact_enabled:
+            raise CleaningAborted
+
+    # Which offset of a key is its last
+
+    async def _look_up(self) -> None:
+        """Fill the map from where the log is dirty on, with as much as it holds."""
+        first_dirty, offsets = self.share.first_dirty, self.offsets
+        offsets.end_offset = first_dirty
+        sources = self._sources(self.share.end)
+        ends = [segment.base_offset for segment in sources[1:]] + [self.share.end]
+        for segment, end in zip(sources, ends, strict=False):
+            if end > first_dirty:
+                await self._look_up_in(segment)
+                if offsets.is_full and offsets.end_offset < end:
+                    return
+                offsets.end_offset = end
+
+    async def _look_up_in(self, segment: Segment) -> None:
+        found = segment.find(self.share.first_dirty)
+        position = segment.written if found is None else found.position
+        for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
+            if not (header.is_control or header.is_transactional):
+                await self._look_up_keys(header, piece, at)
+                if self.offsets.is_full and self.offsets.end_offset <= header.last_offset:
+                    return
+            self.offsets.end_offset = max(header.next_offset, self.share.first_dirty)
+            await self.pace.did(io_bytes=header.size)
+            self._check()
+
+    async def _look_up_keys(self, header: BatchHeader, piece: bytes, at: int) -> None:
+        base_offset, first_dirty, offsets = header.base_offset, self.share.first_dirty, self.offsets
+        for records in Portions(header, piece, at):
+            for _, _, _, _, offset_delta, key, _ in records:
+                if key is not None and base_offset + offset_delta >= first_dirty:
+                    if offsets.is_full:
+                        return
+                    offsets.put(key, base_offset + offset_delta)
+                    offsets.end_offset = base_offset + offset_delta + 1
+            await self.pace.did(records=len(records))
+            self._check()
+
+    # What stays
+
+    async def _clean(self, group: list[Segment]) -> None:
+        self._check()
+        log = self.log
+        cleaned = CleanedSegment(self.disk, log.directory, group[0].base_offset, log.config)
+        is_in_place = False
+        try:
+            retention = self._retention()
+            for segment in group:
+                await self._clean_into(cleaned, segment, retention)
+            await cleaned.finish()
+            self._check()
+            if any(log.segments.index(segment) is None for segment in group):
+                raise CleaningAborted  # retention was faster
+            log.replace_segments(group)
+            is_in_place = True
+        finally:
+            if not is_in_place:
+                await cleaned.discard()
+        self.bytes_read += sum(segment.size_bytes for segment in group)
+        self.bytes_written += cleaned.size_bytes
+        await self.disk.sync_dir(log.directory)
+
+    def _retention(self) -> Retention:
+        return Retention(
+            self.offsets,
+            self.now_ms,
+            self.log.config.delete_retention_ms,
+            self.share.end,
+            self.log.producers.last_offsets(),
+        )
+
+    async def _clean_into(self, cleaned: CleanedSegment, segment: Segment, retention: Retention) -> None:
+        staged_from, written = b"", 0
+        for header, piece, at in read_batches(segment.file, 0, segment.written, self.buffer_bytes):
+            if piece is not staged_from:  # or what is staged of each keeps all of them in memory
+                staged_from, written = piece, cleaned.write()
+            batch = memoryview(piece)[at : at + header.size]
+            if not retention.keeps_whole(header):
+                batch = await self._cleaned(header, batch, piece, at, retention)
+            if batch:
+                cleaned.append(batch)
+            await self.pace.did(io_bytes=header.size + written)
+            written = 0
+            self._check()
+
+    async def _cleaned(
+        self, header: BatchHeader, batch: memoryview, piece: bytes, at: int, retention: Retention
+    ) -> memoryview:
+        kept: list[RawRecord] = []
+        portions = Portions(header, piece, at)
+        for records in portions:
+            kept += retention.keeps_of(header, records)
+            await self.pace.did(records=len(records))
+            self._check()
+        return retention.rebuilt(header, batch, portions.data, kept)

@@ -1,0 +1,48 @@
+"""The last offset of each key, in bounded memory."""
+
+from hashlib import blake2b
+from typing import Final
+
+# Longer keys are known by a hash that no other key can be expected to have; it is longer than all that are not hashed,
+# so it cannot be taken for one of these.
+_KEY_SIZE_MAX: Final = 32
+_HASH_SIZE: Final = 33
+
+# What an entry costs at most: a key of that size, its offset, and its place in a dictionary that has just grown, while
+# the one before is still there.
+ENTRY_BYTES: Final = 240
+
+NO_OFFSET: Final = -1
+
+
+class OffsetMap:
+    """Holds as many keys as fit into `memory_bytes`, filled up to `load_factor`.
+
+    `end_offset` is where the part of the log ends of which all keys are in here.
+    """
+
+    __slots__ = ("_keys_max", "_offsets", "end_offset")
+
+    def __init__(self, memory_bytes: int, load_factor: float = 1.0) -> None:
+        self._keys_max = max(int(memory_bytes * load_factor) // ENTRY_BYTES, 1)  # with none, nothing would ever be done
+        self._offsets: dict[bytes, int] = {}
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self._keys_max
+
+    def put(self, key: bytes, offset: int) -> None:
+        """`offset` is the last one of `key` so far."""
+        if len(key) > _KEY_SIZE_MAX:
+            key = blake2b(key, digest_size=_HASH_SIZE).digest()
+        self._offsets[key] = offset
+
+    def last_offset(self, key: bytes) -> int:
+        """The last offset of `key`; -1 for one that is not in here."""
+        if len(key) > _KEY_SIZE_MAX:
+            key = blake2b(key, digest_size=_HASH_SIZE).digest()
+        return self._offsets.get(key, NO_OFFSET)

@@ -1,0 +1,51 @@
+"""How fast compaction goes: it shares the event loop with those who serve clients."""
+
+from typing import Final
+
+import trio
+
+# What is done in one go, before others get their turn: a millisecond's worth. A record costs about as much as this
+# many bytes.
+SLICE_BYTES: Final = 512 * 1024
+RECORD_BYTES: Final = 1024
+
+# An event loop that has nothing else to do rests as long as it has worked; one that has uses the time for that.
+REST_PER_WORK: Final = 1.0
+
+
+class Throttle:
+    """Bytes per second that all cleanings together may read and write; see `log.cleaner.io.max.bytes.per.second`."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._free_at = 0.0
+
+    def spend(self, size_bytes: int) -> float:
+        """How long to wait, in seconds, after these bytes."""
+        now = trio.current_time()
+        self._free_at = max(self._free_at, now) + size_bytes / self._bytes_per_second
+        return self._free_at - now
+
+
+class Pace:
+    """One cleaning's."""
+
+    def __init__(self, throttle: Throttle) -> None:
+        self._throttle = throttle
+        self._began = trio.current_time()
+        self._work = 0
+        self._io_bytes = 0
+
+    async def did(self, *, io_bytes: int = 0, records: int = 0) -> None:
+        """Say what was done; returns when it is time for more."""
+        self._io_bytes += io_bytes
+        self._work += io_bytes + records * RECORD_BYTES
+        if self._work >= SLICE_BYTES:
+            await self._rest()
+
+    async def _rest(self) -> None:
+        worked = trio.current_time() - self._began
+        delay = max(self._throttle.spend(self._io_bytes), worked * REST_PER_WORK)
+        self._work = self._io_bytes = 0
+        await trio.sleep(delay)
+        self._began = trio.current_time()

@@ -1,0 +1,309 @@
+"""What a cleaning leaves of a log, and what it must not touch."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from broker.storage.cleaner.cleaning import CleaningAborted
+from broker.storage.log import Log
+from broker.wire.records import (
+    BatchHeader,
+    Compression,
+    CorruptBatch,
+    EndTransactionMarker,
+    Record,
+    encode_batch,
+    encode_end_transaction_marker,
+    iter_headers,
+)
+from tests.support.compacted_logs import (
+    COMPACTED,
+    clean,
+    compacted_log,
+    latest,
+    offsets,
+    put,
+    share_of,
+    without_repeats,
+)
+from tests.support.logs import DAY_MS, NOW_MS, listing, open_log, read_all, slice_bytes
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return compacted_log(tmp_path / "t-0")
+
+
+def key(number: int) -> bytes:
+    return b"key-%d" % number
+
+
+def fill(log: Log, count: int, keys: int = 5, **fields: object) -> None:
+    """`count` batches of two records, each key again and again."""
+    for number in range(count):
+        first, second = 2 * number, 2 * number + 1
+        put(log, (key(first % keys), b"%d" % first), (key(second % keys), b"%d" % second), **fields)
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    found: list[BatchHeader] = []
+    for segment in log.segments:
+        found += [header for _, header in iter_headers(segment.file.read(0, segment.written))]
+    return found
+
+
+async def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
+    fill(log, 40)
+    before = read_all(log)
+    end = log.segments.active.base_offset
+    await clean(log)
+    assert read_all(log) == without_repeats(before, end)
+    assert log.cleaned_offset == end
+    assert (log.log_start_offset, log.log_end_offset) == (0, 80)
+
+
+async def test_the_active_segment_is_left_alone(log: Log) -> None:
+    fill(log, 3, keys=1)
+    assert len(log.segments) == 1
+    assert share_of(log).dirty_bytes == 0
+    await clean(log)
+    assert len(read_all(log)) == 6
+
+
+async def test_what_is_not_committed_is_left_alone(log: Log) -> None:
+    fill(log, 40, keys=1)
+    second = log.segments[2].base_offset
+    await clean(log, high_watermark=second + 1)
+    assert log.cleaned_offset == second
+    assert [offset for offset in offsets(log) if offset < second] == [second - 1]
+    assert [offset for offset in offsets(log) if offset >= second] == list(range(second, 80))
+
+
+async def test_what_an_undecided_transaction_follows_is_left_alone(log: Log) -> None:
+    fill(log, 20, keys=1)
+    first = put(log, (key(0), b"x"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    fill(log, 20, keys=1)
+    assert share_of(log).end <= first
+
+
+async def test_segments_are_put_together_up_to_the_size_of_one(log: Log, tmp_path: Path) -> None:
+    fill(log, 60, keys=3)
+    assert len(log.segments) > 8
+    for _ in range(4):
+        fill(log, 10, keys=3)
+        await clean(log)
+    active = log.segments.active
+    assert len(log.segments) <= 4
+    assert [segment for segment in log.segments if segment is not active and segment.size_bytes > 600] == []
+    bases = [f"{segment.base_offset:020d}.log" for segment in log.segments]
+    assert listing(tmp_path / "t-0", ".log") == bases
+
+
+async def test_the_old_files_are_renamed_and_handed_out_for_removal(log: Log, tmp_path: Path) -> None:
+    fill(log, 40)
+    await clean(log)
+    discarded = {Path(path).name for path in log.take_discarded()}
+    assert discarded >= set(listing(tmp_path / "t-0", ".log.deleted"))
+    assert listing(tmp_path / "t-0", ".cleaned") == listing(tmp_path / "t-0", ".swap") == []
+
+
+async def test_offsets_in_a_gap_are_read_from_the_next_record_on(log: Log) -> None:
+    fill(log, 40)
+    before = read_all(log)
+    await clean(log)
+    left = offsets(log)
+    for offset in range(80):
+        data = slice_bytes(log.read(offset, 1 << 20, upper_bound=1 << 60, min_one_batch=True))
+        first = next(iter_headers(data))[1]
+        assert first.last_offset >= offset
+        assert first.base_offset <= next(at for at in left if at >= offset)
+    assert latest(read_all(log)) == latest(before)
+
+
+async def test_records_are_found_by_time_afterwards(log: Log) -> None:
+    for number in range(40):
+        put(log, (key(number % 5), b"%d" % number), now_ms=NOW_MS + number)
+    before = read_all(log)
+    await clean(log)
+    left = without_repeats(before, log.cleaned_offset)
+    for number in range(40):
+        found = log.offset_for_timestamp(NOW_MS + number, upper_bound=1 << 60)
+        assert found is not None
+        assert found.offset == next(record.offset for record in left if record.timestamp >= NOW_MS + number)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+async def test_compressed_batches_are_compressed_again(tmp_path: Path, compression: Compression) -> None:
+    log = compacted_log(tmp_path / "t-0")
+    fill(log, 60, compression=compression)
+    before = read_all(log)
+    await clean(log)
+    assert read_all(log) == without_repeats(before, log.cleaned_offset)
+    assert {header.compression for header in headers(log) if header.count} == {compression}
+
+
+async def test_a_batch_that_loses_records_keeps_its_offsets_and_what_follows_it_its_time(log: Log) -> None:
+    pairs = [(key(number), b"v") for number in range(8)]
+    put(log, *pairs, producer_id=7, producer_epoch=3, base_sequence=100)
+    put(log, *pairs[:3], *pairs[5:])
+    fill(log, 40, keys=3)
+    await clean(log)
+    first = headers(log)[0]
+    assert (first.base_offset, first.last_offset_delta, first.count) == (0, 7, 2)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence) == (7, 3, 100)
+    assert offsets(log)[:2] == [3, 4]
+
+
+# Tombstones
+
+
+async def test_kip_534_a_tombstone_stays_for_delete_retention_ms_from_its_first_cleaning_on(log: Log) -> None:
+    put(log, (b"gone", b"v"), (b"kept", b"v"))
+    put(log, (b"gone", None))
+    fill(log, 40)
+    await clean(log)
+    assert [record for record in read_all(log) if record.key == b"gone"] == [Record(2, NOW_MS, b"gone", None)]
+    batch = next(header for header in headers(log) if header.base_offset == 2)
+    assert batch.delete_horizon_ms == NOW_MS + DAY_MS
+    fill(log, 40)
+    await clean(log, now_ms=NOW_MS + DAY_MS - 1)
+    assert [record.key for record in read_all(log)].count(b"gone") == 1
+    fill(log, 40)
+    await clean(log, now_ms=NOW_MS + DAY_MS)
+    assert [record.key for record in read_all(log)].count(b"gone") == 0
+    assert latest(read_all(log))[b"kept"] == b"v"
+
+
+async def test_kip_534_the_timestamps_of_a_batch_with_a_horizon_are_what_they_were(log: Log) -> None:
+    records = [Record(timestamp=NOW_MS + 7 * at, key=key(at), value=None if at % 2 else b"v") for at in range(6)]
+    log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=0, now_ms=NOW_MS)
+    log.commit()
+    for number in range(40):
+        put(log, (b"other", b"%d" % number))
+    before = read_all(log)
+    await clean(log)
+    assert [record for record in read_all(log) if record.key != b"other"] == before[:6]
+    assert headers(log)[0].max_timestamp == NOW_MS + 35
+
+
+# Producers
+
+
+async def test_the_last_batch_of_a_producer_stays_without_its_records(log: Log) -> None:
+    """Or it could not go on with its sequence after a restart."""
+    for sequence in range(4):
+        put(log, (b"k", b"%d" % sequence), producer_id=7, producer_epoch=1, base_sequence=sequence)
+    for number in range(40):
+        put(log, (b"k", b"%d" % number))
+    await clean(log)
+    kept = headers(log)[0]
+    assert (kept.base_offset, kept.count, kept.producer_id, kept.last_sequence) == (3, 0, 7, 3)
+    assert 3 not in offsets(log)
+
+
+async def test_sequences_go_on_after_a_cleaning_and_a_crash(log: Log, tmp_path: Path) -> None:
+    for sequence in range(4):
+        put(log, (b"k", b"%d" % sequence), producer_id=7, producer_epoch=1, base_sequence=sequence)
+    for number in range(40):
+        put(log, (b"k", b"%d" % number))
+    await clean(log)
+    for name in listing(tmp_path / "t-0", ".snapshot"):
+        (tmp_path / "t-0" / name).unlink()
+    again = compacted_log(tmp_path / "t-0", cleaned_offset=log.cleaned_offset)
+    assert again.log_end_offset == 44
+    producer = again.producers.get(7)
+    assert producer is not None
+    assert producer.last_sequence == 3
+
+
+async def test_what_transactions_wrote_stays_and_takes_the_place_of_nothing(log: Log) -> None:
+    """Nobody knows yet which of them were aborted."""
+    put(log, (b"k", b"0"))
+    put(log, (b"k", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    marker = encode_end_transaction_marker(
+        EndTransactionMarker(is_commit=False, coordinator_epoch=0),
+        timestamp=NOW_MS,
+        producer_id=7,
+        producer_epoch=0,
+        base_offset=2,
+        leader_epoch=0,
+    )
+    log.append_as_follower(memoryview(marker), 0, NOW_MS)
+    for _ in range(40):
+        put(log, (b"other", b"v"))
+    await clean(log)
+    assert offsets(log)[:3] == [0, 1, 2]
+
+
+# Many keys
+
+
+async def test_a_map_too_small_for_all_keys_takes_several_rounds(log: Log) -> None:
+    fill(log, 60, keys=20)
+    before = read_all(log)
+    end = log.segments.active.base_offset
+    rounds, cleaned = 0, 0
+    while log.cleaned_offset < end:
+        await clean(log, keys_max=7)
+        assert log.cleaned_offset > cleaned
+        cleaned = log.cleaned_offset
+        rounds += 1
+        assert latest(read_all(log)) == latest(before)
+    assert rounds > 3
+    assert len(offsets(log)) < len(before)
+
+
+async def test_long_keys_are_told_apart(log: Log) -> None:
+    for number in range(40):
+        put(log, (b"x" * 100 + key(number % 3), b"%d" % number))
+    before = read_all(log)
+    await clean(log)
+    assert read_all(log) == without_repeats(before, log.cleaned_offset)
+
+
+# Others at the same time
+
+
+async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path) -> None:
+    fill(log, 40)
+
+    class Cutting:
+        async def did(self, **done: int) -> None:
+            if not log.truncations:
+                log.truncate_to(50)
+                await log.settle()
+
+    before = [record for record in read_all(log) if record.offset < 50]
+    with pytest.raises(CleaningAborted):
+        await clean(log, pace=Cutting())  # type: ignore[arg-type]
+    assert read_all(log) == before
+    assert listing(tmp_path / "t-0", ".cleaned") == []
+
+
+async def test_a_damaged_batch_ends_the_cleaning(log: Log, tmp_path: Path) -> None:
+    fill(log, 40)
+    path = tmp_path / "t-0" / f"{log.segments[1].base_offset:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptBatch):
+        await clean(log)
+    assert listing(tmp_path / "t-0", ".cleaned") == []
+
+
+async def test_a_slice_that_was_read_before_can_still_be_sent(log: Log) -> None:
+    fill(log, 40)
+    piece = log.read(3, 1 << 20, upper_bound=1 << 60, min_one_batch=True)
+    expected = slice_bytes(piece)
+    log.segments.release()
+    await clean(log)
+    assert slice_bytes(piece) == expected
+
+
+async def test_a_log_that_was_compacted_survives_a_crash_when_it_is_not_any_more(log: Log, tmp_path: Path) -> None:
+    fill(log, 40)
+    await clean(log)
+    before = read_all(log)
+    plain = attrs.evolve(COMPACTED, cleanup_policy=("delete",))
+    assert read_all(open_log(tmp_path / "t-0", plain, cleaned_offset=log.cleaned_offset)) == before

@@ -1,0 +1,100 @@
+"""Logs of compacted topics, cleaned without a cleaner's loop around it, and what is in them by key."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.storage.cleaner.cleanable import Cleanable, cleanable
+from broker.storage.cleaner.cleaning import Cleaning
+from broker.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
+from broker.storage.cleaner.pace import Pace, Throttle
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.wire.records import Record, encode_batch
+from kraft.env import Disk, RealDisk, RealFile
+from tests.support.logs import NOW_MS, open_log, read_all
+
+COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
+
+
+def compacted_log(directory: Path, config: LogConfig = COMPACTED, **fields: Any) -> Log:
+    return open_log(directory, config, **{"disk": UnsyncedDisk(), **fields})
+
+
+def put(log: Log, *pairs: tuple[bytes, bytes | None], now_ms: int = NOW_MS, **fields: Any) -> int:
+    """Append one batch of keys and values, None for a tombstone, and commit it; its first offset."""
+    records = [Record(timestamp=now_ms, key=key, value=value) for key, value in pairs]
+    batch = memoryview(bytearray(encode_batch(records, **fields)))
+    info = log.append(batch, leader_epoch=0, now_ms=now_ms)
+    log.commit()
+    return info.first_offset
+
+
+def share_of(log: Log, *, high_watermark: int | None = None, now_ms: int = NOW_MS) -> Cleanable:
+    return cleanable(
+        log, high_watermark=log.log_end_offset if high_watermark is None else high_watermark, now_ms=now_ms
+    )
+
+
+async def clean(
+    log: Log,
+    *,
+    high_watermark: int | None = None,
+    now_ms: int = NOW_MS,
+    keys_max: int = 10_000,
+    disk: Disk | None = None,
+    pace: Pace | None = None,
+    buffer_bytes: int = 500,
+) -> Cleaning:
+    """Clean all that can be cleaned, and have the log remember it."""
+    cleaning = Cleaning(
+        disk or UnsyncedDisk(),
+        log,
+        share_of(log, high_watermark=high_watermark, now_ms=now_ms),
+        OffsetMap(keys_max * ENTRY_BYTES),
+        pace or Pace(Throttle(1e300)),
+        buffer_bytes=buffer_bytes,
+        now_ms=now_ms,
+    )
+    log.cleaned_offset = await cleaning.run()
+    return cleaning
+
+
+def latest(records: Iterable[Record]) -> dict[bytes | None, bytes]:
+    """The last value of each key, as a reader from the start comes to know it; deleted ones are not in it."""
+    found: dict[bytes | None, bytes] = {}
+    for record in records:
+        if record.value is None:
+            found.pop(record.key, None)
+        else:
+            found[record.key] = record.value
+    return found
+
+
+def offsets(log: Log) -> list[int]:
+    return [record.offset for record in read_all(log)]
+
+
+def without_repeats(records: Sequence[Record], upto: int) -> list[Record]:
+    """What a cleaning of all below `upto` leaves at least: a record stays unless a later one below has its key."""
+    last = {record.key: record.offset for record in records if record.offset < upto}
+    return [record for record in records if record.offset >= upto or last[record.key] == record.offset]
+
+
+class UnsyncedDisk(RealDisk):
+    """A disk that claims to be durable, for tests of what is written and not of what survives."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return UnsyncedFile(path, os.open(path, flags, 0o644))
+
+    async def sync_dir(self, path: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class UnsyncedFile(RealFile):
+    async def sync(self) -> None:
+        await trio.lowlevel.checkpoint()
