@@ -126,8 +126,8 @@ class ResumesWhereCommitted:
         known, committed = known_offsets(history), CommittedOffsets(history)
         for owned in ownerships(history):
             first = owned.first_poll
-            if first is None:
-                continue
+            if first is None or first.life:
+                continue  # of a log that lost its end nothing is promised: it may have lost what was committed, too
             start = first.result[0][0]
             # Nothing was committed where it begins with the first record that there is.
             is_first = _first_between(known[owned.partition, first.life], 0, start) is None

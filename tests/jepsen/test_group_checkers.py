@@ -271,6 +271,15 @@ def test_a_member_may_begin_at_an_earlier_commit_after_a_loss() -> None:
     assert begins(3, life=1)
 
 
+def test_a_member_may_begin_anywhere_in_a_log_that_lost_its_end() -> None:
+    story = GroupStory()
+    story.assigned("a")
+    story.committed("a", 4)
+    story.assigned("b", 2)
+    story.got("b", 0, 1, life=1)
+    assert not broken(story, [ResumesWhereCommitted()])
+
+
 def test_a_member_begins_at_the_first_record_where_nothing_was_committed() -> None:
     story = GroupStory()
     story.sent(0, 1, 2, at=0)

@@ -1,6 +1,6 @@
 """How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` tells for each.
 
-With names behind that, only for those: see `tests.support.planted_bugs` and `replication_bugs`.
+With names behind that, only for those: see `tests.support.planted_bugs`, `replication_bugs` and `group_bugs`.
 """
 
 import argparse
@@ -11,15 +11,20 @@ from jepsen.simulation.command import parse_faults, parse_shape
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
-from tests.support.planted_bugs import BUGS, QUORUM_BUGS, PlantedBug
+from tests.support.group_bugs import GROUP_BUGS
+from tests.support.planted_bugs import BUGS, QUORUM_BUGS, PlantedBug, PlantedBugs
 from tests.support.replication_bugs import REPLICATION_BUGS
 
 SECONDS = 30.0
-ALL_BUGS = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS}
+ALL_BUGS: dict[str, PlantedBug | PlantedBugs] = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
 
 
 def found_by(
-    bug: PlantedBug, seed: int, shape: Shape, seconds: float = SECONDS, faults: Sequence[str] = tuple(FAULTS)
+    bug: PlantedBug | PlantedBugs,
+    seed: int,
+    shape: Shape,
+    seconds: float = SECONDS,
+    faults: Sequence[str] = tuple(FAULTS),
 ) -> str | None:
     """The name of what notices the bug in a run; None where nothing does."""
     with bug.planted():

@@ -3,7 +3,7 @@
 import inspect
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -52,6 +52,20 @@ class PlantedBug:
         made: dict[str, Any] = {}
         exec(source.replace(self.right, self.wrong), inner.__globals__, made)
         return made[self.function]
+
+
+class PlantedBugs:
+    """Several that only together take a rule out: each alone leaves another one that holds."""
+
+    def __init__(self, *bugs: PlantedBug) -> None:
+        self._bugs = bugs
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for bug in self._bugs:
+                stack.enter_context(bug.planted())
+            yield
 
 
 def _function(attribute: Any) -> Any:

@@ -1,0 +1,39 @@
+"""Bugs planted into coordinators of groups; see `planted_bugs`."""
+
+from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.consumer import group as consumer_group
+from broker.coordinator.group.consumer import reconciliation
+from broker.coordinator.hosted import HostedShard
+from broker.coordinator.runtime import Runtime
+from tests.support.planted_bugs import PlantedBug, PlantedBugs
+
+# What is decided may not be appended.
+_CHANGED_AT_ONCE = """\
+for record in records:
+        self.state.replay(record.key, record.value, self.end_offset, now_ms)
+    if records:"""
+
+GROUP_BUGS: dict[str, PlantedBug | PlantedBugs] = {
+    "groups are answered before it is committed": PlantedBug(
+        HostedShard, "_release", "gated[0].end_offset <= partition.high_watermark and", ""
+    ),
+    "what is decided has happened": PlantedBug(HostedShard, "_carry_out", "if records:", _CHANGED_AT_ONCE),
+    "whoever coordinated does so for ever": PlantedBugs(
+        PlantedBug(
+            HostedShard, "is_fenced", "partition.leader_epoch != self.epoch or not partition.leads", "partition is None"
+        ),
+        PlantedBug(Runtime, "led", "self._let_go(partition.index)", "pass"),
+    ),
+    "commits of any generation are taken": PlantedBug(
+        ClassicGroup, "validate_offset_commit", "epoch != self.generation", "False"
+    ),
+    "static members are not fenced": PlantedBug(
+        ClassicGroup, "member_error", "return ErrorCode.FENCED_INSTANCE_ID", "return ErrorCode.NONE"
+    ),
+    "commits of any member epoch are taken": PlantedBug(
+        consumer_group.ConsumerGroup, "validate_offset_commit", "_check_epoch(member, epoch)", "pass"
+    ),
+    "partitions are given before they are given up": PlantedBug(
+        reconciliation, "_next", "if owner_of(topic_id, index) in (None, member.member_id)", ""
+    ),
+}
