@@ -161,6 +161,18 @@ def code(completion: Completion[Any]) -> ErrorCode:
     return ErrorCode(told(completion).error_code)
 
 
+def facts(group: ClassicGroup) -> tuple[object, ...]:
+    """All that is known of a group, to be compared."""
+    return (
+        *(getattr(group, name) for name in ("state", "generation", "protocol_type", "protocol_name", "leader_id")),
+        *(getattr(group, name) for name in ("is_initial", "has_newcomers", "joining_count", "state_since_ms")),
+        tuple(group.members.items()),
+        tuple(group.static_members.items()),
+        tuple(group.pending),
+        tuple(group.unsynced),
+    )
+
+
 def decide_only(state: GroupsState, decide: Any, now_ms: int) -> Decision[Any] | None:
     """Decide, and let nothing come of it."""
     try:

@@ -68,6 +68,7 @@ class ClassicConsumer:
         self.name = name
         self.ids_offered = 0
         self.is_dead = False
+        self.wants_others = False
         self.member_id = ""
         self.generation = NO_GENERATION
         self.owned: Owned = {}
@@ -78,9 +79,19 @@ class ClassicConsumer:
         """What it believes to have, by the topics' names."""
         return {topic: set(partitions) for topic, partitions in self.owned.items()}
 
+    def subscribe(self, topics: list[str]) -> None:
+        self.topics, self.wants_others = topics, True
+
+    def lose_coordinator(self) -> None:
+        """Whoever waits is told so."""
+        for waiting in (self.joining, self.syncing):
+            if waiting is not None:
+                waiting.fail(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+
     @property
     def is_settled(self) -> bool:
-        return self.joining is None and self.syncing is None and self.generation != NO_GENERATION
+        is_waiting = self.joining is not None or self.syncing is not None
+        return not is_waiting and not self.wants_others and self.generation != NO_GENERATION
 
     def act(self) -> ErrorCode | None:
         """Take the next step: look whether there is an answer, or send a heartbeat. The error it was told, if any."""
@@ -88,7 +99,7 @@ class ClassicConsumer:
             return self._look_at_join() if self.joining.done else None
         if self.syncing is not None:
             return self._look_at_sync() if self.syncing.done else None
-        if self.generation == NO_GENERATION:
+        if self.generation == NO_GENERATION or self.wants_others:
             self.join()
             return None
         return self._react(self.heartbeat())
@@ -108,7 +119,7 @@ class ClassicConsumer:
     def join(self, **fields: Any) -> Completion[JoinGroupResponse]:
         if not self.is_cooperative:
             self.owned = {}
-        self.syncing = None
+        self.syncing, self.wants_others = None, False
         self.joining = self._ask(join_group, self.join_request(**fields), self._joiner())
         return self.joining
 
@@ -198,7 +209,7 @@ class ClassicConsumer:
         match code:
             case ErrorCode.NONE | ErrorCode.MEMBER_ID_REQUIRED:
                 return None
-            case ErrorCode.REBALANCE_IN_PROGRESS:
+            case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.NOT_COORDINATOR:
                 self.join()
             case ErrorCode.ILLEGAL_GENERATION:
                 self.owned = {}

@@ -1,5 +1,7 @@
 """Members of a consumer group as clients play them: they do what the coordinator says, and know what they have."""
 
+from collections.abc import Callable
+
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import Caller, heartbeat, validate
@@ -18,6 +20,9 @@ from tests.support.groups_shard import GroupsShard
 GROUP = "group"
 REBALANCE_MS = 20_000
 _BEGIN_ANEW = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+
+REFUSED_FOR_GOOD = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.FENCED_INSTANCE_ID)
+NOT_LEFT = (None, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class ConsumerGroups(GroupsShard):
@@ -150,6 +155,29 @@ class ConsumerClient:
         validate(request, 1, self.shard.config.consumer.assignors)
         caller = Caller(client_id="client", client_host="/host", new_member_id="new")
         return self.shard.write(lambda state, now_ms: heartbeat(state, request, caller, now_ms))
+
+
+def refused(call: Callable[[], object]) -> ErrorCode | None:
+    """Why it is, if it is."""
+    try:
+        call()
+    except CoordinatorError as error:
+        return error.code
+    return None
+
+
+def facts(group: ConsumerGroup) -> tuple[object, ...]:
+    """All that the log says of a group, and what follows from it."""
+    numbers = group.epoch, group.metadata_hash, group.assignment_epoch
+    tables = group.members, group.static_members, group.targets, group.regexes
+    owners = {
+        (topic_id, index): group.owner_of(topic_id, index)
+        for member in group.members.values()
+        for sets in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in sets.items()
+        for index in partitions
+    }
+    return *numbers, *(dict(table) for table in tables), owners
 
 
 def settle(clients: list[ConsumerClient], rounds: int = 12) -> None:

@@ -21,7 +21,7 @@ from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.group_config import GroupConfig
 from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.errors import ErrorCode
-from tests.support.classic_clients import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicClients, code
+from tests.support.classic_clients import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicClients, code, facts
 
 NOT_COORDINATOR = CoordinatorError(ErrorCode.NOT_COORDINATOR)
 MEMBERS_MAX = 4
@@ -39,18 +39,6 @@ class Recorded:
         self.completion = completion
         self.answers: list[Any] = []
         completion.then(self.answers.append)
-
-
-def facts(group: ClassicGroup) -> tuple[object, ...]:
-    """All that is known of a group, to be compared."""
-    return (
-        *(getattr(group, name) for name in ("state", "generation", "protocol_type", "protocol_name", "leader_id")),
-        *(getattr(group, name) for name in ("is_initial", "has_newcomers", "joining_count", "state_since_ms")),
-        tuple(group.members.items()),
-        tuple(group.static_members.items()),
-        tuple(group.pending),
-        tuple(group.unsynced),
-    )
 
 
 class CautiousClients(ClassicClients):

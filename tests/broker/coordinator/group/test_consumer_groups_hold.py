@@ -10,20 +10,27 @@ What is looked for, whatever happens:
 - when all is quiet, everybody gets what is to be had of it, evenly.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.partition_sets import count, intersection
-from broker.wire.errors import ErrorCode
-from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
+from tests.support.consumer_clients import (
+    GROUP,
+    NOT_LEFT,
+    REBALANCE_MS,
+    REFUSED_FOR_GOOD,
+    ConsumerClient,
+    ConsumerGroups,
+    facts,
+    refused,
+    settle,
+)
 
 SESSION_MS = 45_000
 MEMBERS_MAX = 4
@@ -32,31 +39,6 @@ SUBSCRIPTIONS = st.sampled_from(
     [(["a"], None), (["a", "b"], None), (["a", "ab", "gone"], None), ([], "a.*"), (["b"], "a|b")]
 )
 INDEX = st.integers(0, 7)
-REFUSED_FOR_GOOD = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.FENCED_INSTANCE_ID)
-NOT_LEFT = (None, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID)
-
-
-def refused(call: Callable[[], object]) -> ErrorCode | None:
-    """Why it is, if it is."""
-    try:
-        call()
-    except CoordinatorError as error:
-        return error.code
-    return None
-
-
-def facts(group: ConsumerGroup) -> tuple[object, ...]:
-    """All that the log says of a group, and what follows from it."""
-    numbers = group.epoch, group.metadata_hash, group.assignment_epoch
-    tables = group.members, group.static_members, group.targets, group.regexes
-    owners = {
-        (topic_id, index): group.owner_of(topic_id, index)
-        for member in group.members.values()
-        for sets in (member.assigned, member.pending_revocation)
-        for topic_id, partitions in sets.items()
-        for index in partitions
-    }
-    return *numbers, *(dict(table) for table in tables), owners
 
 
 class CautiousGroups(ConsumerGroups):

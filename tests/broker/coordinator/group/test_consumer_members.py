@@ -1,0 +1,234 @@
+"""What members of consumer groups may say, and what becomes of those that are not who they were (KIP-848)."""
+
+from typing import Any
+
+import pytest
+
+from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.group.consumer.group import ConsumerGroupState
+from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
+from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.partition_sets import PartitionSets, as_message
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, TopicPartitions
+from broker.wire.errors import ErrorCode
+from tests.support.consumer_clients import REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
+
+FENCED_EPOCH, UNKNOWN = ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
+INTERVAL_MS, SESSION_MS = 5_000, 45_000
+
+
+@pytest.fixture
+def shard() -> ConsumerGroups:
+    shard = ConsumerGroups()
+    shard.create_topic("a", 4)
+    return shard
+
+
+def stable(shard: ConsumerGroups, *names: str, instances: bool = False) -> list[ConsumerClient]:
+    clients = [ConsumerClient(shard, name, ["a"], instance_id=f"i-{name}" if instances else None) for name in names]
+    settle(clients)
+    return clients
+
+
+def said(client: ConsumerClient, epoch: int, owned: PartitionSets | None = None, **fields: Any) -> Any:
+    """A heartbeat of this member at that epoch: what it is told, or why it is refused."""
+    request = client.request()
+    request.member_epoch = epoch
+    request.rebalance_timeout_ms = -1
+    request.subscribed_topic_names = request.subscribed_topic_regex = None
+    request.topic_partitions = None if owned is None else as_message(owned, TopicPartitions)
+    for name, value in fields.items():
+        setattr(request, name, value)
+    try:
+        return client.send(request)
+    except CoordinatorError as error:
+        return error.code
+
+
+def joined(client: ConsumerClient) -> Any:
+    try:
+        return client.send(client.request())
+    except CoordinatorError as error:
+        return error.code
+
+
+# Who is who
+
+
+def test_strangers_are_told_that_they_are_none(shard: ConsumerGroups) -> None:
+    client = ConsumerClient(shard, "m", ["a"])
+    assert said(client, 1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert said(client, -1) is ErrorCode.GROUP_ID_NOT_FOUND
+    stable(shard, "other")
+    assert said(client, 1) is UNKNOWN
+    assert said(client, -1) is UNKNOWN
+    assert said(client, 1, instance_id="i") is UNKNOWN
+    assert said(client, -2, instance_id="i") is UNKNOWN
+
+
+def test_an_epoch_that_the_member_was_never_told_is_fenced(shard: ConsumerGroups) -> None:
+    client = stable(shard, "m")[0]
+    assert said(client, client.epoch + 1) is FENCED_EPOCH
+    assert isinstance(said(client, client.epoch), ConsumerGroupHeartbeatResponse)
+
+
+def test_the_previous_epoch_will_do_for_who_has_nothing_but_what_is_assigned(shard: ConsumerGroups) -> None:
+    one, two = stable(shard, "one", "two")
+    former, had = one.epoch, one.owned
+    two.subscribe([])
+    two.heartbeat()
+    one.heartbeat(is_lost=True)  # it does not learn of its new epoch
+    member = shard.group.members["one"]
+    assert (member.member_epoch, member.previous_member_epoch) == (former + 1, former)
+    assert said(one, former) is FENCED_EPOCH, "it has to say what it has"
+    more = {topic_id: partitions | {99} for topic_id, partitions in had.items()}
+    assert said(one, former, more) is FENCED_EPOCH
+    assert said(one, former - 1, had) is FENCED_EPOCH
+    again = said(one, former, had)
+    assert again.member_epoch == former + 1
+
+
+def test_who_joins_anew_under_its_id_begins_with_what_it_has(shard: ConsumerGroups) -> None:
+    client = stable(shard, "m")[0]
+    epoch = client.epoch
+    had = client.owned
+    client.begin_anew()
+    answer = joined(client)
+    assert (answer.member_epoch, shard.group.epoch) == (epoch, epoch)
+    assert [set(topic.partitions) for topic in answer.assignment.topic_partitions] == [set(*had.values())]
+
+
+def test_offsets_are_committed_at_the_epoch_of_now(shard: ConsumerGroups) -> None:
+    client = stable(shard, "m")[0]
+
+    def refusal(member_id: str, epoch: int, version: int = 9) -> ErrorCode | None:
+        try:
+            shard.group.validate_offset_commit(member_id, None, epoch, api_version=version, is_transactional=False)
+        except CoordinatorError as error:
+            return error.code
+        return None
+
+    assert refusal("m", client.epoch) is None
+    assert refusal("m", client.epoch - 1) is refusal("m", client.epoch + 1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert refusal("m", client.epoch, version=8) is ErrorCode.UNSUPPORTED_VERSION
+    assert refusal("other", client.epoch) is refusal("", -1) is UNKNOWN
+    client.leave()
+    assert refusal("", -1) is None, "anybody may, where there are no members"
+    assert refusal("m", 1) is UNKNOWN
+
+
+def test_offsets_are_fetched_at_the_epoch_of_now(shard: ConsumerGroups) -> None:
+    client = stable(shard, "m")[0]
+    shard.group.validate_offset_fetch(None, -1)
+    shard.group.validate_offset_fetch("m", client.epoch)
+    for member_id, epoch, code in (("m", 0, ErrorCode.STALE_MEMBER_EPOCH), ("x", 1, UNKNOWN), (None, 1, UNKNOWN)):
+        with pytest.raises(CoordinatorError) as refused:
+            shard.group.validate_offset_fetch(member_id, epoch)
+        assert refused.value.code is code
+
+
+# Sessions
+
+
+def test_a_silent_member_is_given_up(shard: ConsumerGroups) -> None:
+    one, two = stable(shard, "one", "two")
+    for _ in range(SESSION_MS // INTERVAL_MS + 1):
+        one.heartbeat()
+        shard.pass_ms(INTERVAL_MS)
+    assert list(shard.group.members) == ["one"]
+    assert said(two, two.epoch) is UNKNOWN
+    settle([one])
+    assert one.names() == {"a": {0, 1, 2, 3}}
+
+
+def test_who_does_not_give_up_in_time_is_given_up(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one")[0]
+    ConsumerClient(shard, "two", ["a"]).heartbeat()
+    for _ in range(REBALANCE_MS // INTERVAL_MS):
+        said(one, one.epoch)  # it is alive, and does not say what it has
+        assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
+        shard.pass_ms(INTERVAL_MS)
+    assert list(shard.group.members) == ["two"]
+
+
+def test_who_waits_for_others_is_to_ask_soon(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one")[0]
+    two = ConsumerClient(shard, "two", ["a"])
+    waiting = two.heartbeat()
+    assert waiting is not None
+    assert waiting.heartbeat_interval_ms == WAITING_INTERVAL_MS
+    settle([one, two])
+    for client in (one, two):
+        answer = client.heartbeat()
+        assert answer is not None
+        assert answer.heartbeat_interval_ms == INTERVAL_MS
+
+
+# Static members (KIP-345)
+
+
+def test_a_static_member_keeps_what_it_has_while_it_is_away(shard: ConsumerGroups) -> None:
+    one, two = stable(shard, "one", "two", instances=True)
+    had, epoch = two.owned, shard.group.epoch
+    left = two.leave(-2)
+    assert (left.member_id, left.member_epoch) == ("two", -2)
+    one.heartbeat()
+    assert shard.group.epoch == epoch
+    back = ConsumerClient(shard, "back", ["a"], instance_id="i-two")
+    back.heartbeat()
+    assert (back.owned, back.epoch, shard.group.epoch) == (had, epoch, epoch)
+    assert shard.group.state is ConsumerGroupState.STABLE
+    assert said(two, epoch) is ErrorCode.FENCED_INSTANCE_ID
+    assert said(two, -1) is ErrorCode.FENCED_INSTANCE_ID
+    assert said(two, -2) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_stays_away_is_given_up(shard: ConsumerGroups) -> None:
+    one, two = stable(shard, "one", "two", instances=True)
+    two.leave(-2)
+    for _ in range(SESSION_MS // INTERVAL_MS + 1):
+        one.heartbeat()
+        shard.pass_ms(INTERVAL_MS)
+    assert list(shard.group.members) == ["one"]
+    settle([one])
+    assert one.names() == {"a": {0, 1, 2, 3}}
+
+
+def test_an_instance_id_belongs_to_who_has_not_left(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one", instances=True)[0]
+    other = ConsumerClient(shard, "other", ["a"], instance_id="i-one")
+    assert joined(other) is ErrorCode.UNRELEASED_INSTANCE_ID
+    one.leave(-1)
+    assert joined(other).member_id == "other"
+    assert said(one, one.epoch) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_died_is_waited_for_until_its_session_is_over(shard: ConsumerGroups) -> None:
+    stable(shard, "one", instances=True)
+    other = ConsumerClient(shard, "other", ["a"], instance_id="i-one")
+    assert joined(other) is ErrorCode.UNRELEASED_INSTANCE_ID
+    shard.pass_ms(SESSION_MS)
+    settle([other])
+    assert other.names() == {"a": {0, 1, 2, 3}}
+
+
+def test_a_static_member_back_with_other_wishes_moves_the_epoch_on(shard: ConsumerGroups) -> None:
+    shard.create_topic("b", 1)
+    one, two = stable(shard, "one", "two", instances=True)
+    epoch = shard.group.epoch
+    two.leave(-2)
+    back = ConsumerClient(shard, "back", ["a", "b"], instance_id="i-two")
+    back.heartbeat()
+    assert shard.group.epoch == epoch + 1
+    settle([one, back])
+    assert back.names()["b"] == {0}
+
+
+def test_another_coordinator_knows_who_is_away(shard: ConsumerGroups) -> None:
+    stable(shard, "one", instances=True)[0].leave(-2)
+    shard.load()
+    member = shard.group.static_member("i-one")
+    assert member is not None
+    assert member.is_away
+    shard.pass_ms(SESSION_MS)
+    assert shard.group.is_empty
