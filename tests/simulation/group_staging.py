@@ -118,11 +118,16 @@ class GroupStage(Stage):
             )
             response = await self.ask(self.brokers[0], CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             assert response.topics[0].error_code == 0, response.topics[0].error_message
-        await self.until(lambda: TOPIC in self.committed.image.topics.by_name, "there are no topics")
         await self.coordinates(self.brokers[0])
+        await self.until(lambda: self._knows_topic(self.brokers[0]), "nobody leads the topic")
         ids = {self.committed.image.topics.by_name[TOPIC].topic_id: TOPIC}
         index = java_hash(GROUP) % _OFFSETS_PARTITIONS
         self.group = Group(GROUP, {TOPIC: partitions}, ids, index, lambda host, topic, partition: True)
+
+    def _knows_topic(self, name: str) -> bool:
+        topic = self.committed.image.topics.by_name.get(TOPIC)
+        led = [each for each in self.events_by_kind.get("partition-led", ()) if each.host == name]
+        return topic is not None and any(each.fields["topic_id"] == topic.topic_id.hex() for each in led)
 
     async def commit(
         self,
