@@ -14,6 +14,7 @@ from broker.handlers import (
     broker_registration,
     consumer_group_describe,
     consumer_group_heartbeat,
+    controller_registration,
     create_partitions,
     create_topics,
     delete_groups,
@@ -109,6 +110,7 @@ CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (
     describe_cluster.CONTROLLER_HANDLER,
     broker_registration.HANDLER,
     broker_heartbeat.HANDLER,
+    controller_registration.HANDLER,
     allocate_producer_ids.HANDLER,
     *FORWARDED_HANDLERS,
 )

@@ -19,7 +19,9 @@ _RESULTS_UNTIL: Final = 1
 
 async def update_features(context: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = {update.feature: _update(context, update) for update in request.feature_updates}  # the last one counts
-    await context.services.controller.update_features(list(updates.values()), validate_only=request.validate_only)
+    services = context.services
+    voters = [voter.node_id for voter in services.quorum.describe().voters.voters]
+    await services.controller.update_features(list(updates.values()), voters, validate_only=request.validate_only)
     results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
     return UpdateFeaturesResponse(error_message=None, results=results if context.api_version <= _RESULTS_UNTIL else [])
 

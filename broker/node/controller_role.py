@@ -4,14 +4,19 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
+from broker.controller_channel import ControllerChannel
+from broker.controller_registrar import ControllerRegistrar
 from broker.handlers import CONTROLLER_HANDLERS, ControllerDispatcher, ControllerServices
 from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections
+from broker.node.listeners import reachable
 from broker.node.settings import controller_config
 from broker.node.shared import Shared
 from broker.node.suspects import Suspects
+from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
-from metadata.controller import Controller
+from metadata.controller import SUPPORTED_FEATURES, Controller, ControllerRegistration
+from metadata.records import BrokerEndpoint
 
 
 class ControllerRole:
@@ -63,6 +68,20 @@ class ControllerRole:
                 shared.quorum.serve,
             )
         await self._nursery.start(self.controller.run)
+
+    def registrar(self, channel: ControllerChannel) -> ControllerRegistrar:
+        """Who makes this process known as a controller, by way of `channel`."""
+        shared = self._shared
+        registration = ControllerRegistration(
+            controller_id=shared.config.node_id,
+            incarnation_id=new_uuid(shared.env.rng.randbytes),
+            end_points=[
+                BrokerEndpoint(listener.name, *reachable(listener, shared.bound), listener.security_protocol)
+                for listener in shared.config.endpoints.advertised_controller_listeners
+            ],
+            features=SUPPORTED_FEATURES,
+        )
+        return ControllerRegistrar(registration, channel, shared.loader, shared.env.trace)
 
     def connection_closed(self, connection: Connection) -> None:
         """A broker whose heartbeats came through it may be gone."""

@@ -136,10 +136,13 @@ class Node:
         quorum.register(snapshots)
         quorum.register(channel)
         nursery.start_soon(shared.acceptor.run)
+        registrar = None if controller is None else controller.registrar(channel)
         if controller is not None:
             await controller.start()
         await nursery.start(snapshots.run)
         await nursery.start(channel.run)
+        if registrar is not None:
+            nursery.start_soon(registrar.run)
         return channel
 
     async def _serve(

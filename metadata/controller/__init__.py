@@ -19,6 +19,7 @@ from metadata.controller.config import (
 )
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
+from metadata.controller.controllers import ControllerRegistration
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType
 from metadata.controller.features import FeatureUpdate, UpgradeType
@@ -57,6 +58,7 @@ __all__ = [
     "ConfigOutcome",
     "Controller",
     "ControllerConfig",
+    "ControllerRegistration",
     "CreatedTopic",
     "Decision",
     "DeletedTopic",

@@ -14,6 +14,7 @@ from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersRoom
 from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsRoom
+from metadata.controller.controllers import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersRoom
 from metadata.controller.election_configs import overdue_elections
@@ -114,10 +115,19 @@ class Controller:
         """One answer for each resource, in order; what a request does not name goes back to its default."""
         return await self._write(lambda image: self._configs.alter(image, configs), validate_only)
 
-    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
-        """All of them or none. Raises InvalidUpdateVersion about the first that is not possible (KIP-584)."""
+    async def update_features(
+        self, updates: Sequence[FeatureUpdate], voters: Sequence[int], *, validate_only: bool = False
+    ) -> None:
+        """All of them or none; `voters` are those of the quorum now.
+
+        Raises InvalidUpdateVersion about the first that is not possible (KIP-584).
+        """
         node_id = self._log.node_id
-        await self._write(lambda image: update_features(image, self._schema, updates, node_id), validate_only)
+        await self._write(lambda image: update_features(image, self._schema, updates, node_id, voters), validate_only)
+
+    async def register_controller(self, registration: ControllerRegistration) -> None:
+        """Have all know of a controller (KIP-919)."""
+        await self._write(lambda image: register_controller(image, registration))
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """The broker epoch.

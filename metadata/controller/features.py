@@ -48,16 +48,21 @@ def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSche
 
 
 def update_features(
-    image: MetadataImage, schema: ConfigSchema, updates: Sequence[FeatureUpdate], node_id: int
+    image: MetadataImage,
+    schema: ConfigSchema,
+    updates: Sequence[FeatureUpdate],
+    node_id: int,
+    voters: Sequence[int],
 ) -> Decision[None]:
-    """Raise or lower levels, all of them or none; `node_id` is this controller's, for the message.
+    """Raise or lower levels, all of them or none; `node_id` is this controller's.
 
-    Every broker has to understand the new level, be it fenced or not: it must be able to come back. Other controllers
-    are not asked, they have to be of the same release. Raises InvalidUpdateVersion about the first that cannot be.
+    Every broker and every controller has to understand the new level, be it fenced or not there now: it must be able to
+    come back. Of `voters`, the ids of those who may lead, each has to have registered so that this is known.
+    Raises InvalidUpdateVersion about the first that cannot be.
     """
     records: list[MetadataRecord] = []
     for update in updates:
-        if reason := _reason_refused(image, update, node_id):
+        if reason := _reason_refused(image, update, node_id, voters):
             raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
         if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
             records += agreed_min_insync_replicas(image, schema)
@@ -65,16 +70,17 @@ def update_features(
     return Decision(records, None)
 
 
-def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int) -> str | None:
+def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int, voters: Sequence[int]) -> str | None:
     if update.upgrade_type not in list(UpgradeType):
         return "The controller does not support the given upgrade type."
     if update.level < 0:
         return "A feature version cannot be less than 0."
-    supported: dict[str, Mapping[str, VersionRange]] = {f"Local controller {node_id}": SUPPORTED_FEATURES}
-    supported |= {f"Broker {broker.broker_id}": broker.features for broker in image.cluster.brokers.values()}
-    for who, features in supported.items():
+    for who, features in _supported(image, node_id).items():
         if reason := _reason_not_supported(update.level, who, features.get(update.name, _DOES_NOT_KNOW)):
             return reason
+    for voter in voters:
+        if voter != node_id and voter not in image.cluster.controllers:
+            return f"controller {voter} has not registered, and may not support this feature"
     current = image.features.get(update.name, 0)
     if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
         return (
@@ -84,6 +90,16 @@ def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int) -
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
     return None
+
+
+def _supported(image: MetadataImage, node_id: int) -> dict[str, Mapping[str, VersionRange]]:
+    """What each node understands, by the words in which it is told of. This controller is asked first, by itself."""
+    controllers = [each for each in image.cluster.controllers.values() if each.controller_id != node_id]
+    return {
+        f"Local controller {node_id}": SUPPORTED_FEATURES,
+        **{f"Broker {broker.broker_id}": broker.features for broker in image.cluster.brokers.values()},
+        **{f"Controller {each.controller_id}": each.features for each in controllers},
+    }
 
 
 def _reason_not_supported(level: int, who: str, levels: VersionRange) -> str | None:

@@ -1,6 +1,6 @@
 """The immutable state that the metadata log adds up to, the deltas between two states, and the loader that follows."""
 
-from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage
+from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.loader import Loader, Publisher
@@ -23,6 +23,7 @@ __all__ = [
     "ConfigResource",
     "ConfigsDelta",
     "ConfigsImage",
+    "ControllerImage",
     "Loader",
     "MetadataDelta",
     "MetadataImage",

@@ -1,4 +1,4 @@
-"""The brokers that are registered."""
+"""The brokers and controllers that are registered."""
 
 from collections.abc import Mapping
 
@@ -9,6 +9,7 @@ from metadata.records import (
     BrokerRegistrationChangeRecord,
     FencingChange,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
     VersionRange,
 )
@@ -35,10 +36,22 @@ class BrokerImage:
 
 
 @attrs.frozen
+class ControllerImage:
+    """A registration (KIP-919); `end_points` by listener name."""
+
+    controller_id: int
+    incarnation_id: bytes
+    end_points: Mapping[str, BrokerEndpoint]
+    features: Mapping[str, VersionRange]
+
+
+@attrs.frozen
 class ClusterImage:
-    """`brokers` by id, in order of registration. Brokers are few: a plain dict is copied when one changes."""
+    """`brokers` and `controllers` by id, in order of registration. They are few: a plain dict is copied when one
+    changes."""
 
     brokers: Mapping[int, BrokerImage] = attrs.field(factory=dict)
+    controllers: Mapping[int, ControllerImage] = attrs.field(factory=dict)
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)
@@ -46,11 +59,17 @@ class ClusterImage:
 
 
 class ClusterDelta:
-    """`changed` maps a broker id to its new registration, or to None for a broker that left."""
+    """`changed` maps a broker id to its new registration, or to None for a broker that left; `changed_controllers`
+    maps controllers' ids likewise."""
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base
         self.changed: dict[int, BrokerImage | None] = {}
+        self.changed_controllers: dict[int, ControllerImage | None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.changed and not self.changed_controllers
 
     def replay_register(self, record: RegisterBrokerRecord) -> None:
         self.changed[record.broker_id] = BrokerImage(
@@ -79,9 +98,21 @@ class ClusterDelta:
             log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
         )
 
+    def replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        self.changed_controllers[record.controller_id] = ControllerImage(
+            controller_id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            end_points={endpoint.name: endpoint for endpoint in record.end_points},
+            features=record.features,
+        )
+
     def apply(self) -> ClusterImage:
         brokers = {**self.base.brokers, **self.changed}
-        return ClusterImage({broker_id: broker for broker_id, broker in brokers.items() if broker is not None})
+        controllers = {**self.base.controllers, **self.changed_controllers}
+        return ClusterImage(
+            {broker_id: broker for broker_id, broker in brokers.items() if broker is not None},
+            {controller_id: each for controller_id, each in controllers.items() if each is not None},
+        )
 
     def _broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         broker = self.changed[broker_id] if broker_id in self.changed else self.base.brokers.get(broker_id)

@@ -15,6 +15,7 @@ from metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
 )
 
@@ -36,6 +37,13 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.cluster.brokers.values():
         yield _broker_record(broker)
+    for controller in image.cluster.controllers.values():
+        yield RegisterControllerRecord(
+            controller_id=controller.controller_id,
+            incarnation_id=controller.incarnation_id,
+            end_points=tuple(controller.end_points.values()),
+            features=controller.features,
+        )
     for topic in image.topics.by_id.values():
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for partition_id, partition in topic.partitions.items():
@@ -55,6 +63,8 @@ def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     delta = MetadataDelta(base)
     delta.features.update(_changes(base.features, image.features, 0))
     delta.cluster.changed.update(_changes(base.cluster.brokers, image.cluster.brokers, None))
+    controllers = _changes(base.cluster.controllers, image.cluster.controllers, None)
+    delta.cluster.changed_controllers.update(controllers)
     _change_topics(delta.topics, image.topics)
     delta.configs.changed.update(_config_changes(base.configs, image.configs))
     delta.next_producer_id = image.next_producer_id

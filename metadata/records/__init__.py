@@ -10,6 +10,7 @@ from metadata.records.brokers import (
     VersionRange,
 )
 from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
+from metadata.records.controllers import RegisterControllerRecord
 from metadata.records.record import (
     ZERO_UUID,
     MetadataRecord,
@@ -49,6 +50,7 @@ __all__ = [
     "ProducerIdsRecord",
     "RecordType",
     "RegisterBrokerRecord",
+    "RegisterControllerRecord",
     "RemoveTopicRecord",
     "SecurityProtocol",
     "TopicRecord",

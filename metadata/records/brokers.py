@@ -19,7 +19,8 @@ class SecurityProtocol(IntEnum):
 
 
 class BrokerEndpoint(NamedTuple):
-    """Where clients of the listener `name` reach the broker; `security_protocol` is a SecurityProtocol's number."""
+    """Where those who come through the listener `name` reach a node; `security_protocol` is a SecurityProtocol's
+    number."""
 
     name: str
     host: str
@@ -40,11 +41,13 @@ class FencingChange(IntEnum):
     FENCE = 1
 
 
-def _endpoints(value: tuple[tuple[str, str, int, int], ...]) -> tuple[BrokerEndpoint, ...]:
+def endpoints_from(value: tuple[tuple[str, str, int, int], ...]) -> tuple[BrokerEndpoint, ...]:
+    """As they are read."""
     return tuple(BrokerEndpoint(*endpoint) for endpoint in value)
 
 
-def _features(value: Mapping[str, tuple[int, int]] | tuple[()]) -> dict[str, VersionRange]:
+def features_from(value: Mapping[str, tuple[int, int]] | tuple[()]) -> dict[str, VersionRange]:
+    """As they are read."""
     return {name: VersionRange(*versions) for name, versions in dict(value).items()}
 
 
@@ -56,8 +59,8 @@ class RegisterBrokerRecord(MetadataRecord):
     broker_id: int = number(0)
     incarnation_id: bytes = number(1)
     broker_epoch: int = number(2)
-    end_points: tuple[BrokerEndpoint, ...] = number(3, default=(), converter=_endpoints)
-    features: Mapping[str, VersionRange] = number(4, default=(), converter=_features)
+    end_points: tuple[BrokerEndpoint, ...] = number(3, default=(), converter=endpoints_from)
+    features: Mapping[str, VersionRange] = number(4, default=(), converter=features_from)
     rack: str | None = number(5, default=None)
     fenced: bool = number(6, default=True)
     in_controlled_shutdown: bool = number(7, default=False)

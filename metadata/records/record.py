@@ -29,6 +29,7 @@ class RecordType(IntEnum):
     PRODUCER_IDS = 15
     BROKER_REGISTRATION_CHANGE = 17
     NO_OP = 20
+    REGISTER_CONTROLLER = 27
 
 
 class UnknownRecordType(Exception):

@@ -1,6 +1,6 @@
 """UpdateFeatures (KIP-584), and what comes with eligible leader replicas (KIP-966): agreed election configs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -10,14 +10,16 @@ from metadata.controller import (
     AlterConfigOp,
     ConfigChange,
     ControllerConfig,
+    ControllerRegistration,
     FeatureUpdate,
     NewTopic,
     UpgradeType,
 )
+from metadata.controller.controllers import register_controller
 from metadata.controller.features import bootstrap, update_features
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import ConfigResource, PartitionImage
-from metadata.records import NO_LEADER, ConfigRecord, FeatureLevelRecord, VersionRange
+from metadata.records import NO_LEADER, BrokerEndpoint, ConfigRecord, FeatureLevelRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
 
 ELR = "eligible.leader.replicas.version"
@@ -34,8 +36,22 @@ def without_elr(brokers: int = 1) -> Cluster:
     return Cluster(brokers, ControllerConfig(cluster_id=CLUSTER_ID, features=LEVELS))
 
 
-def update(cluster: Cluster, *updates: FeatureUpdate) -> None:
-    cluster.decide(update_features(cluster.image, schema(), updates, node_id=7))
+def update(cluster: Cluster, *updates: FeatureUpdate, voters: Sequence[int] = ()) -> None:
+    cluster.decide(update_features(cluster.image, schema(), updates, node_id=7, voters=voters))
+
+
+def register_a_controller(
+    cluster: Cluster, controller_id: int, features: Mapping[str, VersionRange]
+) -> ControllerRegistration:
+    """Another life of it each time."""
+    registration = ControllerRegistration(
+        controller_id=controller_id,
+        incarnation_id=bytes([cluster.image.offset % 251]) * 16,
+        end_points=[BrokerEndpoint("CONTROLLER", "host", 9093, 0)],
+        features=features,
+    )
+    cluster.decide(register_controller(cluster.image, registration))
+    return registration
 
 
 def change(cluster: Cluster, resource: ConfigResource, name: str, value: str | None) -> tuple[str, str] | None:
@@ -107,6 +123,37 @@ def test_every_registered_broker_has_to_understand_the_level_even_a_fenced_one()
     cluster.decide(cluster.brokers.unregister(cluster.image, 2))
     cluster.register(2, features={**old, ELR: VersionRange(0, 1)})
     update(cluster, FeatureUpdate(ELR, 1))
+
+
+def test_every_registered_controller_has_to_understand_the_level() -> None:
+    cluster = without_elr(1)
+    old = {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != ELR}
+    register_a_controller(cluster, 7, old)  # this one asks itself
+    update(cluster, FeatureUpdate(ELR, 1), FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE))
+    register_a_controller(cluster, 8, old)
+    with pytest.raises(InvalidUpdateVersion, match=r"Controller 8 does not support this feature\."):
+        update(cluster, FeatureUpdate(ELR, 1))
+    register_a_controller(cluster, 8, {**old, ELR: VersionRange(0, 1)})
+    update(cluster, FeatureUpdate(ELR, 1))
+
+
+def test_nothing_is_taken_for_granted_of_a_voter_that_has_not_registered() -> None:
+    cluster = without_elr(1)
+    with pytest.raises(InvalidUpdateVersion, match="controller 9 has not registered, and may not support"):
+        update(cluster, FeatureUpdate(ELR, 1), voters=[7, 8, 9][::2])
+    register_a_controller(cluster, 9, SUPPORTED_FEATURES)
+    update(cluster, FeatureUpdate(ELR, 1), voters=[7, 9])
+
+
+def test_a_controller_is_known_by_its_last_life() -> None:
+    cluster = without_elr(0)
+    first = register_a_controller(cluster, 9, SUPPORTED_FEATURES)
+    assert register_controller(cluster.image, first).records == ()
+    second = register_a_controller(cluster, 9, {})
+    known = cluster.image.cluster.controllers[9]
+    assert (known.incarnation_id, known.features) == (second.incarnation_id, {})
+    assert known.end_points == {"CONTROLLER": BrokerEndpoint("CONTROLLER", "host", 9093, 0)}
+    assert cluster.image.cluster.brokers == {}
 
 
 def test_a_new_cluster_agrees_on_min_insync_replicas() -> None:

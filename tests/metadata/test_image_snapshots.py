@@ -19,6 +19,7 @@ from metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -63,6 +64,10 @@ BROKER = {
     "in_controlled_shutdown": st.booleans(),
     "log_dirs": DIRECTORIES,
 }
+CONTROLLER = {
+    "controller_id": st.integers(0, 3),
+    **{name: BROKER[name] for name in ("incarnation_id", "end_points", "features")},
+}
 PARTITIONS = st.lists(st.fixed_dictionaries(PARTITION), min_size=1, max_size=4)
 MANY_PARTITIONS = st.integers(5, 200).map(lambda n: [{"replicas": (1,), "isr": (1,)}] * n)
 CONFIGS = st.dictionaries(
@@ -78,6 +83,10 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
     topics = draw(st.lists(st.sampled_from(sorted(TOPICS)), unique=True))
     records: list[MetadataRecord] = [FeatureLevelRecord(name=each, feature_level=levels[each]) for each in levels]
     records += [RegisterBrokerRecord(**broker) for broker in brokers]
+    controllers = draw(
+        st.lists(st.fixed_dictionaries(CONTROLLER), max_size=3, unique_by=lambda each: each["controller_id"])
+    )
+    records += [RegisterControllerRecord(**controller) for controller in controllers]
     for name in topics:
         topic_id = TOPICS[name] if draw(st.booleans()) else bytes([99, *TOPICS[name][1:]])
         records.append(TopicRecord(name=name, topic_id=topic_id))

@@ -20,6 +20,7 @@ from metadata.records import (
     ProducerIdsRecord,
     RecordType,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecordType,
@@ -94,6 +95,13 @@ RECORDS = st.one_of(
         in_controlled_shutdown=st.booleans(),
         log_dirs=DIRECTORIES,
     ),
+    record(
+        RegisterControllerRecord,
+        controller_id=INT32,
+        incarnation_id=UUIDS,
+        end_points=st.lists(ENDPOINTS, max_size=3).map(tuple),
+        features=FEATURES,
+    ),
     record(UnregisterBrokerRecord, broker_id=INT32, broker_epoch=INT64),
     record(
         BrokerRegistrationChangeRecord,
@@ -134,6 +142,7 @@ def test_the_numbers_are_those_of_kafka() -> None:
         "PRODUCER_IDS": 15,
         "BROKER_REGISTRATION_CHANGE": 17,
         "NO_OP": 20,
+        "REGISTER_CONTROLLER": 27,
     }
 
 

@@ -21,6 +21,7 @@ from broker.wire.api.alter_partition_reassignments import (
 from broker.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, Directory, Partition, Topic
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from broker.wire.api.controller_registration import ControllerRegistrationRequest
 from broker.wire.api.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.api.envelope import EnvelopeRequest
@@ -101,6 +102,7 @@ def controller_messages(envelopes: list[bytes]) -> Messages:
         (registration, (0, 2, 4)),
         (BrokerHeartbeatRequest(**broker, offline_log_dirs=[NOBODY_ID]), (0, 1)),
         (AllocateProducerIdsRequest(**broker), (0,)),
+        (ControllerRegistrationRequest(controller_id=FAR, incarnation_id=NOBODY_ID), (0,)),
         (AssignReplicasToDirsRequest(**broker, directories=[placed]), (0,)),
         *(
             (EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=host), (0,))

@@ -78,6 +78,7 @@ APIS: Final = {
         Api(67, "AllocateProducerIds", "allocate_producer_ids", 0, 0, flexible_from=0),
         Api(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, flexible_from=0),
         Api(69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, flexible_from=0),
+        Api(70, "ControllerRegistration", "controller_registration", 0, 0, flexible_from=0),
         Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0, flexible_from=0),
         Api(74, "ListConfigResources", "list_config_resources", 0, 1, flexible_from=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),

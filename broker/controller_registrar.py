@@ -1,0 +1,88 @@
+"""Keeps this controller known to all: the active one asks what each understands before a feature changes (KIP-919)."""
+
+from typing import Final
+
+import trio
+
+from broker.controller_channel import ControllerChannel
+from broker.wire.api.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from kraft.env import Tracer
+from metadata.controller import ControllerRegistration
+from metadata.errors import ApiError
+from metadata.image import Loader, MetadataDelta, MetadataImage
+
+_VERSION: Final = 0
+# How long the active controller is waited for, and between two attempts: at first, and at most.
+_TIMEOUT_MS: Final = 30_000
+_BACKOFF_S: Final = 0.1
+_BACKOFF_MAX_S: Final = 10.0
+
+
+class ControllerRegistrar:
+    """Registers when `run`, and again whenever another process is registered under this controller's id.
+
+    `registration` is the same for the whole life of this process. To be made before the metadata log runs, which
+    `loader` follows.
+    """
+
+    def __init__(
+        self, registration: ControllerRegistration, channel: ControllerChannel, loader: Loader, trace: Tracer
+    ) -> None:
+        self._registration = registration
+        self._channel = channel
+        self._loader = loader
+        self._trace = trace
+        self._changed = trio.Event()
+        loader.add_publisher(self._follow)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the metadata log, as far as this node knows it, tells of this process."""
+        known = self._loader.image.cluster.controllers.get(self._registration.controller_id)
+        return known is not None and known.incarnation_id == self._registration.incarnation_id
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled."""
+        task_status.started()
+        backoff_s = _BACKOFF_S
+        while True:
+            changed = self._changed
+            if self.is_registered or await self._register():
+                backoff_s = _BACKOFF_S
+                await changed.wait()
+            else:
+                await trio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    async def _register(self) -> bool:
+        """Whether it was written; this node hears of it a moment later."""
+        try:
+            response = await self._channel.call(_request(self._registration), _VERSION, timeout_ms=_TIMEOUT_MS)
+        except ApiError as error:
+            self._trace("controller-registration-refused", node=self._registration.controller_id, error=error.name)
+            return False
+        if response.error_code:
+            self._trace(
+                "controller-registration-refused", node=self._registration.controller_id, error=response.error_code
+            )
+        return not response.error_code
+
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self._registration.controller_id in delta.cluster.changed_controllers:
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+
+
+def _request(registration: ControllerRegistration) -> ControllerRegistrationRequest:
+    return ControllerRegistrationRequest(
+        controller_id=registration.controller_id,
+        incarnation_id=registration.incarnation_id,
+        listeners=[
+            Listener(name=name, host=host, port=port, security_protocol=security_protocol)
+            for name, host, port, security_protocol in registration.end_points
+        ],
+        features=[
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in registration.features.items()
+        ],
+    )

@@ -1,0 +1,37 @@
+"""ControllerRegistration (key 70): a controller makes itself known to the active one (KIP-919)."""
+
+from broker.handlers.controller_errors import code_of
+from broker.handlers.handler import ControllerContext, Handler
+from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from metadata.controller import ControllerRegistration
+from metadata.errors import ApiError
+from metadata.records import BrokerEndpoint, VersionRange
+
+
+async def register_controller(
+    context: ControllerContext, request: ControllerRegistrationRequest
+) -> ControllerRegistrationResponse:
+    await context.services.controller.register_controller(
+        ControllerRegistration(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            end_points=[
+                BrokerEndpoint(listener.name, listener.host, listener.port, listener.security_protocol)
+                for listener in request.listeners
+            ],
+            features={
+                feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
+                for feature in request.features
+            },
+        )
+    )
+    return ControllerRegistrationResponse(error_message=None)
+
+
+def refused(
+    context: ControllerContext, request: ControllerRegistrationRequest, error: ApiError
+) -> ControllerRegistrationResponse:
+    return ControllerRegistrationResponse(error_code=code_of(error), error_message=error.message)
+
+
+HANDLER = Handler(api_key=70, min_version=0, max_version=0, deferred=register_controller, refused=refused)

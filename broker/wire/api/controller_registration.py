@@ -1,0 +1,37 @@
+"""ControllerRegistration (key 70): a controller says who it is, where, and which features it supports (KIP-919)."""
+
+from broker.wire.schema import field, request, response, struct
+from broker.wire.uuids import ZERO_UUID
+
+
+@struct
+class Listener:
+    name: str = field("string", "0+", default="")
+    host: str = field("string", "0+", default="")
+    port: int = field("uint16", "0+", default=0)
+    security_protocol: int = field("int16", "0+", default=0)
+
+
+@struct
+class Feature:
+    name: str = field("string", "0+", default="")
+    min_supported_version: int = field("int16", "0+", default=0)
+    max_supported_version: int = field("int16", "0+", default=0)
+
+
+@request(key=70, versions="0", flexible="0+")
+class ControllerRegistrationRequest:
+    """`incarnation_id` is another one in each life of its process."""
+
+    controller_id: int = field("int32", "0+", default=0)
+    incarnation_id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    zk_migration_ready: bool = field("bool", "0+", default=False)
+    listeners: list[Listener] = field([Listener], "0+", factory=list)
+    features: list[Feature] = field([Feature], "0+", factory=list)
+
+
+@response(key=70, versions="0", flexible="0+")
+class ControllerRegistrationResponse:
+    throttle_time_ms: int = field("int32", "0+", default=0)
+    error_code: int = field("int16", "0+", default=0)
+    error_message: str | None = field("string", "0+", default="", nullable="0+")

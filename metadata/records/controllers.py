@@ -1,0 +1,19 @@
+"""Controllers that are there, voters or not."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from metadata.records.brokers import BrokerEndpoint, VersionRange, endpoints_from, features_from
+from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
+
+
+@metadata_record(RecordType.REGISTER_CONTROLLER, version=0)
+@attrs.frozen(kw_only=True)
+class RegisterControllerRecord(MetadataRecord):
+    """A controller process joined. It takes the place of the one with its id that did so before."""
+
+    controller_id: int = number(0)
+    incarnation_id: bytes = number(1)
+    end_points: tuple[BrokerEndpoint, ...] = number(2, default=(), converter=endpoints_from)
+    features: Mapping[str, VersionRange] = number(3, default=(), converter=features_from)
