@@ -12,7 +12,8 @@ pytestmark = pytest.mark.clients
 
 PARTITIONS = 60
 # A member that was killed is missed after this long.
-SESSION_MS = 3000
+SESSION_MS = 6000
+HEARTBEAT_MS = 1000
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def node(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
         offsets_topic_num_partitions=4,
         group_consumer_min_session_timeout_ms=SESSION_MS,
         group_consumer_session_timeout_ms=SESSION_MS,
-        group_consumer_min_heartbeat_interval_ms=300,
-        group_consumer_heartbeat_interval_ms=300,
+        group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
+        group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
     )
     node.start()
     yield node
@@ -114,7 +115,7 @@ def test_static_members_come_back_to_what_they_had(begin: Beginning, topic: str)
 
 
 def test_topics_are_found_by_a_pattern(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
-    play = begin({f"{topic}-a": 6, f"{topic}-b": 7}, subscription=[f"^{topic}-[abc]"])
+    play = begin({f"{topic}-a": 6, f"{topic}-b": 7}, subscription=[f"^{topic}-[abc]"], begins_at="earliest")
     play.come("a", "b", "c")
     play.shared()
     play.produce()

@@ -29,8 +29,11 @@ _POLL_S = 0.05
 
 @attrs.frozen(kw_only=True)
 class Membership:
-    """What a member is to do: everything that JSON can say. `topics` may be a pattern that begins with ^, for clients
-    that take one; `settings` are the client's own, on top of what its kind sets."""
+    """What a member is to do: everything that JSON can say.
+
+    `topics` may be a pattern that begins with ^, for clients that take one. `begins_at` is where to begin with
+    partitions of which nothing is committed, in the client's own words. `settings` come on top of what its kind sets.
+    """
 
     bootstrap: str
     group: str
@@ -38,6 +41,7 @@ class Membership:
     name: str
     strategy: str
     instance_id: str | None = None
+    begins_at: str = "earliest"
     settings: dict[str, Any] = attrs.field(factory=dict)
 
 
@@ -45,6 +49,8 @@ class GroupMember(ABC):
     """A consumer that reads and commits until it is stopped."""
 
     STRATEGIES: tuple[str, ...]
+    # What the client calls beginning nowhere.
+    NOWHERE = "none"
 
     def __init__(self, membership: Membership, history: GroupHistory) -> None:
         self.membership, self.history = membership, history
@@ -80,6 +86,8 @@ class GroupMember(ABC):
 class ConfluentMember(GroupMember):
     """Of librdkafka, in a classic group."""
 
+    NOWHERE = "error"
+
     STRATEGIES: tuple[str, ...] = ("range", "roundrobin", "cooperative-sticky")
 
     def settings(self) -> dict[str, Any]:
@@ -96,7 +104,7 @@ class ConfluentMember(GroupMember):
             "bootstrap.servers": membership.bootstrap,
             "group.id": membership.group,
             "client.id": membership.name,
-            "auto.offset.reset": "earliest",
+            "auto.offset.reset": membership.begins_at,
             "auto.commit.interval.ms": 200,
             "on_commit": self._committed,
             **self.settings(),
@@ -158,7 +166,7 @@ class KafkaPythonMember(GroupMember):
             client_id=membership.name,
             group_instance_id=membership.instance_id,
             partition_assignment_strategy=[strategies[membership.strategy]],
-            auto_offset_reset="earliest",
+            auto_offset_reset=membership.begins_at,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
             auto_commit_interval_ms=200,
@@ -201,7 +209,7 @@ class AiokafkaMember(GroupMember):
             client_id=membership.name,
             group_instance_id=membership.instance_id,
             partition_assignment_strategy=[strategies[membership.strategy]],
-            auto_offset_reset="earliest",
+            auto_offset_reset=membership.begins_at,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
             auto_commit_interval_ms=200,

@@ -14,8 +14,12 @@ RECORDS_EACH = 10
 
 
 class Play:
-    """One group. `topics` has the number of partitions of each topic; `is_read` whether everything is to be read, which
-    is not so where members do not subscribe to all of them."""
+    """One group. `topics` has the number of partitions of each topic.
+
+    The beginning of these is committed before anybody comes, and members do not begin anywhere by themselves: a
+    coordinator that forgot an offset would be noticed. (librdkafka 2.16 also reads partitions again that it looked for
+    the beginning of when they were revoked, from messages that it fetched all the while.)
+    """
 
     def __init__(
         self,
@@ -27,16 +31,27 @@ class Play:
         kind: type[GroupMember] = ConfluentMember,
         strategy: str = "range",
         subscription: Sequence[str] = (),
+        begins_at: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        """Without `begins_at` nobody reads topics that are created later."""
         self.bootstrap, self.group, self.replicas = bootstrap, group, replicas
         self.kind, self.strategy, self.settings = kind, strategy, dict(settings or {})
-        self.subscription = list(subscription or topics)
+        self.subscription, self.begins_at = list(subscription or topics), begins_at
         self.history = GroupHistory()
         self.members: dict[str, GroupMember | MemberProcess] = {}
         self.produced: dict[Partition, int] = {}
         for topic, partitions in topics.items():
             self.create_topic(topic, partitions)
+        self._commit_the_beginning()
+
+    def _commit_the_beginning(self) -> None:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
+        beginning = [TopicPartition(topic, index, 0) for topic, index in self.produced]
+        committed = consumer.commit(offsets=beginning, asynchronous=False)
+        assert committed is not None
+        assert all(each.error is None for each in committed), committed
+        consumer.close()
 
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -45,7 +60,7 @@ class Play:
 
     def produce(self, records_each: int = RECORDS_EACH) -> None:
         """Some records to each partition."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "acks": "all"})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.idempotence": True})
         for topic, index in self.produced:
             for _ in range(records_each):
                 producer.produce(topic, value=b"record", partition=index)
@@ -69,7 +84,8 @@ class Play:
                 topics=self.subscription,
                 name=name,
                 strategy=strategy or self.strategy,
-                instance_id=name.partition("/")[0] if is_static else None,
+                instance_id=name if is_static else None,
+                begins_at=self.begins_at or chosen.NOWHERE,
                 settings=self.settings,
             )
             make = MemberProcess if is_process else _in_thread
@@ -138,6 +154,11 @@ class Play:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         described = admin.describe_consumer_groups([self.group])[self.group].result(30)
         return described.type.name, described.state.name, len(described.members)
+
+    def coordinator(self) -> int:
+        """The broker that coordinates the group."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        return int(admin.describe_consumer_groups([self.group])[self.group].result(30).coordinator.id)
 
 
 def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHistory) -> GroupMember:
