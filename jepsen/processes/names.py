@@ -8,6 +8,7 @@ SIGUSR1 it tells where each of its tasks is: what a node waits for that hangs.
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -26,9 +27,10 @@ def resolve_here(addresses: dict[str, str]) -> None:
 
 
 def tell_tasks(*_: object) -> None:
-    """Print each task with its frames, from the outermost inwards."""
-    root = trio.lowlevel.current_root_task()
-    tasks = [] if root is None else [root]
+    """Print each task with its frames, from the outermost inwards; none where Trio does not run yet."""
+    tasks: list[trio.lowlevel.Task] = []
+    with suppress(RuntimeError):
+        tasks += filter(None, [trio.lowlevel.current_root_task()])
     while tasks:
         task = tasks.pop()
         print(f"task {task.name}", file=sys.stderr)

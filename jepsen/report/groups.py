@@ -1,6 +1,6 @@
 """What became of each group, worked out from a run: its members' lives, who owned what, and how far it was behind."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -28,7 +28,8 @@ class Claim:
 class GroupStory:
     """`claims` are by partition, in order. `generations` are (when it was first heard of, its number).
 
-    `behind` is, for each bin, how many acknowledged records had come to no member yet.
+    `behind` is, for each bin, how many acknowledged records had come to no member yet. `polled` counts records that
+    came to members, and `repeated` those of them that had come to one before. `commits` are by outcome.
     """
 
     name: str
@@ -36,10 +37,22 @@ class GroupStory:
     claims: Mapping[str, Sequence[Claim]]
     generations: Sequence[tuple[float, int]]
     behind: Sequence[float]
+    polled: int
+    repeated: int
+    commits: Mapping[Outcome, int]
 
     @property
     def places(self) -> list[str]:
         return list(self.lives)
+
+    def nobodys(self) -> float:
+        """The longest that a partition was nobody's once it had been somebody's, in seconds."""
+        longest = 0.0
+        for claims in self.claims.values():
+            until = claims[0].begin
+            for claim in claims:
+                longest, until = max(longest, claim.begin - until), max(until, claim.end)
+        return longest
 
 
 def stories(history: History, lives: Iterable[Life], bins: Bins, end: float) -> list[GroupStory]:
@@ -77,7 +90,20 @@ def _story(
         dict(sorted(claims.items())),
         sorted((since, number) for number, since in first.items()),
         _behind(name, history, bins),
+        *_polled(name, history),
+        Counter(each.outcome for each in history.of("commit") if each.value.group == name),
     )
+
+
+def _polled(group: str, history: History) -> tuple[int, int]:
+    """How many records came to members, and how many of them again."""
+    values = [
+        value
+        for operation in history.of("poll-group", outcome=Outcome.OK)
+        if operation.value.group == group
+        for _, value in operation.result
+    ]
+    return len(values), len(values) - len(set(values))
 
 
 def _death(lives: Sequence[Life], since: float) -> float | None:

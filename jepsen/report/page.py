@@ -8,6 +8,7 @@ from jepsen.history import Outcome
 from jepsen.report.anomalies import anomalies, promises
 from jepsen.report.charts import spread_chart
 from jepsen.report.findings import Findings
+from jepsen.report.group_table import group_table
 from jepsen.report.markup import Markup, element, join
 from jepsen.report.measures import is_work, outcomes_by_function, percentile, weight
 from jepsen.report.outages import fault_table, outage_chart
@@ -38,6 +39,7 @@ def page(found: Findings) -> str:
         element("div", _felt(found), _spread(found), class_="pair"),
         anomalies(found),
         fault_table(found),
+        group_table(found),
         promises(found),
         element("div", _operations(found), _about(found), class_="pair"),
         _files(found),

@@ -79,6 +79,20 @@ def test_a_group_is_behind_what_was_acknowledged_and_came_to_no_member() -> None
     assert [story.behind[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
 
 
+def test_what_came_again_is_counted_and_how_long_a_partition_was_nobodys() -> None:
+    script = Script()
+    script.own(1.0, "assign", "m1.0.0", 1, 0)
+    script.poll(4.0, "m1.0.0", 0, 6)
+    script.commit(4.5, "m1.0.0", 6)
+    script.own(5.0, "revoke", "m1.0.0", 1, 0)
+    script.own(8.5, "assign", "m2.0.0", 2, 0)
+    script.poll(9.0, "m2.0.0", 3, 7)
+    story = script.story()
+    assert (story.polled, story.repeated) == (13, 3)
+    assert story.nobodys() == 3.5
+    assert story.commits == {Outcome.OK: 1}
+
+
 def test_it_is_drawn(tmp_path: Path) -> None:
     script = Script()
     script.own(1.0, "assign", "m1.0.0", 1, 0)

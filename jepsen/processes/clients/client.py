@@ -26,9 +26,13 @@ _PATIENCE: Final[dict[str, str | int]] = {
 }
 
 
+# A protocol: now one, now the other, with assignors of its choice.
+EITHER: Final = "either"
+
+
 @attrs.frozen
 class MemberPlan:
-    """How a client belongs to a group. `protocol` is the client's `group.protocol`.
+    """How a client belongs to a group. `protocol` is the client's `group.protocol`, or EITHER.
 
     `assignor` is the client's own, or the brokers' with the "consumer" protocol. `instance` is what makes it a static
     member (KIP-345); empty, it is none. `commits_each` poll before it polls again; otherwise at times, in passing.

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import attrs
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from jepsen.history import Operation
-from jepsen.processes.clients.client import Client
+from jepsen.processes.clients.client import EITHER, Client
 from jepsen.processes.clients.consuming import record_of
 from jepsen.values import Commit, CommittedRead, GroupPoll, Ownership
 
@@ -35,8 +36,8 @@ _METADATA_HEAD: Final = b"CGMDv2:"
 def join(client: Client) -> None:
     """Until it is to stop; then it leaves the group, if it is not a static member of a classic one.
 
-    What is fatal to a consumer of librdkafka makes room for another: a static member is refused while its former life
-    may still be one (KIP-848).
+    Where something fails in a consumer, another takes its place. A static member is refused while its former life may
+    still be one (KIP-848), and that is fatal.
     """
     consumers = 0
     while not client.stopping.is_set():
@@ -54,6 +55,9 @@ class _Member:
         assert client.plan.member is not None, "the plan of a member"
         self.is_over = False
         self._plan = client.plan.member
+        if self._plan.protocol == EITHER:
+            protocol, assignor = client.rng.choice((("classic", "range"), ("consumer", "uniform")))
+            self._plan = attrs.evolve(self._plan, protocol=protocol, assignor=assignor)
         self._client = client
         self._name = name
         self._asks = client.rng.random() < _ASKS
@@ -69,8 +73,11 @@ class _Member:
     def poll(self) -> None:
         by_partition: dict[int, list[Message]] = {}
         for message in self._consumer.consume(_BATCH, _WAIT_SECONDS):
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 by_partition.setdefault(message.partition() or 0, []).append(message)
+            else:
+                self._fail(message.partition() or 0, error)
         for partition, messages in by_partition.items():
             self._record(partition, messages)
         if self._plan.commits_each:
@@ -80,6 +87,12 @@ class _Member:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _fail(self, partition: int, error: KafkaError) -> None:
+        """Of whatever a consumer is told so, librdkafka may not recover: of an offset that it could not fetch, say."""
+        polling = GroupPoll(self._plan.group, self._name, self._client.plan.topic, partition)
+        self._client.history.info(self._client.history.invoke(self._name, "poll-group", polling), str(error))
+        self.is_over = True
 
     def _record(self, partition: int, messages: Sequence[Message]) -> None:
         """Begun and completed at once: callbacks within the same call of librdkafka come before its records."""

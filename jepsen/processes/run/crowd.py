@@ -38,7 +38,7 @@ class Group:
     commits_each: bool = False
 
     def __str__(self) -> str:
-        return f"{self.protocol}, {self.assignor}, {self.members} {'static ' * self.is_static}members"
+        return f"{self.protocol} protocol, {self.assignor}, {self.members} {'static ' * self.is_static}members"
 
     def places(self) -> dict[str, MemberPlan]:
         """What each member is called over all its lives, and its plan."""

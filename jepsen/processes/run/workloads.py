@@ -12,7 +12,7 @@ from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.history import History
-from jepsen.processes.clients.client import MemberPlan
+from jepsen.processes.clients.client import EITHER, MemberPlan
 from jepsen.processes.run.crowd import Group
 
 
@@ -73,12 +73,13 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
         "groups": Workload(
             _PRODUCERS,
             (*GROUP_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
-            rate=50,
+            rate=25,
             groups=(
-                Group("range", "classic", "range", members=3),
+                Group("range", "classic", "range", members=2),
                 Group("sticky", "classic", "cooperative-sticky", members=2, is_static=True),
-                Group("uniform", "consumer", "uniform", members=3),
+                Group("uniform", "consumer", "uniform", members=2),
                 Group("static", "consumer", "range", members=2, is_static=True),
+                Group("mixed", EITHER, "range or uniform", members=3),
             ),
         ),
         "commits": Workload(

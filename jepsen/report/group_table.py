@@ -1,0 +1,50 @@
+"""What became of each group, in figures."""
+
+from typing import Final
+
+from jepsen.history import Outcome
+from jepsen.report.findings import Findings
+from jepsen.report.groups import GroupStory
+from jepsen.report.markup import Markup, element
+from jepsen.report.scales import duration
+
+_HEADS: Final = (
+    "lives",
+    "generations",
+    "records that came",
+    "of them again",
+    "at most behind",
+    "a partition nobody's for at most",
+    "commits",
+    "unknown",
+)
+
+
+def group_table(found: Findings) -> Markup:
+    """Nothing where there are no groups."""
+    if not found.groups:
+        return Markup("")
+    heads = [element("th", head, class_="number") for head in _HEADS]
+    names = [element("th", head) for head in ("group", "members")]
+    rows = [_row(story, found.plan.parameters.get(story.name, "")) for story in found.groups]
+    table = element("table", element("thead", element("tr", names, heads)), element("tbody", rows))
+    return element("section", element("h2", "Groups"), element("div", table, class_="scroll"))
+
+
+def _row(story: GroupStory, what: str) -> Markup:
+    figures = (
+        f"{sum(map(len, story.lives.values())):,}",
+        f"{len(story.generations):,}",
+        f"{story.polled:,}",
+        f"{story.repeated:,}",
+        f"{max(story.behind, default=0):,.0f}",
+        duration(story.nobodys()),
+        f"{story.commits[Outcome.OK]:,}",
+        f"{story.commits[Outcome.INFO]:,}",
+    )
+    return element(
+        "tr",
+        element("td", story.name, class_="kind"),
+        element("td", what, class_="detail"),
+        [element("td", each, class_="number") for each in figures],
+    )
