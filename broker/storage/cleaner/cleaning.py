@@ -16,8 +16,8 @@ from broker.storage.cleaner.cleaned_segment import CleanedSegment
 from broker.storage.cleaner.grouping import grouped
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pace import Pace
-from broker.storage.cleaner.retention import Retention
-from broker.storage.cleaner.source import Portions, read_batches
+from broker.storage.cleaner.retention import NOT_COMPACTED, Retention
+from broker.storage.cleaner.source import read_batches, records_in_portions
 from broker.storage.log import Log
 from broker.storage.segment import Segment
 from broker.wire.records import BatchHeader
@@ -65,6 +65,10 @@ class Cleaning:
     def _sources(self, end_offset: int) -> list[Segment]:
         return [segment for segment in self.log.segments if segment.base_offset < end_offset]
 
+    async def _rest(self) -> None:
+        await self.pace.rest()
+        self._check()
+
     def _check(self) -> None:
         log = self.log
         if log.failure is not None or log.truncations != self._truncations or not log.config.compact_enabled:
@@ -89,25 +93,25 @@ class Cleaning:
         found = segment.find(self.share.first_dirty)
         position = segment.written if found is None else found.position
         for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
-            if not (header.is_control or header.is_transactional):
+            if not header.attributes & NOT_COMPACTED:
                 await self._look_up_keys(header, piece, at)
                 if self.offsets.is_full and self.offsets.end_offset <= header.last_offset:
                     return
             self.offsets.end_offset = max(header.next_offset, self.share.first_dirty)
-            await self.pace.did(io_bytes=header.size)
-            self._check()
+            if self.pace.is_tired(header.size, 1):
+                await self._rest()
 
     async def _look_up_keys(self, header: BatchHeader, piece: bytes, at: int) -> None:
         base_offset, first_dirty, offsets = header.base_offset, self.share.first_dirty, self.offsets
-        for records in Portions(header, piece, at):
+        for records in records_in_portions(header, piece, at)[1]:
             for _, _, _, _, offset_delta, key, _ in records:
                 if key is not None and base_offset + offset_delta >= first_dirty:
                     if offsets.is_full:
                         return
                     offsets.put(key, base_offset + offset_delta)
                     offsets.end_offset = base_offset + offset_delta + 1
-            await self.pace.did(records=len(records))
-            self._check()
+            if self.pace.is_tired(0, len(records)):
+                await self._rest()
 
     # What stays
 
@@ -152,17 +156,19 @@ class Cleaning:
                 batch = await self._cleaned(header, batch, piece, at, retention)
             if batch:
                 cleaned.append(batch)
-            await self.pace.did(io_bytes=header.size + written)
+            if self.pace.is_tired(header.size + written, 1):
+                await self._rest()
             written = 0
-            self._check()
+        if self.pace.is_tired(cleaned.write(), 0):
+            await self._rest()
 
     async def _cleaned(
         self, header: BatchHeader, batch: memoryview, piece: bytes, at: int, retention: Retention
     ) -> memoryview:
         kept: list[RawRecord] = []
-        portions = Portions(header, piece, at)
+        data, portions = records_in_portions(header, piece, at)
         for records in portions:
             kept += retention.keeps_of(header, records)
-            await self.pace.did(records=len(records))
-            self._check()
-        return retention.rebuilt(header, batch, portions.data, kept)
+            if self.pace.is_tired(0, len(records)):
+                await self._rest()
+        return retention.rebuilt(header, batch, data, kept)

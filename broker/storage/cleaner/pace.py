@@ -36,14 +36,14 @@ class Pace:
         self._work = 0
         self._io_bytes = 0
 
-    async def did(self, *, io_bytes: int = 0, records: int = 0) -> None:
-        """Say what was done; returns when it is time for more."""
+    def is_tired(self, io_bytes: int, records: int) -> bool:
+        """Say what was done; whether it is time to rest."""
         self._io_bytes += io_bytes
         self._work += io_bytes + records * RECORD_BYTES
-        if self._work >= SLICE_BYTES:
-            await self._rest()
+        return self._work >= SLICE_BYTES
 
-    async def _rest(self) -> None:
+    async def rest(self) -> None:
+        """Let others run, and return when it is time for more."""
         worked = trio.current_time() - self._began
         delay = max(self._throttle.spend(self._io_bytes), worked * REST_PER_WORK)
         self._work = self._io_bytes = 0

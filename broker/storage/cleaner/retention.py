@@ -8,12 +8,17 @@ What transactions have written stays, and so do their markers: which of it was a
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.wire.records import BatchHeader
+from broker.wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from broker.wire.records.raw import RawRecord, batch_of_none, batch_of_some
+
+# What transactions have written, and their markers.
+NOT_COMPACTED: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 @attrs.frozen
@@ -33,7 +38,7 @@ class Retention:
 
     def keeps_whole(self, header: BatchHeader) -> bool:
         """Whether there is no need to look into the batch."""
-        return header.is_control or header.is_transactional or header.base_offset >= self.offsets.end_offset
+        return bool(header.attributes & NOT_COMPACTED) or header.base_offset >= self.offsets.end_offset
 
     def keeps_of(self, header: BatchHeader, records: Sequence[RawRecord]) -> list[RawRecord]:
         """Which of these records of the batch stay."""

@@ -1,10 +1,11 @@
 """Reading what is to be cleaned: whole batches, intact, and their records some at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from broker.wire.records import (
     HEADER_SIZE,
+    LOG_OVERHEAD,
     BatchHeader,
     Compression,
     CorruptBatch,
@@ -40,25 +41,33 @@ def read_batches(file: File, position: int, end: int, piece_bytes: int) -> Itera
         position += size
 
 
-class Portions:
-    """The records of a batch, as many at a time as are worth a millisecond. They stand in `data`."""
+def records_in_portions(header: BatchHeader, piece: bytes, at: int) -> tuple[bytes, Iterable[list[RawRecord]]]:
+    """The bytes in which the records of the batch in `piece` at `at` stand; and these, a millisecond's worth at a time.
 
-    def __init__(self, header: BatchHeader, piece: bytes, at: int) -> None:
-        """Raises CorruptBatch where the batch in `piece` at `at` cannot be decompressed."""
-        self._count = header.count
-        if header.count == 0:
-            self.data, self._at, self._end = b"", 0, 0
-        elif header.compression is Compression.NONE:
-            self.data, self._at, self._end = piece, at + HEADER_SIZE, at + header.size
-        else:
-            self.data, self._at = bytes(records_data(piece, at, header)), 0
-            self._end = len(self.data)
+    Raises CorruptBatch where they cannot be decompressed, and InvalidRecord where there are not exactly as many as the
+    batch says, the latter when it gets there.
+    """
+    if header.count == 0:
+        return b"", ()
+    data, start, end = piece, at + HEADER_SIZE, at + header.length + LOG_OVERHEAD
+    if header.compression is not Compression.NONE:
+        data, start = bytes(records_data(piece, at, header)), 0
+        end = len(data)
+    if header.count > RECORDS_AT_A_TIME:
+        return data, _portions(data, start, end, header.count)
+    records, at = scan_records(data, start, header.count)
+    if at != end:
+        raise _left_over()
+    return data, (records,)
 
-    def __iter__(self) -> Iterator[list[RawRecord]]:
-        """Raises InvalidRecord where there are not exactly as many records as the batch says."""
-        at = self._at
-        for first in range(0, self._count, RECORDS_AT_A_TIME):
-            records, at = scan_records(self.data, at, min(RECORDS_AT_A_TIME, self._count - first))
-            yield records
-        if at != self._end:
-            raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+
+def _portions(data: bytes, at: int, end: int, count: int) -> Iterator[list[RawRecord]]:
+    for first in range(0, count, RECORDS_AT_A_TIME):
+        records, at = scan_records(data, at, min(RECORDS_AT_A_TIME, count - first))
+        yield records
+    if at != end:
+        raise _left_over()
+
+
+def _left_over() -> InvalidRecord:
+    return InvalidRecord("Incorrect declared batch size, records still remaining in file")

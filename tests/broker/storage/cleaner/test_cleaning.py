@@ -269,7 +269,10 @@ async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path
     fill(log, 40)
 
     class Cutting:
-        async def did(self, **done: int) -> None:
+        def is_tired(self, io_bytes: int, records: int) -> bool:
+            return True
+
+        async def rest(self) -> None:
             if not log.truncations:
                 log.truncate_to(50)
                 await log.settle()

@@ -1,0 +1,273 @@
+"""Which logs are cleaned, when, and what happens to those that fail."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from broker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from broker.storage.cleaner import Cleaner, CleanerConfig
+from broker.storage.cleaner.cleanable import cleanable
+from broker.storage.log import Log
+from broker.storage.log_config import DAY_MS, LogConfig
+from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from kraft.env import Env
+from tests.support.compacted_logs import COMPACTED, UnsyncedDisk, latest, put
+from tests.support.logs import NOW_MS, listing, read_all
+
+TOPIC_ID = bytes([1] * 16)
+
+
+class World:
+    """Logs in two directories, all of a topic with the same config, and a clock."""
+
+    def __init__(self, path: Path, config: LogConfig = COMPACTED) -> None:
+        self.path = path
+        self.config = config
+        self.disk = UnsyncedDisk()
+        self.now_ms = NOW_MS
+        self.events: list[tuple[str, dict[str, object]]] = []
+        self.env = Env(self.disk, random.Random(7), lambda: self.now_ms / 1000, self._trace)
+        self.high_watermarks: dict[int, int] = {}
+        self.log_dirs: LogDirs
+
+    def _trace(self, kind: str, /, **fields: object) -> None:
+        self.events.append((kind, fields))
+
+    def of(self, kind: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.events if name == kind]
+
+    async def start(self) -> None:
+        paths = str(self.path / "a"), str(self.path / "b")
+        self.log_dirs = await LogDirs.open(self.env, LogDirsConfig(directories=paths, node_id=1), cluster_id="c")
+        await self.log_dirs.load(lambda topic: self.config)
+
+    def create(self, partition: int, config: LogConfig | None = None) -> Log:
+        return self.log_dirs.create("t", TOPIC_ID, partition, config or self.config)
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        return self.high_watermarks.get(partition, self.log_dirs.logs[topic, partition].log_end_offset)
+
+    def cleaner(self, **config: object) -> Cleaner:
+        return Cleaner(self.env, self.log_dirs, self.high_watermark, attrs.evolve(CleanerConfig(), **config))
+
+    def checkpoint(self, partition: int) -> list[str]:
+        directory = self.log_dirs.directory_of("t", partition)
+        assert directory is not None
+        return (Path(directory.path) / CLEANER_OFFSET_CHECKPOINT).read_text().splitlines()[2:]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    await world.start()
+    return world
+
+
+def fill(log: Log, batches: int, keys: int = 3, now_ms: int = NOW_MS) -> None:
+    for number in range(batches):
+        put(log, *((b"%d" % (number % keys), b"%d-%d" % (number, at)) for at in range(2)), now_ms=now_ms)
+
+
+@asynccontextmanager
+async def running(cleaner: Cleaner) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cleaner.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not holds():
+            await trio.sleep(0.005)
+
+
+async def test_logs_are_cleaned_the_dirtiest_first_and_it_is_noted(world: World) -> None:
+    clean, dirty, dirtier = (world.create(partition) for partition in range(3))
+    fill(dirty, 30)
+    fill(dirtier, 30)
+    cleaner = world.cleaner()
+    assert await cleaner.clean_dirtiest()
+    assert await cleaner.clean_dirtiest()
+    assert not await cleaner.clean_dirtiest()
+    fill(dirty, 25)
+    fill(dirtier, 90)
+    assert await cleaner.clean_dirtiest()
+    first, second, third = world.of("storage.log_cleaned")
+    assert first["path"] == dirty.directory
+    assert second["path"] == third["path"] == dirtier.directory
+    assert await cleaner.clean_dirtiest()
+    for partition, log in enumerate((clean, dirty, dirtier)):
+        line = f"t {partition} {log.cleaned_offset}"
+        assert (line in world.checkpoint(partition)) == (log is not clean)
+
+
+async def test_where_cleaning_ended_is_known_after_a_restart(world: World) -> None:
+    log = world.create(0)
+    fill(log, 30)
+    await world.cleaner().clean_dirtiest()
+    await world.log_dirs.close_cleanly()
+    await world.start()
+    again = world.log_dirs.logs["t", 0]
+    assert again.cleaned_offset == log.cleaned_offset > 0
+    assert not await world.cleaner().clean_dirtiest()
+    assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
+
+
+async def test_only_compacted_topics_are_cleaned(world: World) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, cleanup_policy=("delete",)))
+    fill(log, 30)
+    assert not await world.cleaner().clean_dirtiest()
+    log.config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"))
+    assert await world.cleaner().clean_dirtiest()
+
+
+async def test_min_cleanable_dirty_ratio_says_how_dirty_a_log_has_to_be(world: World) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.5))
+    fill(log, 60, keys=60)
+    cleaner = world.cleaner()
+    assert await cleaner.clean_dirtiest()
+    assert not await cleaner.clean_dirtiest()
+    fill(log, 20, keys=60)
+    share = cleanable(log, high_watermark=log.log_end_offset, now_ms=NOW_MS)
+    assert 0 < share.ratio < 0.5
+    assert not await cleaner.clean_dirtiest()
+    log.config = attrs.evolve(log.config, min_cleanable_dirty_ratio=share.ratio - 0.01)
+    assert await cleaner.clean_dirtiest()
+
+
+async def test_min_compaction_lag_ms_spares_what_is_young(world: World) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, min_compaction_lag_ms=60_000))
+    fill(log, 20, now_ms=NOW_MS - 60_000)
+    log.roll()
+    young = log.log_end_offset
+    fill(log, 20, now_ms=NOW_MS - 59_999)
+    assert await world.cleaner().clean_dirtiest()
+    assert log.cleaned_offset == young
+    assert not await world.cleaner().clean_dirtiest()
+
+
+async def test_kip_354_max_compaction_lag_ms_has_a_log_cleaned_that_is_hardly_dirty(world: World) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.99, max_compaction_lag_ms=60_000))
+    fill(log, 30)
+    assert await world.cleaner().clean_dirtiest()
+    fill(log, 10)
+    assert not await world.cleaner().clean_dirtiest()
+    world.now_ms += 60_001
+    assert await world.cleaner().clean_dirtiest()
+    assert log.cleaned_offset == log.segments.active.base_offset
+
+
+def test_kip_354_a_segment_of_a_compacted_log_is_closed_after_max_compaction_lag_ms() -> None:
+    config = LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=5_000)
+    assert config.max_segment_ms == 5_000
+    assert attrs.evolve(config, cleanup_policy=("delete",)).max_segment_ms == 7 * DAY_MS
+    assert attrs.evolve(config, segment_ms=4_000).max_segment_ms == 4_000
+
+
+async def test_what_is_not_committed_is_not_cleaned(world: World) -> None:
+    log = world.create(0)
+    fill(log, 30)
+    world.high_watermarks[0] = 0
+    assert not await world.cleaner().clean_dirtiest()
+
+
+async def test_a_damaged_log_is_left_alone_and_others_are_not(world: World) -> None:
+    damaged, sound = world.create(0), world.create(1)
+    fill(damaged, 60)
+    fill(sound, 30)
+    path = Path(damaged.directory) / f"{damaged.segments[1].base_offset:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    cleaner = world.cleaner()
+    while await cleaner.clean_dirtiest():
+        pass
+    assert [event["path"] for event in world.of("storage.log_uncleanable")] == [damaged.directory]
+    assert [event["path"] for event in world.of("storage.log_cleaned")] == [sound.directory]
+    assert damaged.failure is None
+
+
+async def test_a_directory_that_fails_meanwhile_goes_offline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = world.create(0)
+    fill(log, 30)
+    directory = world.log_dirs.directory_of("t", 0)
+    assert directory is not None
+
+    def refuse(old: str, new: str) -> None:
+        raise OSError(5, "Input/output error", new)
+
+    monkeypatch.setattr(world.disk, "rename", refuse)
+    assert await world.cleaner().clean_dirtiest()
+    assert not directory.is_online
+    assert ("t", 0) not in world.log_dirs.logs
+
+
+async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(world: World) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, file_delete_delay_ms=0))
+    fill(log, 400)
+    cleaner = world.cleaner(io_max_bytes_per_second=1.0)  # so it never ends by itself
+    with trio.fail_after(20):
+        async with running(cleaner):
+            await until(lambda: bool(cleaner._in_progress))
+            world.log_dirs.delete("t", 0)
+            again = world.create(0)
+            fill(again, 30)
+            cleaner.configure(CleanerConfig())
+            await until(lambda: again.cleaned_offset > 0)
+    assert world.log_dirs.partition_directories() == list(world.log_dirs.directories.values())
+    assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
+
+
+async def test_it_runs_by_itself_and_obeys_another_config_at_once(world: World) -> None:
+    logs = [world.create(partition) for partition in range(4)]
+    for log in logs:
+        fill(log, 30)
+    cleaner = world.cleaner(enable=False)
+    async with running(cleaner):
+        await trio.sleep(0.05)
+        assert [log.cleaned_offset for log in logs] == [-1] * 4
+        cleaner.configure(CleanerConfig(threads=2, backoff_ms=10))
+        await until(lambda: all(log.cleaned_offset > 0 for log in logs))
+        fill(logs[0], 60)
+        await until(lambda: logs[0].cleaned_offset == logs[0].segments.active.base_offset)
+
+
+async def test_io_max_bytes_per_second_is_kept(world: World, autojump_clock: object) -> None:
+    log = world.create(0, attrs.evolve(COMPACTED, segment_bytes=200_000))
+    for number in range(200):
+        put(log, (b"%d" % number, b"x" * 10_000))
+    size = sum(segment.size_bytes for segment in log.segments if segment is not log.segments.active)
+    began = trio.current_time()
+    await world.cleaner(io_max_bytes_per_second=1e6).clean_dirtiest()
+    # It reads everything twice, and writes all of it.
+    assert trio.current_time() - began == pytest.approx(3 * size / 1e6, rel=0.25)
+
+
+async def test_old_files_are_removed_after_their_delay(world: World) -> None:
+    log = world.create(0)
+    fill(log, 30)
+    await world.cleaner().clean_dirtiest()
+    names = listing(Path(log.directory), ".log.deleted")
+    assert names
+    doomed = {Path(one.path).name for one in world.log_dirs.doomed}
+    assert set(names) <= doomed
+
+
+async def test_compact_and_delete_retention_takes_what_is_old(world: World) -> None:
+    config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=60_000)
+    log = world.create(0, config)
+    fill(log, 30, now_ms=NOW_MS - 120_000)
+    log.roll()
+    fill(log, 30, keys=2)
+    await world.cleaner().clean_dirtiest()
+    log.delete_old_segments(NOW_MS, log.log_end_offset)
+    assert log.log_start_offset >= 60
+    fill(log, 60, keys=2)
+    assert await world.cleaner().clean_dirtiest()
+    assert {record.key for record in read_all(log)} == {b"0", b"1"}
