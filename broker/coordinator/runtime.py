@@ -5,7 +5,7 @@ records are committed. A shard comes with leadership of its partition, by a repl
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from traceback import format_exception
 from typing import Any, Generic, TypeVar
 
@@ -66,6 +66,7 @@ class Runtime(Generic[S]):
         self._shards: dict[int, HostedShard[S]] = {}
         self._to_load: deque[HostedShard[S]] = deque()
         self._wanted = trio.Event()
+        self._arrival = trio.Event()
         self._surroundings = ShardSurroundings(
             appender=Appender(partitions, deadlines, settings.compression, settings.append_linger_ms),
             deadlines=deadlines,
@@ -115,6 +116,16 @@ class Runtime(Generic[S]):
         shard = self._shards.get(partition)
         return Phase.GONE if shard is None else shard.phase
 
+    def coordinates(self, partition: int) -> bool:
+        """Whether the partition's shard is here, or being loaded."""
+        return partition in self._shards
+
+    async def until_coordinates(self, partitions: Collection[int], timeout_s: float) -> None:
+        """Wait until this is so for all of them, or for the time to be over."""
+        with trio.move_on_after(timeout_s):
+            while not all(map(self.coordinates, partitions)):
+                await self._arrival.wait()
+
     @property
     def led_partitions(self) -> list[int]:
         """Those whose shards are here, loading ones among them."""
@@ -152,6 +163,8 @@ class Runtime(Generic[S]):
         self._shards[partition.index] = shard
         self._to_load.append(shard)
         self._wanted.set()
+        self._arrival.set()
+        self._arrival = trio.Event()
 
     def _let_go(self, index: int) -> None:
         shard = self._shards.pop(index, None)

@@ -1,6 +1,7 @@
 """FindCoordinator (key 10): the broker that leads the partition which a group or a transactional id belongs to.
 
-Whoever asks first for a coordinator has its topic created. Transactions have none yet.
+Whoever asks first for a coordinator has its topic created. Nobody is told of this broker before it coordinates, if only
+by loading: librdkafka gives up a commit that it is sent away with. Transactions have no coordinator yet.
 """
 
 from typing import Final
@@ -17,12 +18,16 @@ _MANY_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _NOBODY: Final = -1
+# How long a partition that this broker is to lead may take to be there.
+_PATIENCE_S: Final = 1.0
 
 
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Pending:
-    known = context.services.loader.image.topics.by_name
-    if request.key_type == _GROUP and CONSUMER_OFFSETS not in known:
-        return context.defer(_create_and_answer(context, request))
+    if request.key_type == _GROUP:
+        if CONSUMER_OFFSETS not in context.services.loader.image.topics.by_name:
+            return context.defer(_create_and_answer(context, request))
+        if _to_come(context, request):
+            return context.defer(_wait_and_answer(context, request))
     return _answer(context, request)
 
 
@@ -30,7 +35,24 @@ async def _create_and_answer(context: RequestContext, request: FindCoordinatorRe
     failures = await create_missing_topics(context, [CONSUMER_OFFSETS])
     if failures:
         context.services.env.trace("coordinator-topic-not-created", topic=CONSUMER_OFFSETS, error=failures)
+    return await _wait_and_answer(context, request)
+
+
+async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    await context.services.groups.runtime.until_coordinates(_to_come(context, request), _PATIENCE_S)
     return _answer(context, request)
+
+
+def _to_come(context: RequestContext, request: FindCoordinatorRequest) -> list[int]:
+    """The partitions that this broker has only just been told to lead: who asked it now would be sent away."""
+    services, runtime = context.services, context.services.groups.runtime
+    topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
+    if topic is None:
+        return []
+    keys = request.coordinator_keys if context.api_version >= _MANY_FROM else [request.key]
+    indexes = dict.fromkeys(map(runtime.partition_for, keys))
+    node_id = services.config.node_id
+    return [each for each in indexes if topic.partitions[each].leader == node_id and not runtime.coordinates(each)]
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -67,8 +89,12 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Nobody coordinates keys of type {key_type}.")
     services = context.services
     topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
+    runtime = services.groups.runtime
     if topic is not None:
-        partition = topic.partitions[services.groups.runtime.partition_for(key)]
+        index = runtime.partition_for(key)
+        partition = topic.partitions[index]
+        if partition.leader == services.config.node_id and not runtime.coordinates(index):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator has yet to begin.")
         for endpoint in leader_endpoints(context, [partition.leader]):
             return endpoint
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

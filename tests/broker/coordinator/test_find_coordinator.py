@@ -10,6 +10,7 @@ from broker.coordinator.java_hash import java_hash
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from broker.wire.errors import ErrorCode
 from tests.support.running_cluster import WITHIN_S, running_cluster
 from tests.support.running_node import running_node
@@ -55,6 +56,16 @@ async def test_the_topic_is_configured_as_coordinators_want_it(tmp_path: Path) -
         assert values["cleanup.policy"] == "compact"
         assert values["segment.bytes"] == "1234567"
         assert values["compression.type"] == "producer"
+
+
+async def test_who_is_sent_to_a_coordinator_finds_it_there(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as running, connected(running.port) as client:
+        groups = [f"group-{number}" for number in range(200)]
+        found = await find(client, *groups)
+        assert [each.error_code for each in found] == [ErrorCode.NONE] * len(groups)
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group) for group in groups])
+        told = (await client.call(asked, 9)).groups
+        assert {each.error_code for each in told} <= {ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 async def test_many_keys_have_answers_each(tmp_path: Path) -> None:
