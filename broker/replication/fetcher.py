@@ -244,6 +244,9 @@ class Fetcher:
             self._surroundings.log_failed(partition, error)
             return
         except (KafkaError, WireError) as error:
+            if partition.log is not None and partition.log.failure is not None:
+                self._surroundings.log_failed(partition, partition.log.failure)
+                return
             self._plan.failed(key, trio.current_time())
             self._refused(key, str(error))
             return

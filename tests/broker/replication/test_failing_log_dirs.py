@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from broker.wire.errors import ErrorCode
@@ -115,15 +116,18 @@ async def test_nobody_leads_what_only_the_failed_directory_had(tmp_path: Path) -
         assert (await until_described(cluster, 2, left)).leader_id == 1
 
 
-async def test_a_follower_whose_directory_failed_leaves_the_isr(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configs", [{}, {"segment.ms": "1"}], ids=["while writing", "while rolling"])
+async def test_a_follower_whose_directory_failed_leaves_the_isr(tmp_path: Path, configs: dict[str, str]) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
-        await create_replicated(cluster, [(2, 1, 3), (2, 1, 3)])
+        await create_replicated(cluster, [(2, 1, 3), (2, 1, 3)], configs)
         await until_told(cluster)
         lost, left = index_in(tmp_path / "two"), index_in(tmp_path / "one")
+        assert await send(cluster, 2, b"before", index=lost) == 0
         disk.failing = (str(tmp_path / "two"),)
         assert await send(cluster, 2, b"value", index=lost) == 0  # as soon as the follower is out
-        await until_described(cluster, 2, lost, leader=2, isr=(2, 3))
+        described = await until_described(cluster, 2, lost, leader=2, isr=(2, 3))
+        assert described.offline_replicas == [1]
         assert await send(cluster, 2, b"value", index=left) == 0
         await until_described(cluster, 2, left, leader=2, isr=ALL)
 
