@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER, ConsumerGroupDescribeRequest
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -74,7 +75,7 @@ async def test_a_member_comes_and_goes(tmp_path: Path, version: int) -> None:
         await ready(client)
         answer = await client.call(joining("" if version == 0 else "m"), version)
         assert (answer.error_code, answer.error_message, answer.member_epoch) == (ErrorCode.NONE, None, 1)
-        assert answer.heartbeat_interval_ms == 5_000
+        assert answer.heartbeat_interval_ms == WAITING_INTERVAL_MS
         member_id = answer.member_id
         assert len(member_id) == 22 if version == 0 else member_id == "m", "until version 1 the id is given to it"
         assert only(answer.assignment.topic_partitions).partitions == [0, 1]

@@ -130,7 +130,7 @@ async def test_members_hear_of_it_with_their_next_heartbeat(tmp_path: Path) -> N
     async with running_node(tmp_path, **QUICK) as node, connected(node.port) as client:
         await create_topic(client)
         member = await joined(client)
-        assert member.heartbeat_interval_ms == 5000
+        assert member.heartbeat_interval_ms > 50
         assert await set_config(client, HEARTBEAT, "50") == (0, None)
         assert (await heartbeat(client, member.member_epoch)).heartbeat_interval_ms == 50
         assert await set_config(client, SESSION, "200") == (0, None)

@@ -31,7 +31,8 @@ class ConsumerGroup:
     `epoch` moves on when members, what they are subscribed to, or these topics change; `assignment_epoch` is the one
     for which `targets` were computed. `metadata_hash` tells whether these topics have changed.
 
-    In no record: from `refresh_at_ms` on topics are looked at again; 0 when they may have changed.
+    In no record: from `refresh_at_ms` on topics are looked at again; 0 when they may have changed. At `moved_at_ms` the
+    epoch moved on, if that was under this coordinator.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -44,6 +45,7 @@ class ConsumerGroup:
         self.targets: dict[str, PartitionSets] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.refresh_at_ms = 0
+        self.moved_at_ms = 0
         self._owners: dict[bytes, dict[int, str]] = {}
         self._topic_names: frozenset[str] | None = None
 

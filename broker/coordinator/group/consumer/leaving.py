@@ -84,6 +84,7 @@ def remove_members(
     records.append(epoch_record(group_id, group.epoch + 1, topics_hash))
 
     def apply() -> None:
+        group.moved_at_ms = now_ms
         for member_id in gone:
             cancel_timers(state, group_id, member_id)
 

@@ -42,7 +42,8 @@ class MemberUpdate:
     """`former` is the member as the group has it; one that is not there yet has no epoch and no subscription.
 
     `replaced` is the member whose place it takes, a static one; its records are gone by then.
-    `records` are to be written, in this order. `looked_at_topics` says that the group knows its topics' state now.
+    `records` are to be written, in this order. `looked_at_topics` says that the group knows its topics' state now, and
+    `moves_epoch` that it is at another epoch.
     """
 
     group: ConsumerGroup
@@ -51,6 +52,7 @@ class MemberUpdate:
     replaced: ConsumerMember | None = None
     records: list[CoordinatorRecord] = attrs.Factory(list)
     looked_at_topics: bool = False
+    moves_epoch: bool = False
 
     def run(self, member: ConsumerMember, owned: PartitionSets | None) -> ConsumerMember:
         """The member as it is then. `member` is what it said; `owned` what it says to have, if it does.
@@ -76,6 +78,7 @@ class MemberUpdate:
             topics_hash = metadata_hash(self._members(member).values(), regexes, around.image)
             if has_changed or topics_hash != group.metadata_hash:
                 epoch += 1
+                self.moves_epoch = True
                 self.records.append(epoch_record(group.group_id, epoch, topics_hash))
         if epoch <= group.assignment_epoch:
             place = member.member_id if self.replaced is None else self.replaced.member_id

@@ -157,11 +157,34 @@ def test_who_waits_for_others_is_to_ask_soon(shard: ConsumerGroups) -> None:
     waiting = two.heartbeat()
     assert waiting is not None
     assert waiting.heartbeat_interval_ms == WAITING_INTERVAL_MS
+    shard.pass_ms(INTERVAL_MS)
+    waiting = two.heartbeat()
+    assert waiting is not None
+    assert waiting.heartbeat_interval_ms == WAITING_INTERVAL_MS
     settle([one, two])
     for client in (one, two):
         answer = client.heartbeat()
         assert answer is not None
         assert answer.heartbeat_interval_ms == INTERVAL_MS
+
+
+@pytest.mark.parametrize("change", ["come", "leave", "want more"])
+def test_members_of_a_group_that_has_moved_on_are_to_ask_soon(shard: ConsumerGroups, change: str) -> None:
+    shard.create_topic("b", 1)
+    one, two = stable(shard, "one", "two")
+    shard.pass_ms(INTERVAL_MS)
+    assert said(one, one.epoch).heartbeat_interval_ms == INTERVAL_MS
+    if change == "come":
+        ConsumerClient(shard, "new", ["a"]).heartbeat()
+    elif change == "leave":
+        two.leave()
+    else:
+        two.subscribe(["a", "b"])
+        two.heartbeat()
+    one.heartbeat()
+    assert said(one, one.epoch).heartbeat_interval_ms == WAITING_INTERVAL_MS
+    shard.pass_ms(INTERVAL_MS)
+    assert said(one, one.epoch).heartbeat_interval_ms == INTERVAL_MS
 
 
 # Static members (KIP-345)
