@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -95,11 +96,13 @@ def _join(loop: Loop, load: Load, options: argparse.Namespace) -> list[Group]:
     count, members = options.groups, options.members
     groups = []
     for number in range(count):
-        phases = [options.period * ((number + at * count) * 7919 % (count * members)) / (count * members)
-                  for at in range(members)]
+        phases = [
+            options.period * ((number + at * count) * 7919 % (count * members)) / (count * members)
+            for at in range(members)
+        ]
         group = Group(loop, load, f"group-{number}", phases)
         groups.append(group)
-        loop.at(time.perf_counter() + JOIN_SECONDS * number / count, lambda group=group: loop.find(group))
+        loop.at(time.perf_counter() + JOIN_SECONDS * number / count, partial(loop.find, group))
     if not loop.run(lambda: loop.ready == count * members, JOIN_TIMEOUT_S):
         raise TimeoutError(f"{loop.ready} of {count * members} members have joined: {dict(load.refused)}")
     return groups
@@ -132,7 +135,9 @@ def _kill(cluster: Cluster, loop: Loop, load: Load, groups: Sequence[Group], fig
     load.first_commits = {}
     victim.kill()
     loop.run(lambda: theirs <= load.first_commits.keys(), RECOVERY_TIMEOUT_S)
-    figures.recovered_ms = sorted(1e3 * (load.first_commits[each] - killed) for each in theirs & load.first_commits.keys())
+    figures.recovered_ms = sorted(
+        1e3 * (load.first_commits[each] - killed) for each in theirs & load.first_commits.keys()
+    )
     figures.never_recovered = len(theirs) - len(figures.recovered_ms)
     if cluster.name.endswith(Kraft.name):
         figures.loading = group_state.load(victim.data)

@@ -29,7 +29,8 @@ from broker.wire.api.offset_commit import (
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
-Answered: TypeAlias = Callable[[bytes], None]
+# Called with the reply and when its request was sent.
+Answered: TypeAlias = Callable[[bytes, float], None]
 
 # Versions that Kafka 4.x and this project serve; JoinGroup is the last one that needs no member id to begin with.
 _FIND_VERSION, _JOIN_VERSION, _SYNC_VERSION, _HEARTBEAT_VERSION, _COMMIT_VERSION = 4, 3, 3, 4, 8
@@ -40,7 +41,8 @@ _MARK: Final = 0x1122_3344_5566_7788
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 60_000
 # As the Java client does by default.
 _HEARTBEAT_SECONDS: Final = 3.0
-_RETRY_SECONDS: Final = 0.02
+# As clients do at first (retry.backoff.ms).
+_RETRY_SECONDS: Final = 0.1
 _FIND_SECONDS: Final = 0.05
 _ELSEWHERE: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
@@ -89,6 +91,7 @@ class Member:
         self._offset = 0
         self._commit = bytearray()
         self._marks: list[int] = []
+        self._decode_commit: Callable[[bytes], Any] = bytes
         self._accepted = b""
         self._heartbeat = b""
         self._is_commit_due = False
@@ -156,15 +159,15 @@ class Member:
             if end > len(data):
                 break
             reply, at = data[at + 4 : end], end
-            self._asked[0].answered(reply)
-            if self._socket is None:
+            asked, connection = self._asked.popleft(), self._socket
+            asked.answered(reply, asked.since)
+            if self._socket is not connection:
                 return
-            self._asked.popleft()
         self._received = data[at:]
 
     def _ask(self, request: Any, version: int, answered: Callable[[Any], None]) -> None:
         frame = _frame(request, version)
-        self._send(frame, lambda reply: answered(decode_response(request, version, reply)))
+        self._send(frame, lambda reply, since: answered(decode_response(request, version, reply)))
 
     # Joining
 
@@ -237,9 +240,7 @@ class Member:
         for _ in partitions:
             at = self._commit.index(mark, at + 1)
             self._marks.append(at)
-        heartbeat = HeartbeatRequest(
-            group_id=group.group_id, generation_id=self._generation, member_id=self._member_id
-        )
+        heartbeat = HeartbeatRequest(group_id=group.group_id, generation_id=self._generation, member_id=self._member_id)
         self._heartbeat = _frame(heartbeat, _HEARTBEAT_VERSION)
         self._decode_commit = lambda reply: decode_response(commit, _COMMIT_VERSION, reply)
 
@@ -262,7 +263,7 @@ class Member:
             _OFFSET.pack_into(self._commit, at, self._offset)
         self._send(self._commit, self._committed)
 
-    def _committed(self, reply: bytes) -> None:
+    def _committed(self, reply: bytes, sent: float) -> None:
         if reply != self._accepted:
             codes = [each.error_code for topic in self._decode_commit(reply).topics for each in topic.partitions]
             refusals = [code for code in codes if code != ErrorCode.NONE]
@@ -271,7 +272,7 @@ class Member:
                 return
             self._accepted = reply  # the correlation id is always the same
         self._is_commit_due = False
-        now, sent, load = time.perf_counter(), self._asked[0].since, self.group.load
+        now, load = time.perf_counter(), self.group.load
         if sent >= load.since:
             load.first_commits.setdefault(self.group.group_id, now)
         if load.is_measuring:
@@ -293,7 +294,7 @@ class Member:
             again()
 
 
-def _ignore(reply: bytes) -> None:
+def _ignore(reply: bytes, sent: float) -> None:
     pass
 
 

@@ -142,6 +142,11 @@ class LogWriter:
         return log is not None and log.log_end_offset == self._written_end
 
     @property
+    def committed_end(self) -> int:
+        """Up to where what was written is committed. What was not written is not, whoever else may write."""
+        return min(self._written_end, self.partition.high_watermark)
+
+    @property
     def is_committed(self) -> bool:
         """Whether all is committed that was written."""
         return self.partition.high_watermark >= self._written_end
@@ -179,7 +184,7 @@ class LogWriter:
         if not records:
             return
         try:
-            if self.partition.leader_epoch != self._epoch:
+            if self.partition.leader_epoch != self._epoch or not self.is_alone:
                 raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
             self._stage(records, _ACKS_LEADER, self._now_ms)
         except CoordinatorError:

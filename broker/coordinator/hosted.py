@@ -206,15 +206,15 @@ class HostedShard(Generic[S]):
         """Answer what is committed. An answer may lead to the next request, which is answered after those before it."""
         if self._is_releasing:
             return  # by whoever called this first, so that the stack does not grow with the number of answers
-        gated, partition = self._gated, self.partition
+        gated, partition, writer = self._gated, self.partition, self._writer
         self._is_releasing = True
         try:
-            while gated and gated[0].end_offset <= partition.high_watermark and not self.is_fenced:
+            while gated and gated[0].end_offset <= writer.committed_end and not self.is_fenced:
                 _, _, completion, outcome = gated.popleft()
                 completion.settle(outcome)
         finally:
             self._is_releasing = False
-        self._writer.moved()
+        writer.moved()
         if gated and self.phase is Phase.ACTIVE:
             partition.waiting[self] = None
             if self._expiry is None:

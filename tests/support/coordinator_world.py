@@ -1,7 +1,9 @@
 """A coordinator of the simplest kind, on the nodes of a test: its state is what its topic's records say last."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
@@ -15,11 +17,17 @@ from broker.net.deadlines import Deadlines
 from broker.node import Node
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode
-from broker.wire.records import Compression
+from broker.wire.records import Compression, Record, encode_batch, patch
 from metadata.image import MetadataDelta, MetadataImage
-from tests.support.running_node import Traced
+from tests.support.replicated_topics import create_replicated
+from tests.support.requests import create_topic
+from tests.support.running_cluster import COMBINED, RunningCluster, running_cluster
+from tests.support.running_node import Traced, running_node
+from tests.support.wire_client import connected
 
 T = TypeVar("T")
+# The quorum outlives the death of both followers.
+ONE_CONTROLLER: Mapping[int, str] = {1: COMBINED, 2: "broker", 3: "broker"}
 TOPIC = "topic"
 WITHIN_S = 20.0
 
@@ -187,3 +195,76 @@ def code_of(completion: Completion[Any]) -> ErrorCode:
     assert completion.done, "it is not known yet"
     assert isinstance(completion.outcome, CoordinatorError), completion.outcome
     return completion.outcome.code
+
+
+@asynccontextmanager
+async def registers(
+    directory: Path, *, configs: dict[str, str] | None = None, **settings: Any
+) -> AsyncIterator[RegistersRuntime]:
+    """A coordinator on a node that may lose the coordinator's log directory, and goes on."""
+    placed = {"metadata_log_dir": str(directory / "metadata"), "log_dirs": f"{directory}/a,{directory}/b"}
+    async with running_node(directory, **placed) as running, trio.open_nursery() as nursery:
+        runtime = RegistersRuntime(running.node, running.traced, nursery, **settings)
+        async with connected(running.port) as client:
+            await create_topic(client, TOPIC, configs={"cleanup.policy": "compact", **(configs or {})})
+        await runtime.active()
+        yield runtime
+        nursery.cancel_scope.cancel()
+
+
+def append(runtime: RegistersRuntime, *batches: bytes) -> None:
+    """Have somebody else write to the coordinator's partition: markers of transactions too, which no client may."""
+    partition = runtime.partition
+    log = partition.leader_log()
+    for each in batches:
+        written = bytearray(each)
+        patch(written, 0, log.log_end_offset, partition.leader_epoch)
+        log.append_as_follower(memoryview(written), partition.leader_epoch, runtime.now_ms)
+    partition.appended()
+
+
+def reload(runtime: RegistersRuntime) -> None:
+    """Leadership goes, and comes back."""
+    runtime.runtime._let_go(0)
+    runtime.runtime.led([runtime.partition])
+
+
+def state_of(text: str) -> bytes:
+    name, _, value = text.partition("=")
+    return encode_batch([Record(timestamp=0, key=name.encode(), value=value.encode())])
+
+
+@asynccontextmanager
+async def coordinated(
+    directory: Path,
+    roles: Mapping[int, str] | int = 3,
+    write_timeout_ms: int = 10_000,
+    append_linger_ms: int = 5,
+) -> AsyncIterator[tuple[RunningCluster, dict[int, RegistersRuntime]]]:
+    """A topic with three replicas, led by broker 1, and a runtime on each broker."""
+    async with running_cluster(directory, roles) as cluster, trio.open_nursery() as nursery:
+        await create_replicated(cluster, configs={"cleanup.policy": "compact", "min.insync.replicas": "2"})
+        runtimes = {
+            node_id: runtime_on(
+                cluster, node_id, nursery, write_timeout_ms=write_timeout_ms, append_linger_ms=append_linger_ms
+            )
+            for node_id in cluster.nodes
+        }
+        await runtimes[1].active()
+        yield cluster, runtimes
+        nursery.cancel_scope.cancel()
+
+
+def runtime_on(
+    cluster: RunningCluster,
+    node_id: int,
+    nursery: trio.Nursery,
+    *,
+    write_timeout_ms: int = 10_000,
+    append_linger_ms: int = 5,
+) -> RegistersRuntime:
+    node = cluster.nodes[node_id]
+    assert node.node is not None, "it runs"
+    return RegistersRuntime(
+        node.node, node.traced, nursery, write_timeout_ms=write_timeout_ms, append_linger_ms=append_linger_ms
+    )

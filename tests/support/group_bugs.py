@@ -15,7 +15,7 @@ for record in records:
 
 GROUP_BUGS: dict[str, PlantedBug | PlantedBugs] = {
     "groups are answered before it is committed": PlantedBug(
-        HostedShard, "_release", "gated[0].end_offset <= partition.high_watermark and", ""
+        HostedShard, "_release", "gated[0].end_offset <= writer.committed_end and", ""
     ),
     "what is decided has happened": PlantedBug(HostedShard, "_carry_out", "if records:", _CHANGED_AT_ONCE),
     "whoever coordinated does so for ever": PlantedBugs(

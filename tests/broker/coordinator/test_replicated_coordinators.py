@@ -1,7 +1,5 @@
 """A coordinator's partition with several replicas: what is answered when, and how state moves with leadership."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -11,45 +9,21 @@ from broker.coordinator.hosted import Phase
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.errors import ErrorCode
 from tests.support.coordinator_world import (
+    ONE_CONTROLLER,
     TOPIC,
     Registers,
-    RegistersRuntime,
     code_of,
+    coordinated,
     put,
     put_and_tell,
+    runtime_on,
     wait_for_put,
 )
-from tests.support.replicated_topics import create_replicated, until_described, until_led_by_another
-from tests.support.running_cluster import COMBINED, RunningCluster, running_cluster
+from tests.support.replicated_topics import until_described, until_led_by_another
+from tests.support.running_cluster import RunningCluster
 from tests.support.wire_client import connected
 
-# The quorum outlives the death of both followers.
-ONE_CONTROLLER: Mapping[int, str] = {1: COMBINED, 2: "broker", 3: "broker"}
 PREFERRED = 0
-
-
-@asynccontextmanager
-async def coordinated(
-    directory: Path, roles: Mapping[int, str] | int = 3, write_timeout_ms: int = 10_000
-) -> AsyncIterator[tuple[RunningCluster, dict[int, RegistersRuntime]]]:
-    """A topic with three replicas, led by broker 1, and a runtime on each broker."""
-    async with running_cluster(directory, roles) as cluster, trio.open_nursery() as nursery:
-        await create_replicated(cluster, configs={"cleanup.policy": "compact", "min.insync.replicas": "2"})
-        runtimes = {
-            node_id: runtime_on(cluster, node_id, nursery, write_timeout_ms=write_timeout_ms)
-            for node_id in cluster.nodes
-        }
-        await runtimes[1].active()
-        yield cluster, runtimes
-        nursery.cancel_scope.cancel()
-
-
-def runtime_on(
-    cluster: RunningCluster, node_id: int, nursery: trio.Nursery, *, write_timeout_ms: int = 10_000
-) -> RegistersRuntime:
-    node = cluster.nodes[node_id]
-    assert node.node is not None, "it runs"
-    return RegistersRuntime(node.node, node.traced, nursery, write_timeout_ms=write_timeout_ms)
 
 
 async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tmp_path: Path) -> None:

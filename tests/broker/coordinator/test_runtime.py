@@ -1,7 +1,5 @@
 """What a coordinator's runtime promises: when state changes, when answers leave, how shards come and go."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,59 +13,22 @@ from broker.coordinator.java_hash import java_hash
 from broker.coordinator.timers import ShardTimers
 from broker.net.deadlines import Deadlines
 from broker.wire.errors import ErrorCode
-from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker, patch
+from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
 from metadata.image import MetadataDelta
 from metadata.records import RemoveTopicRecord
 from tests.support.coordinator_world import (
     TOPIC,
     Registers,
-    RegistersRuntime,
+    append,
     code_of,
     get,
     put,
     put_and_tell,
+    registers,
+    reload,
+    state_of,
     wait_for_put,
 )
-from tests.support.requests import create_topic
-from tests.support.running_node import running_node
-from tests.support.wire_client import connected
-
-
-@asynccontextmanager
-async def registers(
-    directory: Path, *, configs: dict[str, str] | None = None, **settings: Any
-) -> AsyncIterator[RegistersRuntime]:
-    """A coordinator on a node that may lose the coordinator's log directory, and goes on."""
-    placed = {"metadata_log_dir": str(directory / "metadata"), "log_dirs": f"{directory}/a,{directory}/b"}
-    async with running_node(directory, **placed) as running, trio.open_nursery() as nursery:
-        runtime = RegistersRuntime(running.node, running.traced, nursery, **settings)
-        async with connected(running.port) as client:
-            await create_topic(client, TOPIC, configs={"cleanup.policy": "compact", **(configs or {})})
-        await runtime.active()
-        yield runtime
-        nursery.cancel_scope.cancel()
-
-
-def append(runtime: RegistersRuntime, *batches: bytes) -> None:
-    """Have somebody else write to the coordinator's partition: markers of transactions too, which no client may."""
-    partition = runtime.partition
-    log = partition.leader_log()
-    for each in batches:
-        written = bytearray(each)
-        patch(written, 0, log.log_end_offset, partition.leader_epoch)
-        log.append_as_follower(memoryview(written), partition.leader_epoch, runtime.now_ms)
-    partition.appended()
-
-
-def reload(runtime: RegistersRuntime) -> None:
-    """Leadership goes, and comes back."""
-    runtime.runtime._let_go(0)
-    runtime.runtime.led([runtime.partition])
-
-
-def state_of(text: str) -> bytes:
-    name, _, value = text.partition("=")
-    return encode_batch([Record(timestamp=0, key=name.encode(), value=value.encode())])
 
 
 async def test_a_decision_is_taken_over_at_once_and_answered_when_it_is_committed(tmp_path: Path) -> None:

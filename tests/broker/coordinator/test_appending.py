@@ -1,0 +1,136 @@
+"""What coordinators decide is written together, and nothing that they promise changes by that."""
+
+from pathlib import Path
+
+from broker.coordinator.completion import Completion
+from broker.coordinator.decision import CoordinatorRecord, Decision
+from broker.wire.errors import ErrorCode
+from broker.wire.records import iter_headers
+from tests.support.coordinator_world import (
+    ONE_CONTROLLER,
+    Registers,
+    RegistersRuntime,
+    append,
+    code_of,
+    coordinated,
+    put,
+    registers,
+    reload,
+    state_of,
+)
+from tests.support.replicated_topics import until_described
+
+FOREVER_MS = 60_000
+
+
+def batches(runtime: RegistersRuntime) -> list[int]:
+    """The numbers of records in the batches of the coordinator's log."""
+    log = runtime.partition.leader_log()
+    part = log.read(0, 1 << 20, upper_bound=log.readable_end_offset, min_one_batch=True)
+    return [header.count for _, header in iter_headers(part.file.read(part.position, part.size))]
+
+
+async def until_all(runtime: RegistersRuntime, *completions: Completion[str]) -> None:
+    await runtime.until(lambda: all(each.done for each in completions))
+
+
+async def test_what_is_decided_in_a_turn_is_one_batch(tmp_path: Path) -> None:
+    async with registers(tmp_path, append_linger_ms=FOREVER_MS) as runtime:
+        written = [runtime.write(put, name=f"name-{at}", value=str(at)) for at in range(5)]
+        assert runtime.partition.leader_log().log_end_offset == 0
+        runtime.partitions.end_turn()
+        assert [each.outcome for each in written] == [""] * 5
+        assert batches(runtime) == [5]
+
+
+async def test_a_batch_is_no_larger_than_the_topic_allows(tmp_path: Path) -> None:
+    async with registers(tmp_path, configs={"max.message.bytes": "500"}) as runtime:
+        written = [runtime.write(put, name=f"name-{at}", value="x" * 100) for at in range(10)]
+        runtime.partitions.end_turn()
+        assert [each.outcome for each in written] == [""] * 10
+        assert batches(runtime) == [3, 3, 3, 1]
+        values = runtime.state.values
+        reload(runtime)
+        await runtime.active()
+        assert runtime.state.values == values
+
+
+async def test_what_is_large_stays_behind_what_was_decided_before(tmp_path: Path) -> None:
+    async with registers(tmp_path, configs={"max.message.bytes": "500"}) as runtime:
+
+        def decide(state: Registers, now_ms: int) -> Decision[str]:
+            records = [CoordinatorRecord(b"a", b"%d" % at + b"x" * 100) for at in range(20)]
+            return Decision(records, "done", atomic=False)
+
+        first, many, last = (
+            runtime.write(put, name="a", value="first"),
+            runtime.write(decide),
+            runtime.write(put, name="a", value="last"),
+        )
+        runtime.partitions.end_turn()
+        assert (first.outcome, many.outcome, last.outcome) == ("", "done", "19" + "x" * 100)
+        reload(runtime)
+        await runtime.active()
+        assert runtime.state.values == {"a": "last"}
+
+
+async def test_nothing_is_written_of_a_shard_that_has_gone(tmp_path: Path) -> None:
+    async with registers(tmp_path) as runtime:
+        written = runtime.write(put, name="a", value="1")
+        reload(runtime)
+        runtime.partitions.end_turn()
+        assert code_of(written) == ErrorCode.NOT_COORDINATOR
+        await runtime.active()
+        assert runtime.state.values == {}
+
+
+async def test_nothing_is_written_behind_what_somebody_else_has_written(tmp_path: Path) -> None:
+    async with registers(tmp_path) as runtime:
+        written = runtime.write(put, name="a", value="1")
+        append(runtime, state_of("a=2"))
+        runtime.partitions.end_turn()
+        assert code_of(written) == ErrorCode.NOT_COORDINATOR
+        await runtime.active()
+        assert await runtime.get("a") == "2"
+
+
+async def test_who_comes_while_others_wait_for_followers_is_written_when_they_have_it(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, append_linger_ms=FOREVER_MS) as (_, runtimes):
+        runtime = runtimes[1]
+        before = len(batches(runtime))
+        first = runtime.write(put, name="a", value="1")
+        runtime.partitions.end_turn()
+        others = [runtime.write(put, name="a", value=str(at)) for at in (2, 3)]
+        runtime.partitions.end_turn()
+        assert batches(runtime)[before:] == [1]
+        await until_all(runtime, first, *others)
+        assert [each.outcome for each in (first, *others)] == ["", "1", "2"]
+        assert batches(runtime)[before:] == [1, 2]
+
+
+async def test_without_linger_nobody_waits_for_others(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, append_linger_ms=0) as (_, runtimes):
+        runtime = runtimes[1]
+        for at in range(3):
+            runtime.write(put, name="a", value=str(at))
+            runtime.partitions.end_turn()
+        assert batches(runtime) == [1, 1, 1]
+
+
+async def test_what_was_decided_with_enough_in_sync_is_written_also_when_they_are_too_few(tmp_path: Path) -> None:
+    async with coordinated(tmp_path, ONE_CONTROLLER, append_linger_ms=1_500) as (cluster, runtimes):
+        runtime = runtimes[1]
+        for node_id in (2, 3):
+            await cluster.nodes[node_id].crash()
+        first = runtime.write(put, name="a", value="1")
+        runtime.partitions.end_turn()
+        second = runtime.write(put, name="a", value="2")
+        runtime.partitions.end_turn()
+        await until_described(cluster, 1, isr=[1])
+        assert code_of(runtime.write(put, name="a", value="3")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await runtime.until(lambda: batches(runtime) == [1, 1])
+        assert not first.done
+        assert not second.done
+        await cluster.start(2)
+        await until_all(runtime, first, second)
+        assert (first.outcome, second.outcome) == ("", "1")
