@@ -120,7 +120,7 @@ BUGS: dict[str, PlantedBug] = {
         Segment, "finish_recovery", "range(0, self.size_bytes, REWRITE_PIECE)", "range(0)"
     ),
     "recovery keeps segments behind a gap": PlantedBug(
-        Recovery, "_recover_from", "and not self.config.compact_enabled", "and False"
+        Recovery, "_recover_from", "and not self.allows_gaps", "and False"
     ),
     "a new log directory is not made durable": PlantedBug(LogDir, "format", "await self._sync_parents()", "pass"),
     "producers are forgotten by recovery": PlantedBug(

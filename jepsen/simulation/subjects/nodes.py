@@ -169,7 +169,7 @@ class NodesSubject:
             for index in range(topic.partitions if topic.name in seen else 0):
                 reader = self._hopeful(client) if topic.name in self._load.hopeful else client
                 records = await self._as(client, self._write_and_read, reader, topic.name, index)
-                ends[topic.name, index] = records[-1][0] + 1
+                ends[topic.name, index] = records[-1][0] + 1 if records else 0
                 await self._read_replicas(topic.name, index)
         return ends
 
