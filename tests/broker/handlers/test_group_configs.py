@@ -18,7 +18,8 @@ from broker.wire.api.incremental_alter_configs import (
 )
 from broker.wire.api.list_config_resources import ListConfigResourcesRequest
 from broker.wire.errors import ErrorCode
-from tests.support.requests import create_topic
+from broker.wire.records import Compression, iter_headers
+from tests.support.requests import create_topic, fetch
 from tests.support.running_node import NODE_ID, running_node
 from tests.support.wire_client import WireClient, connected, only
 
@@ -140,6 +141,15 @@ async def test_members_hear_of_it_with_their_next_heartbeat(tmp_path: Path) -> N
             await trio.sleep(0.5)
             while (await heartbeat(client, member.member_epoch)).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
                 await trio.sleep(0.5)
+
+
+async def test_what_coordinators_write_is_compressed_as_configured(tmp_path: Path) -> None:
+    settings = {"offsets_topic_num_partitions": 1, "offsets_topic_compression_codec": Compression.ZSTD}
+    async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
+        await create_topic(client)
+        await joined(client)
+        records = (await fetch(client, topic="__consumer_offsets")).records
+        assert {header.compression for _, header in iter_headers(records)} == {Compression.ZSTD}
 
 
 async def test_a_broker_that_is_to_serve_classic_groups_alone(tmp_path: Path) -> None:
