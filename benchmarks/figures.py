@@ -68,25 +68,44 @@ def raw(load: raw_loads.RawLoad) -> Part:
     return part
 
 
-def throughput(size_bytes: int, partitions: int) -> LoadPart:
-    """Produce for some seconds, then read all of it back."""
-    what = f"{size_bytes} B, {partitions} partition{'s' * (partitions > 1)}"
+def producing(size_bytes: int, partitions: int) -> LoadPart:
+    what = _what(size_bytes, partitions)
 
     def part(peer: Subject, seconds: float) -> list[Figure]:
         with topics.topic(peer, partitions) as topic:
             cpu = peer.cpu_seconds()
             wrote = client_loads.produce(peer.bootstrap, topic, size_bytes, seconds)
             cpu = peer.cpu_seconds() - cpu
-            read = client_loads.consume(peer.bootstrap, topic, partitions, wrote.records, size_bytes, seconds)
         return [
             Figure(f"produce {what}", "MB/s", wrote.mb_per_s, True, AIM_BULK),
             Figure(f"produce {what}", "records/s", wrote.records_per_s),
             Figure(f"produce {what}: server CPU", "us/record", cpu / wrote.records * 1e6, False),
-            Figure(f"consume {what}", "MB/s", read.mb_per_s, True, AIM_BULK),
-            Figure(f"consume {what}", "records/s", read.records_per_s),
         ]
 
     return part
+
+
+def consuming(size_bytes: int, partitions: int) -> LoadPart:
+    """Produce for half of the time, then read it all back."""
+    what = _what(size_bytes, partitions)
+
+    def part(peer: Subject, seconds: float) -> list[Figure]:
+        with topics.topic(peer, partitions) as topic:
+            wrote = client_loads.produce(peer.bootstrap, topic, size_bytes, seconds / 2)
+            cpu = peer.cpu_seconds()
+            read = client_loads.consume(peer.bootstrap, topic, partitions, wrote.records, size_bytes, seconds)
+            cpu = peer.cpu_seconds() - cpu
+        return [
+            Figure(f"consume {what}", "MB/s", read.mb_per_s, True, AIM_BULK),
+            Figure(f"consume {what}", "records/s", read.records_per_s),
+            Figure(f"consume {what}: server CPU", "us/record", cpu / read.records * 1e6, False),
+        ]
+
+    return part
+
+
+def _what(size_bytes: int, partitions: int) -> str:
+    return f"{size_bytes} B, {partitions} partition{'s' * (partitions > 1)}"
 
 
 def small_requests(in_flight: int) -> LoadPart:
@@ -122,7 +141,8 @@ def replicated_parts() -> dict[str, LoadPart]:
     parts: dict[str, LoadPart] = {"idle": idle}
     for size in _SIZES_BYTES:
         for partitions in _PARTITION_COUNTS:
-            parts[f"throughput {size} B x {partitions}"] = throughput(size, partitions)
+            parts[f"producing {size} B x {partitions}"] = producing(size, partitions)
+            parts[f"consuming {size} B x {partitions}"] = consuming(size, partitions)
     for in_flight in _IN_FLIGHT:
         parts[f"requests {in_flight} in flight"] = small_requests(in_flight)
     return parts | {"latency": paced}
