@@ -50,7 +50,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     play.shared()
     play.come(*"efghij")
     joined = play.shared()
-    assert play.description() == ("CLASSIC", "STABLE", 10)
+    play.is_described_as("CLASSIC", "STABLE", 10)
     play.produce()
     play.all_read()
     play.go("b", "h")
@@ -59,7 +59,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     play.all_read()
     figure(f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice")
     play.end()
-    assert play.description() == ("CLASSIC", "EMPTY", 0)
+    play.is_described_as("CLASSIC", "EMPTY", 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,7 +76,7 @@ def test_static_members_come_back_to_what_they_had(kind: type[GroupMember], begi
     assert play.history.owners == before
     play.produce()
     play.all_read()
-    assert play.description() == ("CLASSIC", "STABLE", 3)
+    play.is_described_as("CLASSIC", "STABLE", 3)
     play.end()
 
 

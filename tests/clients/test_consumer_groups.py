@@ -53,7 +53,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     play.shared()
     play.come(*"efghij")
     joined = play.shared()
-    assert play.description() == ("CONSUMER", "STABLE", 10)
+    play.is_described_as("CONSUMER", "STABLE", 10)
     play.produce()
     play.all_read()
     play.go("b", "h")
@@ -63,7 +63,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     figure(f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice")
     assert play.history.twice == 0
     play.end()
-    assert play.description() == ("CONSUMER", "EMPTY", 0)
+    play.is_described_as("CONSUMER", "EMPTY", 0)
 
 
 def test_members_that_are_killed_are_missed(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ def test_static_members_come_back_to_what_they_had(begin: Beginning, topic: str)
     play.produce()
     play.shared()
     play.all_read()
-    assert play.description() == ("CONSUMER", "STABLE", 4)
+    play.is_described_as("CONSUMER", "STABLE", 4)
     play.end()
 
 

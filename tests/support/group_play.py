@@ -149,6 +149,13 @@ class Play:
         finally:
             consumer.close()
 
+    def is_described_as(self, type_: str, state: str, members: int) -> None:
+        """Wait until the coordinator says so."""
+        wanted = type_, state, members
+        wait_until(
+            lambda: self.description() == wanted, lambda: f"{wanted}: {self.description()}", within_s=30, every_s=0.2
+        )
+
     def description(self) -> tuple[str, str, int]:
         """The type and the state of the group, and how many members it has."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})

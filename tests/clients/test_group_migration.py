@@ -1,0 +1,86 @@
+"""Groups that change from the classic to the consumer protocol and back while real clients consume: one member after
+the other is replaced, as in a rolling restart (KIP-848, "Upgrading to the new protocol")."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.group_members import (
+    AiokafkaMember,
+    ConfluentMember,
+    ConsumerProtocolMember,
+    GroupMember,
+    KafkaPythonMember,
+)
+from tests.support.group_play import Beginning, Play, discard
+from tests.support.node_process import NodeProcess
+
+pytestmark = pytest.mark.clients
+
+PARTITIONS = 12
+CASES = [
+    pytest.param(ConfluentMember, "range", id="confluent-range"),
+    pytest.param(ConfluentMember, "cooperative-sticky", id="confluent-cooperative-sticky"),
+    pytest.param(KafkaPythonMember, "range", id="kafka-python-range"),
+    pytest.param(AiokafkaMember, "range", id="aiokafka-range"),
+]
+
+
+@pytest.fixture
+def node(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
+    node = new_node(
+        group_initial_rebalance_delay_ms=500,
+        offsets_topic_num_partitions=4,
+        group_consumer_min_heartbeat_interval_ms=1000,
+        group_consumer_heartbeat_interval_ms=1000,
+    )
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def begin(node: NodeProcess, topic: str) -> Iterator[Beginning]:
+    """Make a play, whose members are gone when the test is over."""
+    plays: list[Play] = []
+
+    def begin_one(kind: type[GroupMember], strategy: str) -> Play:
+        plays.append(Play(node.bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy))
+        return plays[-1]
+
+    yield begin_one
+    discard(plays)
+
+
+@pytest.mark.parametrize(("kind", "strategy"), CASES)
+def test_members_are_replaced_one_by_one_in_both_directions(
+    kind: type[GroupMember], strategy: str, begin: Beginning, figure: Callable[[str], None]
+) -> None:
+    play = begin(kind, strategy)
+    play.produce()
+    play.come(*"abc")
+    play.shared()
+    play.all_read()
+    play.is_described_as("CLASSIC", "STABLE", 3)
+    slowest = 0.0
+    for name in "abc":
+        play.produce()
+        play.go(name)
+        play.come(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
+        slowest = max(slowest, play.shared())
+        play.produce()
+        play.all_read()
+        assert play.description()[0] == "CONSUMER"
+    play.is_described_as("CONSUMER", "STABLE", 3)
+    for name in "abc":
+        play.produce()
+        play.go(name.upper())
+        play.come(name)
+        slowest = max(slowest, play.shared())
+        play.produce()
+        play.all_read()
+        assert play.description()[0] == ("CLASSIC" if name == "c" else "CONSUMER")
+    figure(f"shared at most {slowest:.1f} s after a member was replaced, {play.history.twice} records read twice")
+    assert play.history.losers == []
+    play.end()
+    play.is_described_as("CLASSIC", "EMPTY", 0)
