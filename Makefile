@@ -10,6 +10,7 @@
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
+#   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
@@ -26,7 +27,7 @@ JOBS ?= 2
 FIRST ?= 1
 
 .PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-followers bench-moves \
-	bench-metadata kafka-dump-log
+	bench-groups bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -68,6 +69,9 @@ bench-followers: $(VENV)/.installed
 
 bench-moves: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_moves $(ARGS)
+
+bench-groups: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_groups $(ARGS)
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)

@@ -73,6 +73,7 @@ _OWN: Final = frozenset(
         "group.consumer.min.session.timeout.ms",
         "group.consumer.regex.refresh.interval.ms",
         "group.consumer.session.timeout.ms",
+        "group.coordinator.append.linger.ms",
         "group.coordinator.rebalance.protocols",
         "group.initial.rebalance.delay.ms",
         "group.max.session.timeout.ms",
