@@ -23,7 +23,7 @@ from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
 from jepsen.store import Life
 
-START_SECONDS: Final = 40.0
+START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 40.0
 _LOOK_SECONDS: Final = 0.01
 _DUMP_SECONDS: Final = 1.0

@@ -111,10 +111,11 @@ class _Member:
         self._note("assign", partitions)
         self._owned |= {each.partition for each in partitions}
         starts = self._committed(partitions) if self._asks and partitions else partitions
-        if self._plan.protocol == "consumer" or self._plan.assignor.startswith("cooperative"):
-            consumer.incremental_assign(starts)
-        else:
-            consumer.assign(starts)
+        is_incremental = self._plan.protocol == "consumer" or self._plan.assignor.startswith("cooperative")
+        # What was taken away while it asked cannot be assigned any more. No callback may fail: librdkafka's
+        # binding for Python does not get over that.
+        with suppress(KafkaException):
+            (consumer.incremental_assign if is_incremental else consumer.assign)(starts)
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit(self._given_up(partitions))
