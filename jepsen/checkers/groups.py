@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -58,22 +59,23 @@ class OldGenerationsCommitNothing:
 
 
 class ReplacedMembersCommitNothing:
-    """Once a static member was assigned anything under another member id, nobody commits under its earlier ones."""
+    """Once a static member was assigned anything under another member id, nobody commits under its last one."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        # Of each static member of a group: the member ids that it has had, and when each was first assigned anything.
-        ids: dict[tuple[str, str], dict[str, Operation]] = defaultdict(dict)
+        assignments: dict[tuple[str, str], list[Operation]] = defaultdict(list)
         instances: dict[tuple[str, str], str] = {}
         for operation in history.of("assign", outcome=Outcome.OK):
             own = operation.value
             if own.instance:
-                ids[own.group, own.instance].setdefault(own.member, operation)
+                assignments[own.group, own.instance].append(operation)
                 instances[own.group, own.member] = own.instance
         for operation in history.of("commit", outcome=Outcome.OK):
             group, member = operation.value.group, operation.value.member
-            known = ids.get((group, instances.get((group, member), "")), {})
-            newer = list(known.values())[list(known).index(member) + 1 :] if known else []
-            by = next((each for each in newer if ended(each) < operation.invoked_at), None)
+            known = assignments.get((group, instances.get((group, member), "")), [])
+            before = [each for each in known if ended(each) < operation.invoked_at]
+            # It may have come back under the same member id.
+            own_at = max((ended(each) for each in before if each.value.member == member), default=inf)
+            by = next((each for each in before if each.value.member != member and each.invoked_at > own_at), None)
             if by is not None:
                 what = f"{member} commits for {group}, and {by.value.member} is {by.value.instance} by now"
                 yield Anomaly(type(self).__name__, what, (by, operation))

@@ -31,7 +31,7 @@ _PROTOCOL_TYPE: Final = "consumer"
 _PROTOCOL: Final = "range"
 # A join waits for all members that were there before.
 _JOIN_SECONDS: Final = REBALANCE_MS / 1000 + 3
-_HEARTBEAT_SECONDS: Final = 1.0
+_HEARTBEAT_SECONDS: Final = 1.5
 _VERSION: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 1
 
@@ -118,13 +118,14 @@ class ClassicMember(GroupMember):
             protocol_name=joined.protocol_name,
             assignments=self._assignments([each.member_id for each in joined.members]) if assigns else [],
         )
+        asked_at = trio.current_time()
         response, life = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             await self.heed(code)
             return
         self._is_joined, self._heartbeat_at = True, trio.current_time() + _HEARTBEAT_SECONDS
-        self.assigned(_partitions(response.assignment), life)
+        self.assigned(_partitions(response.assignment), life, asked_at)
 
     def _assignments(self, members: Sequence[str]) -> list[SyncGroupRequestAssignment]:
         return [

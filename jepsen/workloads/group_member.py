@@ -27,8 +27,8 @@ SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 5_000
 _COMMIT_VERSION: Final = 9
 _FETCH_VERSION: Final = 9
-_POLL_MS: Final = 300
-_IDLE_SECONDS: Final = 0.3
+_POLL_MS: Final = 800
+_IDLE_SECONDS: Final = 0.8
 # Longer than a session lasts, now and then.
 _STALL_SECONDS_MAX: Final = 10.0
 # Of a coordinator that is none, or not yet: another broker may be by now, and a commit may have been made.
@@ -54,7 +54,8 @@ class Group:
     """A group that consumes all partitions of `topics`, which are told by name with how many they have.
 
     `index` is its partition of the topic with the offsets; `leads` tells whether a server, by its host, leads a
-    partition as far as anybody knows. `reached` is how far its members know to be committed.
+    partition as far as anybody knows. `may_begin_anew`: a group that is empty does, under the other protocol, where
+    members speak both. `reached` is how far its members know to be committed.
     """
 
     name: str
@@ -62,7 +63,20 @@ class Group:
     topic_ids: Mapping[bytes, str]
     index: int
     leads: Callable[[str, str, int], bool]
+    may_begin_anew: bool = False
     reached: dict[TopicPartition, int] = attrs.field(factory=dict)
+    # Generations of before it began anew, the highest since, and when that was told.
+    _former: int = 0
+    _highest: int = 0
+    _higher_at: float = 0.0
+
+    def number(self, generation: int, asked_at: float) -> int:
+        """Which of all its generations this is, that somebody was told of who asked at that time."""
+        if self.may_begin_anew and generation == 1 and self._highest > 1 and asked_at > self._higher_at:
+            self._former, self._highest = self._former + self._highest, 0
+        if generation > self._highest:
+            self._highest, self._higher_at = generation, trio.current_time()
+        return self._former + generation
 
 
 class GroupMember(ABC):
@@ -79,7 +93,8 @@ class GroupMember(ABC):
         self.group = group
         self.instance = instance
         self.member_id = ""
-        self.generation = -1
+        self.generation = -1  # the group's, or its own epoch
+        self.number = -1  # of that generation
         self.positions: dict[TopicPartition, int | None] = {}
         self.is_over = False
         self._commits = commits
@@ -148,10 +163,11 @@ class GroupMember(ABC):
 
     # What it owns
 
-    def assigned(self, partitions: Iterable[TopicPartition], life: int) -> None:
+    def assigned(self, partitions: Iterable[TopicPartition], life: int, asked_at: float) -> None:
         """These are its own from now on, or in this generation as in the last."""
         own = tuple(sorted(partitions))
-        self._told("assign", own, life)
+        self.number = self.group.number(self.generation, asked_at)
+        self._told("assign", own, life, asked_at)
         for partition in own:
             self.positions.setdefault(partition, None)
 
@@ -164,10 +180,12 @@ class GroupMember(ABC):
             del self.positions[partition]
             self._committed.pop(partition, None)
 
-    def _told(self, function: str, partitions: tuple[TopicPartition, ...], life: int = 0) -> None:
+    def _told(
+        self, function: str, partitions: tuple[TopicPartition, ...], life: int = 0, at: float | None = None
+    ) -> None:
         history, name = self.client.history, self.client.name
-        own = Ownership(self.group.name, self.member_id, self.generation, partitions, self.instance or "")
-        history.ok(history.invoke(name, function, own), None, life=life)
+        own = Ownership(self.group.name, self.member_id, self.number, partitions, self.instance or "")
+        history.ok(history.invoke(name, function, own, at=at), None, life=life)
 
     # Consuming
 
@@ -229,7 +247,7 @@ class GroupMember(ABC):
             return
         history = self.client.history
         offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
-        commit = Commit(self.group.name, self.member_id, self.generation, offsets)
+        commit = Commit(self.group.name, self.member_id, self.number, offsets)
         operation = history.invoke(self.client.name, "commit", commit)
         try:
             response, life = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
@@ -255,7 +273,7 @@ class GroupMember(ABC):
             its.partitions.append(OffsetCommitRequestPartition(partition_index=index, committed_offset=offset))
         return OffsetCommitRequest(
             group_id=commit.group,
-            generation_id_or_member_epoch=commit.generation,
+            generation_id_or_member_epoch=self.generation,
             member_id=commit.member,
             group_instance_id=self.instance,
             topics=list(topics.values()),

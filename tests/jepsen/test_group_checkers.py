@@ -200,8 +200,18 @@ def test_a_commit_by_a_static_member_that_was_replaced_is_noticed() -> None:
     story.ends_well(late)
     story.committed("b", 2)
     assert not broken(story, [ReplacedMembersCommitNothing()])
+    assert not broken(story, [ReplacedMembersCommitNothing()])
     story.committed("a", 3)
     assert broken(story, [ReplacedMembersCommitNothing()])
+
+
+def test_a_static_member_may_come_back_under_an_earlier_member_id() -> None:
+    story = GroupStory()
+    story.assigned("a", instance="i")
+    story.assigned("b", instance="i")
+    story.assigned("a", 2, instance="i")
+    story.committed("a", 3)
+    assert not broken(story, [ReplacedMembersCommitNothing()])
 
 
 def test_a_record_between_two_polls_is_missed() -> None:

@@ -64,11 +64,12 @@ def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
 
     groups = []
     places: dict[str, Place] = {}
-    for serial in range(rng.choice((1, 2))):
+    for serial in range(rng.choice((1, 1, 2))):
         name = f"g{serial}-{rng.randrange(100)}"
-        group = Group(name, topics, ids, java_hash(name) % _OFFSETS_PARTITIONS, leads)
-        groups.append(group)
         protocols = rng.choice(_PROTOCOLS)
+        index = java_hash(name) % _OFFSETS_PARTITIONS
+        group = Group(name, topics, ids, index, leads, may_begin_anew=len(protocols) > 1)
+        groups.append(group)
         for number in range(rng.randint(*load.members)):
             place = f"{name}-{number}"
             places[place] = a_place(group, protocols, place, rng)

@@ -38,7 +38,7 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
-    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "1500",
 }
 # How long a follower may lag, from less than what anybody notices of a fault to Kafka's default.
 _LAG_MAX_MS: Final = ("1000", "3000", "30000")
