@@ -57,6 +57,12 @@ class GroupsShard:
             self._replay(offset, entry)
         self.state.loaded(self.now_ms)
 
+    def compact(self, *, keeps_tombstones: bool) -> None:
+        """Have the log as it is when it was cleaned: the last record of each key. For logs without transactions."""
+        last = {entry[0].key: entry for entry in self.log if len(entry) == 3}
+        kept = {id(entry) for entry in last.values() if keeps_tombstones or entry[0].value is not None}
+        self.log = [entry for entry in self.log if id(entry) in kept]
+
     def write(self, decide: Callable[[GroupsState, int], Decision[T]], producer_id: int = -1) -> T:
         """Raises CoordinatorError."""
         return self._carry_out(decide(self.state, self.now_ms), producer_id)

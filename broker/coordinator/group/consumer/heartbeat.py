@@ -150,8 +150,8 @@ def replacement(group: ConsumerGroup, member: ConsumerMember, replaced: Consumer
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None) -> None:
-    """Raises CoordinatorError where the member is to begin anew."""
-    if epoch == member.member_epoch:
+    """Raises CoordinatorError where the member is to begin anew. Who does has nothing, and may (KIP-848)."""
+    if epoch in (JOIN_EPOCH, member.member_epoch):
         return
     # The answer that told it the epoch may have been lost.
     is_late = epoch == member.previous_member_epoch and owned is not None and is_within(owned, member.assigned)

@@ -5,7 +5,7 @@ What is looked for, whatever happens:
 
 - no partition is in the hands of two members that the coordinator has not given up on;
 - what the coordinator takes for owned is what the members' records say, and nobody owns what another one does;
-- a new coordinator finds in the log what the former one knew;
+- a new coordinator finds in the log what the former one knew, also where the log was cleaned;
 - deciding changes nothing;
 - when all is quiet, everybody gets what is to be had of it, evenly.
 """
@@ -128,6 +128,10 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
         self.shard.load()
         group = self.shard.state.groups.get(GROUP)
         assert before == (facts(group) if isinstance(group, ConsumerGroup) else None)
+
+    @rule(keeps_tombstones=st.booleans())
+    def clean_the_log(self, keeps_tombstones: bool) -> None:
+        self.shard.compact(keeps_tombstones=keeps_tombstones)
 
     @rule()
     def be_quiet(self) -> None:

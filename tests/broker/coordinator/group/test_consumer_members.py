@@ -2,16 +2,18 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.group import ConsumerGroupState
+from broker.coordinator.group.consumer.group_records import assignment_record
 from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, TopicPartitions
 from broker.wire.errors import ErrorCode
-from tests.support.consumer_clients import REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
+from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
 
 FENCED_EPOCH, UNKNOWN = ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
 INTERVAL_MS, SESSION_MS = 5_000, 45_000
@@ -96,6 +98,30 @@ def test_who_joins_anew_under_its_id_begins_with_what_it_has(shard: ConsumerGrou
     answer = joined(client)
     assert (answer.member_epoch, shard.group.epoch) == (epoch, epoch)
     assert [set(topic.partitions) for topic in answer.assignment.topic_partitions] == [set(*had.values())]
+
+
+@pytest.mark.parametrize("state", MemberState)
+def test_a_fenced_member_joins_anew_before_its_session_is_over(shard: ConsumerGroups, state: MemberState) -> None:
+    one, two = stable(shard, "one", "two")
+    # Who takes all that the other one has, and gives half of it back.
+    taking = two if state is MemberState.UNRELEASED_PARTITIONS else one
+    giving = one if taking is two else two
+    giving.subscribe([])
+    settle([giving, taking])
+    giving.subscribe(["a"])
+    giving.heartbeat()
+    if state is MemberState.STABLE:
+        settle([one, two])
+    elif state is MemberState.UNREVOKED_PARTITIONS:
+        one.heartbeat()
+    elif state is MemberState.UNKNOWN:
+        shard.append(assignment_record(GROUP, attrs.evolve(shard.group.members["one"], state=state)))
+    member = shard.group.members["one"]
+    assert (member.state, member.member_epoch > 1) == (state, True)
+    assert said(one, 99) is FENCED_EPOCH
+    one.begin_anew()
+    settle([one, two])
+    assert (len(one.names()["a"]), len(two.names()["a"])) == (2, 2)
 
 
 def test_offsets_are_committed_at_the_epoch_of_now(shard: ConsumerGroups) -> None:

@@ -5,7 +5,7 @@ What is looked for, whatever happens:
 
 - no partition is in the hands of two members that the coordinator has not given up on;
 - a group that has members never goes back to an earlier epoch or generation;
-- a new coordinator finds in the log what the former one knew;
+- a new coordinator finds in the log what the former one knew, also where the log was cleaned;
 - deciding changes nothing;
 - when all is quiet, every partition is in somebody's hands, evenly where the coordinator assigns.
 """
@@ -81,6 +81,7 @@ class MigrationHolds(RuleBasedStateMachine):
         super().__init__()
         self.members: list[Anyone] = []
         self.made = 0
+        self.wishes: dict[str, list[str]] = {}
 
     @initialize(
         is_cooperative=st.booleans(),
@@ -115,6 +116,9 @@ class MigrationHolds(RuleBasedStateMachine):
     @rule(topics=TOPICS, instance=INSTANCES, is_classic=st.booleans(), acts=st.integers(1, 4))
     def join(self, topics: list[str], instance: str | None, is_classic: bool, acts: int) -> None:
         self.made += 1
+        if instance is not None:
+            # In a classic group it is given what it had, without a rebalance, whatever it wants now.
+            topics = self.wishes.setdefault(instance, topics)
         member: Anyone = (
             ClassicConsumer(
                 self.shard,
@@ -143,7 +147,10 @@ class MigrationHolds(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(index=INDEX, topics=TOPICS)
     def subscribe(self, index: int, topics: list[str]) -> None:
-        self.member(index).subscribe(topics)
+        member = self.member(index)
+        member.subscribe(topics)
+        if member.instance_id is not None:
+            self.wishes[member.instance_id] = topics
 
     @precondition(lambda self: self.members)
     @rule(index=INDEX)
@@ -176,6 +183,10 @@ class MigrationHolds(RuleBasedStateMachine):
             group = self.shard.state.groups[GROUP]
             assert isinstance(group, ConsumerGroup)
             assert consumer_clients.facts(group) == before[0]  # type: ignore[index]
+
+    @rule(keeps_tombstones=st.booleans())
+    def clean_the_log(self, keeps_tombstones: bool) -> None:
+        self.shard.compact(keeps_tombstones=keeps_tombstones)
 
     @rule()
     def be_quiet(self) -> None:
