@@ -11,10 +11,11 @@ from broker.wire.api.update_features import (
     UpdateFeaturesResponse,
 )
 from metadata.controller import FeatureUpdate, UpgradeType
-from metadata.errors import ApiError
+from metadata.errors import ApiError, InvalidUpdateVersion
 
 _UPGRADE_TYPE_FROM: Final = 1
 _RESULTS_UNTIL: Final = 1
+_NONE_UPDATED: Final = "The update failed for all features since the following feature had an error: "
 
 
 async def update_features(context: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -27,7 +28,8 @@ async def update_features(context: ControllerContext, request: UpdateFeaturesReq
 
 
 def refused(context: ControllerContext, request: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=code_of(error), error_message=error.message)
+    message = _NONE_UPDATED + error.message if isinstance(error, InvalidUpdateVersion) else error.message
+    return UpdateFeaturesResponse(error_code=code_of(error), error_message=message)
 
 
 def _update(context: ControllerContext, update: FeatureUpdateKey) -> FeatureUpdate:

@@ -78,6 +78,7 @@ async def test_a_controller_that_does_not_understand_a_level_keeps_it_from_being
         assert controllers_of(node)[9].end_points["CONTROLLER"].host == "elsewhere"
         assert await turn_off(client) == (
             ErrorCode.INVALID_UPDATE_VERSION,
+            "The update failed for all features since the following feature had an error: "
             f"Invalid update version 0 for feature {ELR}. Controller 9 only supports versions 1-2",
         )
 
