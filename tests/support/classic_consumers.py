@@ -209,7 +209,7 @@ class ClassicConsumer:
         match code:
             case ErrorCode.NONE | ErrorCode.MEMBER_ID_REQUIRED:
                 return None
-            case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.NOT_COORDINATOR:
+            case ErrorCode.REBALANCE_IN_PROGRESS | ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self.join()
             case ErrorCode.ILLEGAL_GENERATION:
                 self.owned = {}

@@ -56,12 +56,13 @@ class Upgrade:
             timers.cancel(classic_session_key(group_id, member_id))
         for member in self.group.members.values():
             start_session(state, group_id, member)
-        again = ErrorCode.REBALANCE_IN_PROGRESS
         for waiting in self.former.members.values():
             if waiting.joining is not None:
-                waiting.joining.complete(JoinGroupResponse(error_code=again, member_id=waiting.member_id))
+                # Kafka says REBALANCE_IN_PROGRESS, which ends aiokafka, and is an error to who uses librdkafka.
+                later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                waiting.joining.complete(JoinGroupResponse(error_code=later, member_id=waiting.member_id))
             if waiting.syncing is not None:
-                waiting.syncing.complete(SyncGroupResponse(error_code=again))
+                waiting.syncing.complete(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataImage) -> Upgrade:

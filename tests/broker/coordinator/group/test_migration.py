@@ -123,7 +123,7 @@ def test_who_waits_to_join_or_to_sync_is_told_to_join_again(shard: ConsumerGroup
     for member in (first, second, first, second):
         member.act()
     ConsumerClient(shard, "new", ["a"]).heartbeat()
-    assert [first.act(), second.act()] == [AGAIN, AGAIN]
+    assert [first.act(), second.act()] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
     again = shard_with()
     first, second = ClassicConsumer(again, ["a"], name="c0"), ClassicConsumer(again, ["a"], name="c1")
     for member in (first, second, first, second):
