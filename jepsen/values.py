@@ -76,7 +76,8 @@ class Ownership:
     `assign` is called when it asks, and done when it is told. From then on it owns them, besides what it has; what it
     has already it keeps, in another generation. From the call of `revoke` on (it was asked to give them up) or of
     `lose` (they were taken away) it owns them no more. `generation` is that of the group, or the member's epoch
-    where it has one (KIP-848); -1 where it is not known. `instance` names a static member, under whatever member id (KIP-345).
+    where it has one (KIP-848); -1 where it is not known. `instance` names a static member, under whatever member id
+    (KIP-345).
     """
 
     group: str
