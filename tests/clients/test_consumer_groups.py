@@ -144,3 +144,24 @@ def test_commits_survive_the_coordinator(begin: Beginning, topic: str, node: Nod
     assert play.history.owners == before
     play.end()
     assert play.history.twice == 0
+
+
+def test_ten_members_share_nine_hundred_partitions(
+    new_node: Callable[..., NodeProcess], topic: str, figure: Callable[[str], None]
+) -> None:
+    node = new_node(offsets_topic_num_partitions=4)
+    node.start()
+    play = Play(node.bootstrap, {topic: 900}, kind=ConsumerProtocolMember, strategy="uniform")
+    try:
+        play.come(*"abcdefghi")
+        began = play.shared()
+        play.come("j")
+        joined = play.shared()
+        figure(f"nine share after {began:.1f} s, ten {joined:.1f} s after another one came")
+        play.produce(1)
+        play.all_read()
+        play.end()
+        assert play.history.twice == 0
+    finally:
+        discard([play])
+    node.stop()

@@ -1,5 +1,7 @@
 """A group of real clients on a stage: topics, members that come and go in any way, and what they have done."""
 
+import gc
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -176,6 +178,9 @@ def discard(plays: Sequence[Play]) -> None:
     """End all members that are left."""
     for play in plays:
         play.go(*play.members)
+    # kafka-python leaves the sockets of connections that failed for the collector to close.
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()
 
 
 Beginning = Callable[..., Play]

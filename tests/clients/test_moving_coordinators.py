@@ -1,0 +1,105 @@
+"""Coordinators that move while real clients consume: a node is killed, comes back, and leads again when asked to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.cluster_process import ClusterProcess, new_cluster
+from tests.support.group_members import (
+    AiokafkaMember,
+    ConfluentMember,
+    ConsumerProtocolMember,
+    GroupMember,
+    KafkaPythonMember,
+    wait_until,
+)
+from tests.support.group_play import Play, discard
+
+# kafka-python leaves the sockets of connections that failed for the collector to close.
+pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+
+PARTITIONS = 12
+GROUPS: dict[str, tuple[type[GroupMember], str]] = {
+    "confluent": (ConfluentMember, "cooperative-sticky"),
+    "confluent-consumer": (ConsumerProtocolMember, "uniform"),
+    "kafka-python": (KafkaPythonMember, "range"),
+    "aiokafka": (AiokafkaMember, "roundrobin"),
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+    overrides = {
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": "3",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "group.initial.rebalance.delay.ms": "500",
+        "auto.leader.rebalance.enable": "false",
+    }
+    with new_cluster(tmp_path, overrides=overrides) as cluster:
+        cluster.start()
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture
+def plays(cluster: ClusterProcess) -> Iterator[list[Play]]:
+    """A group of each kind, with members that share its topic."""
+    plays: list[Play] = []
+    for group, (kind, strategy) in GROUPS.items():
+        topics = {f"topic-of-{group}": PARTITIONS}
+        plays.append(Play(cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy))
+        plays[-1].come(f"{group}-a", f"{group}-b")
+    for play in plays:
+        play.shared()
+    yield plays
+    discard(plays)
+
+
+def lead_again(cluster: ClusterProcess) -> None:
+    """Have the first replica of each partition of offsets lead it, once it is in sync."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def is_elected() -> bool:
+        partitions = [TopicPartition("__consumer_offsets", index) for index in range(3)]
+        answers = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+        assert answers is not None
+        return all(error is None or error.name() == "ELECTION_NOT_NEEDED" for error in answers.values())
+
+    wait_until(is_elected, "preferred leaders of all partitions of offsets", every_s=0.2)
+
+
+def test_all_kinds_of_clients_follow_their_coordinators(
+    cluster: ClusterProcess, plays: list[Play], figure: Callable[[str], None]
+) -> None:
+    before = {play.group: play.coordinator() for play in plays}
+    for play in plays:
+        play.produce()
+    for play in plays:
+        play.all_read()
+        play.all_committed()
+    node_id = Counter(before.values()).most_common(1)[0][0]
+    cluster.nodes[node_id].kill()
+    for play in plays:
+        assert play.committed() == play.produced, play.group
+        assert play.coordinator() != node_id
+        play.produce()
+    for play in plays:
+        play.all_read()
+    cluster.nodes[node_id].start()
+    lead_again(cluster)
+    assert {play.group: play.coordinator() for play in plays} == before
+    for play in plays:
+        play.produce()
+    for play in plays:
+        play.all_read()
+        play.all_committed()
+        assert play.description()[1:] == ("STABLE", len(play.members))
+        play.end()
+    figure(f"read twice: { {play.group: play.history.twice for play in plays} }")
+    assert [play.history.losers for play in plays] == [[]] * len(plays)
