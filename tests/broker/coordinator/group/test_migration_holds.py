@@ -158,14 +158,16 @@ class MigrationHolds(RuleBasedStateMachine):
         self.members.remove(self.member(index))
 
     @precondition(lambda self: self.members)
-    @rule(index=INDEX, for_a_while=st.booleans())
-    def leave(self, index: int, for_a_while: bool) -> None:
+    @rule(index=INDEX, for_a_while=st.booleans(), coordinator_dies=st.booleans())
+    def leave(self, index: int, for_a_while: bool, coordinator_dies: bool) -> None:
         member = self.member(index)
         self.members.remove(member)
         if isinstance(member, ClassicConsumer):
             member.leave()
-            return
-        assert refused(lambda: member.leave(-2 if for_a_while and member.instance_id else -1)) in NOT_LEFT
+        else:
+            assert refused(lambda: member.leave(-2 if for_a_while and member.instance_id else -1)) in NOT_LEFT
+        if coordinator_dies:
+            self.change_coordinator()
 
     @rule(elapsed_ms=TIMES)
     def pass_time(self, elapsed_ms: int) -> None:
