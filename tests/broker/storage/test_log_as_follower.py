@@ -142,6 +142,18 @@ def test_batches_that_do_not_follow_are_refused(leader: Log, follower: Log, offs
     assert follower.log_end_offset == 6
 
 
+def test_a_gap_that_is_shown_again_is_one(leader: Log, follower: Log) -> None:
+    """The leader's log was compacted in earlier times: nothing is there to come. From then on gaps are no surprise."""
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            follow(follower, fetched(leader, 4))
+        with pytest.raises(KafkaError):
+            follow(follower, fetched(leader, 2))
+    follow(follower, fetched(leader, 2))
+    assert [record.offset for record in read_all(follower)] == list(range(2, 12))
+    assert follower.cleaned_offset == 0
+
+
 def test_a_compacted_log_has_gaps(leader: Log, tmp_path: Path) -> None:
     follower = open_log(tmp_path / "follower-0", LogConfig(cleanup_policy=("compact",)))
     follow(follower, fetched(leader, 4))
