@@ -12,7 +12,7 @@ from jepsen.workloads.client import Client
 from jepsen.workloads.connection import ConnectionLost
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
-from jepsen.workloads.group_member import Group, GroupMember
+from jepsen.workloads.group_member import Auditor, Group, GroupMember
 
 PROTOCOLS: Final[Mapping[str, Callable[..., GroupMember]]] = {"classic": ClassicMember, "consumer": ConsumerMember}
 # Leaves, or dies without a word, or (a static one) has its place taken while it still lives.
@@ -59,6 +59,11 @@ async def churn_members(client: Client, place: Place) -> None:
                 case "overlap" if place.instance is not None and not member.is_over:
                     overlapping.start_soon(_go_on, member)
             await trio.sleep(rng.choice((0.0, 0.0, 1.0, 8.0)) * rng.random())
+
+
+async def audit(client: Client, group: Group) -> None:
+    """Ask how far a group has come, until cancelled."""
+    await Auditor(client, group).run()
 
 
 async def stay(client: Client, place: Place) -> None:

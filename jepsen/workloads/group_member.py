@@ -29,6 +29,7 @@ _COMMIT_VERSION: Final = 9
 _FETCH_VERSION: Final = 9
 _POLL_MS: Final = 800
 _IDLE_SECONDS: Final = 0.8
+_AUDITS_PER_SECOND: Final = 0.7
 # Longer than a session lasts, now and then.
 _STALL_SECONDS_MAX: Final = 10.0
 # Of a coordinator that is none, or not yet: another broker may be by now, and a commit may have been made.
@@ -280,7 +281,12 @@ class GroupMember(ABC):
         )
 
     async def _find_positions(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Ask where the group has come to; from the start on where it has committed nothing. Raises ConnectionLost."""
+        """Begin where the group has come to, and at the start where it has committed nothing. Raises ConnectionLost."""
+        told = await self.fetch_committed(partitions)
+        self.positions |= {partition: max(0, offset) for partition, offset in told.items()}
+
+    async def fetch_committed(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        """What the group has committed, -1 where that is nothing; empty where it is refused. Raises ConnectionLost."""
         history = self.client.history
         read = CommittedRead(self.group.name, self.member_id, partitions)
         operation = history.invoke(self.client.name, "fetch-committed", read)
@@ -299,11 +305,11 @@ class GroupMember(ABC):
         if code is not None:
             history.fail(operation, code.name)
             await self.heed(code)
-            return
+            return {}
         told = {(t.name, each.partition_index): each.committed_offset for t in group.topics for each in t.partitions}
         history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), life=life)
-        self.positions |= {partition: max(0, told[partition]) for partition in partitions}
         self._note_committed({partition: told[partition] for partition in partitions if told[partition] >= 0})
+        return told
 
     def _fetch_request(self, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
         member_id, epoch = self.fetch_identity()
@@ -327,3 +333,31 @@ class GroupMember(ABC):
         """Whether whom it asks coordinates the group, as far as anybody knows; so does nobody before it is known."""
         address = self._coordinator.address
         return address is None or self.group.leads(address[0], CONSUMER_OFFSETS, self.group.index)
+
+
+class Auditor(GroupMember):
+    """No member, but somebody who asks again and again how far the group has come."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        partitions = tuple(
+            (topic, index) for topic, count in sorted(self.group.topics.items()) for index in range(count)
+        )
+        while True:
+            await self.client.pause(_AUDITS_PER_SECOND)
+            try:
+                await self.fetch_committed(partitions)
+            except ConnectionLost:
+                await self._coordinator.aclose()
+
+    async def take_part(self) -> None:
+        """Nothing is asked of it."""
+
+    async def leave(self) -> None:
+        """It never came."""
+
+    def refused(self, code: ErrorCode) -> None:
+        """It asks again in any case."""
+
+    def fetch_identity(self) -> tuple[str | None, int]:
+        return None, -1

@@ -43,7 +43,7 @@ from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.administration import is_anything_moving
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
-from jepsen.workloads.group_churn import churn_members, stay
+from jepsen.workloads.group_churn import audit, churn_members, stay
 from jepsen.workloads.group_member import TopicPartition
 from jepsen.workloads.hopeful import produce_hopefully
 from jepsen.workloads.producer import Producer, produce_to_all
@@ -130,6 +130,8 @@ class NodesSubject:
             self._start(nursery, self._client("late"), self._begin_late, rng.uniform(0, 60))
             for name, place in self._groups.places.items():
                 self._start(nursery, self._client(name, place.group.name), churn_members, place)
+            for group in self._groups.groups:
+                self._start(nursery, self._client(f"{group.name}.audit", group.name), audit, group)
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
         """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
