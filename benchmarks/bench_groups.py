@@ -23,7 +23,7 @@ from benchmarks import apache_kafka, group_state, processes, protocol, report
 from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
 from benchmarks.group_members import Group, Load, Loop
 from benchmarks.group_state import Loading
-from benchmarks.peers import Kraft
+from benchmarks.peers import Kraft, PeerFailed
 from broker.client.payloads import decode_response, encode_request
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -192,6 +192,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found.append(measure(cluster, options))
         except apache_kafka.Unavailable as why:
             print(f"skipped: {why}")
+        except PeerFailed as why:
+            print(f"left out: {why}")
+    if not found:
+        return 0
     print(report.table(["figure", "unit", *(each.cluster for each in found), "ratio"], _rows(found)))
     for each in found:
         if each.refused:
