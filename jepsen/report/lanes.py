@@ -19,6 +19,7 @@ _BEHIND_HEIGHT: Final = 26.0
 _COLORS: Final = 6
 # Numbers of generations need so much room.
 _NUMBER_WIDTH: Final = 15.0
+_TITLE_CHARACTER_WIDTH: Final = 6.6
 _SPACE: Final = 5.0
 
 
@@ -26,11 +27,12 @@ def groups(page: Sheet, found: Findings) -> None:
     """Nothing where there are none."""
     for story in found.groups:
         what = found.plan.parameters.get(story.name)
-        page.title(f"group {story.name}" + (f": {what}" if what else ""))
+        title = f"group {story.name}" + (f": {what}" if what else "")
+        page.title(title)
         top = page.y
         _members(page, story, found.end)
         page.y += _SPACE
-        _generations(page, story, top)
+        _generations(page, story, top, len(title) * _TITLE_CHARACTER_WIDTH)
         for partition, claims in story.claims.items():
             _lane(page, story, partition, claims)
         _behind(page, story, found)
@@ -63,10 +65,9 @@ def _cross(x: float, y: float) -> Markup:
     return element("path", element("title", "kill -9"), class_="killed", d=f"M{x - 3:.1f},{y - 3:.1f} l6,6 m0,-6 l-6,6")
 
 
-def _generations(page: Sheet, story: GroupStory, top: float) -> None:
-    """Where each was first heard of, with its number where there is room."""
+def _generations(page: Sheet, story: GroupStory, top: float, free: float) -> None:
+    """Where each was first heard of, with its number where there is room, from `free` on."""
     bottom = page.y + len(story.claims) * (_LANE_HEIGHT + _LANE_GAP) - _LANE_GAP
-    free = LEFT
     for since, number in story.generations:
         x = page.x(since)
         page.parts.append(element("line", class_="generation", x1=x, x2=x, y1=top - 4, y2=bottom))
