@@ -24,6 +24,7 @@ from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
 from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
+from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
 # One answer to a Fetch.
@@ -60,7 +61,8 @@ class Quorum:
         self.node_id = config.quorum.me.node_id
         self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
         election, shape, voters = self._election.state, recovered.shape, recovered.voters
-        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, _now_ms())
+        self._time = RunningTime(trio.current_time)
+        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, self._time.in_full_ms)
         # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
@@ -117,7 +119,7 @@ class Quorum:
         return self._absentees.prevent_majority(self.core.voters)
 
     def describe(self) -> QuorumDescription:
-        return describe(self.core, self._config.quorum.me, _now_ms(), int(self._env.wall() * 1000))
+        return describe(self.core, self._config.quorum.me, self._time.in_full_ms, int(self._env.wall() * 1000))
 
     def register(self, listener: Listener) -> None:
         self._machines.register(listener)
@@ -128,7 +130,7 @@ class Quorum:
         assert records, "an append holds at least one record"
         assert size <= APPEND_BYTES_MAX, "an append that fits into no answer to a Fetch"
         # A process that was stopped for a while may have lost its majority; or what is staged is enough for a batch.
-        if self._deadline_ms <= _now_ms() or self._staged_bytes + size > APPEND_BYTES_MAX:
+        if self._deadline_ms <= self._time.count_in_full() or self._staged_bytes + size > APPEND_BYTES_MAX:
             self.step(happened.Tick())
         if self.core.role is not Role.LEADER or self.core.epoch != epoch:
             raise NotLeader(f"node {self.node_id} is about to learn that it does not lead in epoch {epoch} any more")
@@ -238,7 +240,7 @@ class Quorum:
 
     async def _tick(self) -> None:
         while True:
-            with trio.CancelScope(deadline=self._deadline_ms / 1000 + _TICK_SLACK_S) as self._timer:
+            with trio.CancelScope(deadline=self._time.clock_at(self._deadline_ms) + _TICK_SLACK_S) as self._timer:
                 await trio.sleep_forever()
             self._step_and_perform(happened.Tick())
 
@@ -284,10 +286,10 @@ class Quorum:
     def _take(self, event: Event) -> None:
         """Step the core and queue the effects. What was appended came before."""
         self._take_staged()
-        self._effects += self.core.step(event, _now_ms())
+        self._effects += self.core.step(event, self._time.now_ms(self._deadline_ms))
         if (deadline_ms := self.core.deadline_ms) != self._deadline_ms:
             self._deadline_ms = deadline_ms
-            self._timer.deadline = deadline_ms / 1000 + _TICK_SLACK_S
+            self._timer.deadline = self._time.clock_at(deadline_ms) + _TICK_SLACK_S
 
     def _take_staged(self) -> None:
         if self._staged:
@@ -389,7 +391,3 @@ class Quorum:
         self._trace.role(change)
         leads = change.role is Role.LEADER
         self._machines.announce(Leadership(None if leads else change.leader_id, change.epoch))
-
-
-def _now_ms() -> float:
-    return trio.current_time() * 1000

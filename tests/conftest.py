@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
+from trio.testing import MockClock
 
 # How long an example takes says more about the machine than about the product.
 settings.register_profile("kraft", deadline=None)
@@ -39,6 +40,15 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
         request.config.stash[FIGURES].append(f"{request.node.name}: {text}")
 
     return report
+
+
+@pytest.fixture
+def jumping_clock() -> MockClock:
+    """Virtual time for tests over real sockets: seconds cost nothing, and times are exact.
+
+    It jumps when nothing has happened for a moment, in which the kernel delivers what was sent.
+    """
+    return MockClock(autojump_threshold=0.005)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

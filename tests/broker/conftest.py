@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from trio.testing import MockClock
 
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected
@@ -22,12 +21,3 @@ async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
 async def client(node: RunningNode) -> AsyncIterator[WireClient]:
     async with connected(node.port) as connection:
         yield connection
-
-
-@pytest.fixture
-def jumping_clock() -> MockClock:
-    """Virtual time for tests over real sockets: seconds cost nothing, and times are exact.
-
-    It jumps when nothing has happened for a moment, in which the kernel delivers what was sent.
-    """
-    return MockClock(autojump_threshold=0.005)

@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kraft import driver
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.env import FsyncFailed
 from kraft.message_codec import encode
@@ -73,17 +72,30 @@ async def test_nothing_is_committed_without_a_majority() -> None:
         assert leader.heard.records == [b"a"]
 
 
-async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(jumping_clock: MockClock) -> None:
     """Check-quorum comes first: whoever asks it to append before it has looked around is refused."""
     async with running_nodes(3) as quorum:
         leader = await quorum.leader()
         epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
-        monkeypatch.setattr(driver, "_now_ms", lambda: trio.current_time() * 1000 + 30_000)
+        jumping_clock.jump(30)
         with pytest.raises(NotLeader):
             leader.quorum.append(epoch, [b"too late"])
         assert leader.quorum.end_offset == end_offset
+
+
+async def test_where_all_stood_still_the_leader_leads_on(jumping_clock: MockClock) -> None:
+    """As when a machine has more to do than time: they would go on electing instead of working."""
+    async with running_nodes(3) as quorum:
+        await quorum.commit(b"before")
+        await quorum.until(lambda: all(node.heard.records == [b"before"] for node in quorum.nodes.values()))
+        leadership = (await quorum.leader()).quorum.leadership
+        roles = [len(node.traced("role")) for node in quorum.nodes.values()]
+        for _ in range(10):
+            jumping_clock.jump(5)
+            await trio.sleep(0.2)
+        await quorum.commit(b"after")
+        assert (await quorum.leader()).quorum.leadership == leadership
+        assert [len(node.traced("role")) for node in quorum.nodes.values()] == roles
 
 
 async def test_what_was_committed_survives_a_power_cut_of_all() -> None:
