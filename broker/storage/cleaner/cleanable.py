@@ -13,7 +13,7 @@ from broker.storage.segment import Segment
 class Cleanable:
     """A log's share that can be cleaned: from `first_dirty`, which is behind all that was cleaned before, to `end`.
 
-    Both are offsets; `end` begins a segment. Sizes are those of the segments.
+    Both are offsets; `end` begins a segment. Sizes are those of the segments; one that is dirty in part is dirty.
     """
 
     first_dirty: int
@@ -43,13 +43,11 @@ def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
     dirty = [segments[at] for at in range(first_at, end_at)]
     end_at = first_at + _old_enough(dirty, log, now_ms)
     dirty = dirty[: end_at - first_at]
-    dirty_bytes = sum(segment.size_bytes for segment in dirty if segment.base_offset >= first_dirty)
-    clean = (segments[at].size_bytes for at in range(end_at))
     return Cleanable(
         first_dirty=first_dirty,
         end=segments[end_at].base_offset,
-        clean_bytes=sum(clean) - dirty_bytes,
-        dirty_bytes=dirty_bytes,
+        clean_bytes=sum(segments[at].size_bytes for at in range(first_at)),
+        dirty_bytes=sum(segment.size_bytes for segment in dirty),
         is_overdue=_is_overdue(dirty, log, now_ms),
     )
 
@@ -66,7 +64,7 @@ def _old_enough(segments: Sequence[Segment], log: Log, now_ms: int) -> int:
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for count, segment in enumerate(segments):
-            if segment.largest_timestamp() > now_ms - lag_ms:
+            if segment.retention_timestamp > now_ms - lag_ms:
                 return count
     return len(segments)
 

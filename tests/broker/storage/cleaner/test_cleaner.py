@@ -127,6 +127,16 @@ async def test_only_compacted_topics_are_cleaned(world: World) -> None:
     assert await world.cleaner().clean_dirtiest()
 
 
+async def test_a_log_that_begins_within_its_only_closed_segment_is_cleaned(world: World) -> None:
+    log = world.create(0)
+    fill(log, 4)
+    log.roll()
+    log.advance_log_start_offset(3)
+    assert await world.cleaner().clean_dirtiest()
+    assert log.cleaned_offset == 8
+    assert not await world.cleaner().clean_dirtiest()
+
+
 async def test_min_cleanable_dirty_ratio_says_how_dirty_a_log_has_to_be(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.5))
     fill(log, 60, keys=60)
