@@ -53,3 +53,25 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
     yield make
     for node in nodes:
         node.discard()
+
+
+@pytest.fixture(scope="module")
+def groups_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node whose groups lose no time. A member of the consumer protocol that was killed is missed after 6 s."""
+    if os.environ.get(BOOTSTRAP):
+        pytest.skip(f"needs groups that are configured otherwise, which {BOOTSTRAP} rules out")
+    overrides = {
+        "offsets.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "500",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    }
+    node = NodeProcess(tmp_path_factory.mktemp("groups-node") / "data", overrides)
+    try:
+        node.start()
+        yield node
+        node.stop()
+    finally:
+        node.discard()

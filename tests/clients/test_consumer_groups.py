@@ -11,32 +11,16 @@ from tests.support.node_process import NodeProcess
 pytestmark = pytest.mark.clients
 
 PARTITIONS = 60
-# A member that was killed is missed after this long.
-SESSION_MS = 6000
-HEARTBEAT_MS = 1000
 
 
 @pytest.fixture
-def node(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    node = new_node(
-        offsets_topic_num_partitions=4,
-        group_consumer_min_session_timeout_ms=SESSION_MS,
-        group_consumer_session_timeout_ms=SESSION_MS,
-        group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
-        group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
-    )
-    node.start()
-    yield node
-    node.stop()
-
-
-@pytest.fixture
-def begin(node: NodeProcess) -> Iterator[Beginning]:
+def begin(groups_node: NodeProcess) -> Iterator[Beginning]:
     """Make a play, whose members are gone when the test is over."""
     plays: list[Play] = []
 
     def begin_one(topics: dict[str, int], strategy: str = "uniform", **options: object) -> Play:
-        plays.append(Play(node.bootstrap, topics, kind=ConsumerProtocolMember, strategy=strategy, **options))  # type: ignore[arg-type]
+        bootstrap = options.pop("bootstrap", groups_node.bootstrap)
+        plays.append(Play(bootstrap, topics, kind=ConsumerProtocolMember, strategy=strategy, **options))  # type: ignore[arg-type]
         return plays[-1]
 
     yield begin_one
@@ -128,8 +112,10 @@ def test_topics_are_found_by_a_pattern(begin: Beginning, topic: str, figure: Cal
     play.end()
 
 
-def test_commits_survive_the_coordinator(begin: Beginning, topic: str, node: NodeProcess) -> None:
-    play = begin({topic: PARTITIONS})
+def test_commits_survive_the_coordinator(begin: Beginning, topic: str, new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node(offsets_topic_num_partitions=4)
+    node.start()
+    play = begin({topic: PARTITIONS}, bootstrap=node.bootstrap)
     play.produce()
     play.come(*"abc")
     play.shared()
@@ -144,24 +130,22 @@ def test_commits_survive_the_coordinator(begin: Beginning, topic: str, node: Nod
     assert play.history.owners == before
     play.end()
     assert play.history.twice == 0
+    node.stop()
 
 
 def test_ten_members_share_nine_hundred_partitions(
-    new_node: Callable[..., NodeProcess], topic: str, figure: Callable[[str], None]
+    begin: Beginning, topic: str, new_node: Callable[..., NodeProcess], figure: Callable[[str], None]
 ) -> None:
-    node = new_node(offsets_topic_num_partitions=4)
+    node = new_node()
     node.start()
-    play = Play(node.bootstrap, {topic: 900}, kind=ConsumerProtocolMember, strategy="uniform")
-    try:
-        play.come(*"abcdefghi")
-        began = play.shared()
-        play.come("j")
-        joined = play.shared()
-        figure(f"nine share after {began:.1f} s, ten {joined:.1f} s after another one came")
-        play.produce(1)
-        play.all_read()
-        play.end()
-        assert play.history.twice == 0
-    finally:
-        discard([play])
+    play = begin({topic: 900}, bootstrap=node.bootstrap)
+    play.come(*"abcdefghi")
+    began = play.shared()
+    play.come("j")
+    joined = play.shared()
+    figure(f"nine share after {began:.1f} s, ten {joined:.1f} s after another one came")
+    play.produce(1)
+    play.all_read()
+    play.end()
+    assert play.history.twice == 0
     node.stop()

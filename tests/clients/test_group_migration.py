@@ -31,25 +31,12 @@ CASES = [
 
 
 @pytest.fixture
-def node(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    node = new_node(
-        group_initial_rebalance_delay_ms=500,
-        offsets_topic_num_partitions=4,
-        group_consumer_min_heartbeat_interval_ms=1000,
-        group_consumer_heartbeat_interval_ms=1000,
-    )
-    node.start()
-    yield node
-    node.stop()
-
-
-@pytest.fixture
-def begin(node: NodeProcess, topic: str) -> Iterator[Beginning]:
+def begin(groups_node: NodeProcess, topic: str) -> Iterator[Beginning]:
     """Make a play, whose members are gone when the test is over."""
     plays: list[Play] = []
 
     def begin_one(kind: type[GroupMember], strategy: str) -> Play:
-        plays.append(Play(node.bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy))
+        plays.append(Play(groups_node.bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy))
         return plays[-1]
 
     yield begin_one

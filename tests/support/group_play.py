@@ -28,7 +28,7 @@ class Play:
         bootstrap: str,
         topics: Mapping[str, int],
         *,
-        group: str = "group",
+        group: str | None = None,
         replicas: int = 1,
         kind: type[GroupMember] = ConfluentMember,
         strategy: str = "range",
@@ -36,8 +36,10 @@ class Play:
         begins_at: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Without `begins_at` nobody reads topics that are created later."""
-        self.bootstrap, self.group, self.replicas = bootstrap, group, replicas
+        """The group is called after its first topic, if nothing else is said. Without `begins_at` nobody reads topics
+        that are created later."""
+        self.bootstrap, self.replicas = bootstrap, replicas
+        self.group = group or f"group-of-{next(iter(topics))}"
         self.kind, self.strategy, self.settings = kind, strategy, dict(settings or {})
         self.subscription, self.begins_at = list(subscription or topics), begins_at
         self.history = GroupHistory()
