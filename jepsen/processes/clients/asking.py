@@ -1,9 +1,10 @@
 """A client that asks for offsets: of ends, and of times."""
 
 import time
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from jepsen.processes.clients.client import Client
@@ -39,9 +40,18 @@ def _list_end(client: Client, admin: AdminClient, partition: int) -> None:
         ).values()
         told: Any = future.result()
     except KafkaException as error:
-        client.history.info(operation, str(error.args[0]))
+        what: Any = error.args[0]
+        client.history.info(operation, str(what))
+        if what.code() == KafkaError.FENCED_LEADER_EPOCH:
+            _look_anew(admin, at.topic)
         return
     client.history.ok(operation, (told.offset, -1 if told.leader_epoch is None else told.leader_epoch))
+
+
+def _look_anew(admin: AdminClient, topic: str) -> None:
+    """librdkafka takes no notice of that error here, and would go on asking under the old epoch for minutes."""
+    with suppress(KafkaException):
+        admin.list_topics(topic, timeout=_ANSWER_SECONDS)
 
 
 def _find_time(client: Client, consumer: Consumer, partition: int, time_ms: int) -> None:
