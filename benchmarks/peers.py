@@ -17,7 +17,7 @@ from benchmarks.protocol import Connection
 # What both nodes get, so that a deleted topic frees its pages before they are written back to the disk.
 COMMON_OVERRIDES = {"log.segment.delete.delay.ms": "0", "num.partitions": "1"}
 
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 180
 _STOP_TIMEOUT_S = 30
 
 
