@@ -2,7 +2,7 @@
 
 import trio
 
-from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
+from tests.simulation.replication_staging import GLANCE_SECONDS, PATIENCE_SECONDS, ReplicaStage
 from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
@@ -15,6 +15,12 @@ async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
     await stage.in_sync(*stage.others(name), by=leader)
     stage.part(name, *stage.others(name))
     await stage.start(name)
+    await stage.until_described(
+        leader,
+        lambda told: stage.ids[name] not in told.offline_replicas,
+        f"{leader} does not know that {name} is back",
+        PATIENCE_SECONDS,
+    )
 
 
 async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
