@@ -26,7 +26,7 @@ class Claim:
 
 @attrs.frozen
 class GroupStory:
-    """`claims` are by partition, in order. `generations` are (when it was first heard of, its number).
+    """`claims` are by partition, in order. `generations` are (when it was first heard of, its number), where known.
 
     `behind` is, for each bin, how many acknowledged records had come to no member yet. `polled` counts records that
     came to members, and `repeated` those of them that had come to one before. `commits` are by outcome.
@@ -88,7 +88,7 @@ def _story(
         name,
         {place: lives.get(place, ()) for place in places},
         dict(sorted(claims.items())),
-        sorted((since, number) for number, since in first.items()),
+        sorted((since, number) for number, since in first.items() if number >= 0),
         _behind(name, history, bins),
         *_polled(name, history),
         Counter(each.outcome for each in history.of("commit") if each.value.group == name),

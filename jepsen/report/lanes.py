@@ -85,7 +85,8 @@ def _lane(page: Sheet, story: GroupStory, partition: str, claims: Sequence[Claim
     for index, claim in enumerate(claims):
         following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
         end = min(claim.end, following)
-        title = f"{partition} is {claim.place}'s in generation {claim.generation}, {_span(claim)}"
+        generation = f" in generation {claim.generation}" if claim.generation >= 0 else ""
+        title = f"{partition} is {claim.place}'s{generation}, {_span(claim)}"
         page.bar(claim.begin, end, page.y, _LANE_HEIGHT, title, class_=f"claim {color(story, claim.place)}", rx=2)
     for index, claim in enumerate(claims):
         following = min((each.begin for each in claims[index + 1 :]), default=claim.end)

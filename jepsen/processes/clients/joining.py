@@ -55,7 +55,8 @@ class _Member:
         assert client.plan.member is not None, "the plan of a member"
         self.is_over = False
         self._plan = client.plan.member
-        if self._plan.protocol == EITHER:
+        self._begins_anew = self._plan.protocol == EITHER
+        if self._begins_anew:
             protocol, assignor = client.rng.choice((("classic", "range"), ("consumer", "uniform")))
             self._plan = attrs.evolve(self._plan, protocol=protocol, assignor=assignor)
         self._client = client
@@ -206,7 +207,12 @@ class _Member:
         return partitions
 
     def _generation(self) -> int:
-        """Or, with the "consumer" protocol, the member's epoch; -1 while it is no member."""
+        """Or, with the "consumer" protocol, the member's epoch; -1 while it is no member, or where that tells nothing.
+
+        A group that is empty is another one once somebody comes who speaks the other protocol, and counts from 1 again.
+        """
+        if self._begins_anew:
+            return -1
         metadata: Any = self._consumer.consumer_group_metadata()
         assert metadata.startswith(_METADATA_HEAD), metadata
         generation: int = struct.unpack_from("=i", metadata, len(_METADATA_HEAD))[0]
