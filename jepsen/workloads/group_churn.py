@@ -67,8 +67,8 @@ async def audit(client: Client, group: Group) -> None:
 
 
 async def stay(client: Client, place: Place) -> None:
-    """One member that is well, until cancelled; another one if it is replaced."""
-    serial = 0
+    """One member that is well and commits what it reads, until cancelled; another one if it is replaced."""
+    serial, place = 0, attrs.evolve(place, commits=1.0)
     while True:
         serial += 1
         await place.member(client, serial, 0.0).run()

@@ -56,7 +56,8 @@ class Group:
 
     `index` is its partition of the topic with the offsets; `leads` tells whether a server, by its host, leads a
     partition as far as anybody knows. `may_begin_anew`: a group that is empty does, under the other protocol, where
-    members speak both. `reached` is how far its members know to be committed.
+    members speak both, and counts its generations from one again: they tell nothing. `reached` is how far its members
+    know to be committed.
     """
 
     name: str
@@ -66,18 +67,6 @@ class Group:
     leads: Callable[[str, str, int], bool]
     may_begin_anew: bool = False
     reached: dict[TopicPartition, int] = attrs.field(factory=dict)
-    # Generations of before it began anew, the highest since, and when that was told.
-    _former: int = 0
-    _highest: int = 0
-    _higher_at: float = 0.0
-
-    def number(self, generation: int, asked_at: float) -> int:
-        """Which of all its generations this is, that somebody was told of who asked at that time."""
-        if self.may_begin_anew and generation == 1 and self._highest > 1 and asked_at > self._higher_at:
-            self._former, self._highest = self._former + self._highest, 0
-        if generation > self._highest:
-            self._highest, self._higher_at = generation, trio.current_time()
-        return self._former + generation
 
 
 class GroupMember(ABC):
@@ -95,7 +84,6 @@ class GroupMember(ABC):
         self.instance = instance
         self.member_id = ""
         self.generation = -1  # the group's, or its own epoch
-        self.number = -1  # of that generation
         self.positions: dict[TopicPartition, int | None] = {}
         self.is_over = False
         self._commits = commits
@@ -162,12 +150,16 @@ class GroupMember(ABC):
         else:
             self.refused(code)
 
+    @property
+    def _told_generation(self) -> int:
+        """For the history; -1 where it tells nothing."""
+        return -1 if self.group.may_begin_anew else self.generation
+
     # What it owns
 
     def assigned(self, partitions: Iterable[TopicPartition], life: int, asked_at: float) -> None:
         """These are its own from now on, or in this generation as in the last."""
         own = tuple(sorted(partitions))
-        self.number = self.group.number(self.generation, asked_at)
         self._told("assign", own, life, asked_at)
         for partition in own:
             self.positions.setdefault(partition, None)
@@ -185,7 +177,7 @@ class GroupMember(ABC):
         self, function: str, partitions: tuple[TopicPartition, ...], life: int = 0, at: float | None = None
     ) -> None:
         history, name = self.client.history, self.client.name
-        own = Ownership(self.group.name, self.member_id, self.number, partitions, self.instance or "")
+        own = Ownership(self.group.name, self.member_id, self._told_generation, partitions, self.instance or "")
         history.ok(history.invoke(name, function, own, at=at), None, life=life)
 
     # Consuming
@@ -248,7 +240,7 @@ class GroupMember(ABC):
             return
         history = self.client.history
         offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
-        commit = Commit(self.group.name, self.member_id, self.number, offsets)
+        commit = Commit(self.group.name, self.member_id, self._told_generation, offsets)
         operation = history.invoke(self.client.name, "commit", commit)
         try:
             response, life = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
