@@ -101,6 +101,31 @@ def _logs(data: Path) -> Iterator[Log]:
         )
 
 
+@attrs.frozen
+class Weight:
+    """What a coordinator has in memory of a data directory's groups."""
+
+    groups: int
+    groups_bytes: int
+    offsets: int
+    offsets_bytes: int
+
+
+def weigh(data: Path) -> Weight:
+    logs = list(_logs(data))
+    tracemalloc.start()
+    try:
+        states = [_replay(log)[0] for log in logs]
+        held = tracemalloc.get_traced_memory()[0]
+        groups, offsets = sum(len(each.groups) for each in states), sum(len(each.offsets) for each in states)
+        for state in states:
+            state.groups.clear()
+        left = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    return Weight(groups, held - left, offsets, left)
+
+
 def main(arguments: Sequence[str]) -> int:
     data = Path(arguments[0])
     loading = load(data)
@@ -108,19 +133,10 @@ def main(arguments: Sequence[str]) -> int:
         f"{loading.records:,} records in {loading.partitions} partitions, {loading.size_bytes / 1e6:.1f} MB: "
         f"{loading.seconds:.2f} s, {loading.us_per_record:.1f} us each"
     )
-    states = []
-    logs = list(_logs(data))
-    tracemalloc.start()
-    for log in logs:
-        states.append(_replay(log)[0])
-    held = tracemalloc.get_traced_memory()[0]
-    groups, offsets = sum(len(each.groups) for each in states), sum(len(each.offsets) for each in states)
-    for state in states:
-        state.groups.clear()
-    of_groups = held - tracemalloc.get_traced_memory()[0]
+    weight = weigh(data)
     print(
-        f"{offsets:,} offsets: {(held - of_groups) / max(1, offsets):,.0f} bytes each; "
-        f"{groups:,} groups: {of_groups / max(1, groups):,.0f} bytes each"
+        f"{weight.offsets:,} offsets: {weight.offsets_bytes / max(1, weight.offsets):,.0f} bytes each; "
+        f"{weight.groups:,} groups: {weight.groups_bytes / max(1, weight.groups):,.0f} bytes each"
     )
     return 0
 

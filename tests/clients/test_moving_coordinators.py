@@ -93,7 +93,7 @@ def test_all_kinds_of_clients_follow_their_coordinators(
         play.all_read()
     cluster.nodes[node_id].start()
     lead_again(cluster)
-    assert {play.group: play.coordinator() for play in plays} == before
+    wait_until(lambda: {play.group: play.coordinator() for play in plays} == before, "the coordinators of before")
     for play in plays:
         play.produce()
     for play in plays:

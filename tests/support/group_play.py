@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.group_history import GroupHistory, Partition
@@ -13,6 +13,7 @@ from tests.support.group_members import ConfluentMember, GroupMember, Membership
 from tests.support.member_process import MemberProcess
 
 RECORDS_EACH = 10
+_MOVING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class Play:
@@ -167,9 +168,20 @@ class Play:
         return described.type.name, described.state.name, len(described.members)
 
     def coordinator(self) -> int:
-        """The broker that coordinates the group."""
+        """The broker that coordinates the group, as soon as it does so: whoever was asked for it may not know yet."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        return int(admin.describe_consumer_groups([self.group])[self.group].result(30).coordinator.id)
+        found: list[int] = []
+
+        def is_found() -> bool:
+            try:
+                found.append(int(admin.describe_consumer_groups([self.group])[self.group].result(30).coordinator.id))
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING:
+                    raise
+            return bool(found)
+
+        wait_until(is_found, f"the coordinator of {self.group}")
+        return found[0]
 
 
 def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHistory) -> GroupMember:
