@@ -5,7 +5,8 @@ from typing import Final
 import trio
 
 from broker.controller_channel import ControllerChannel
-from broker.wire.api.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from broker.registrations import to_wire
+from broker.wire.api.controller_registration import ControllerRegistrationRequest
 from kraft.env import Tracer
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError
@@ -74,15 +75,10 @@ class ControllerRegistrar:
 
 
 def _request(registration: ControllerRegistration) -> ControllerRegistrationRequest:
+    listeners, features = to_wire(registration.end_points, registration.features)
     return ControllerRegistrationRequest(
         controller_id=registration.controller_id,
         incarnation_id=registration.incarnation_id,
-        listeners=[
-            Listener(name=name, host=host, port=port, security_protocol=security_protocol)
-            for name, host, port, security_protocol in registration.end_points
-        ],
-        features=[
-            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-            for name, (lowest, highest) in registration.features.items()
-        ],
+        listeners=listeners,
+        features=features,
     )

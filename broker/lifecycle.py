@@ -7,9 +7,9 @@ import trio
 
 from broker.controller_channel import ControllerChannel
 from broker.lifecycle_protocol import BrokerState, Heartbeat, LifecycleProtocol, Register
+from broker.registrations import to_wire
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
-from broker.wire.api.broker_registration import BrokerRegistrationRequest, Feature
-from broker.wire.api.broker_registration import Listener as RegisteredListener
+from broker.wire.api.broker_registration import BrokerRegistrationRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import Env
 from metadata.controller import BrokerRegistration
@@ -226,18 +226,13 @@ class BrokerLifecycle:
 
 
 def _registration_request(registration: BrokerRegistration) -> BrokerRegistrationRequest:
+    listeners, features = to_wire(registration.end_points, registration.features)
     return BrokerRegistrationRequest(
         broker_id=registration.broker_id,
         cluster_id=registration.cluster_id,
         incarnation_id=registration.incarnation_id,
-        listeners=[
-            RegisteredListener(name=name, host=host, port=port, security_protocol=security_protocol)
-            for name, host, port, security_protocol in registration.end_points
-        ],
-        features=[
-            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
-            for name, (lowest, highest) in registration.features.items()
-        ],
+        listeners=listeners,
+        features=features,
         rack=registration.rack,
         log_dirs=list(registration.log_dirs),
         previous_broker_epoch=registration.previous_broker_epoch,

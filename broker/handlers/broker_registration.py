@@ -2,28 +2,23 @@
 
 from broker.handlers.controller_errors import code_of
 from broker.handlers.handler import ControllerContext, Handler
+from broker.registrations import from_wire
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, BrokerIdNotRegistered
-from metadata.records import BrokerEndpoint, VersionRange
 
 
 async def register_broker(context: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     if request.is_migrating_zk_broker:
         raise BrokerIdNotRegistered("Brokers that migrate from ZooKeeper are not supported.")
+    end_points, features = from_wire(request.listeners, request.features)
     epoch = await context.services.controller.register_broker(
         BrokerRegistration(
             cluster_id=request.cluster_id,
             broker_id=request.broker_id,
             incarnation_id=request.incarnation_id,
-            end_points=[
-                BrokerEndpoint(listener.name, listener.host, listener.port, listener.security_protocol)
-                for listener in request.listeners
-            ],
-            features={
-                feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
-                for feature in request.features
-            },
+            end_points=end_points,
+            features=features,
             log_dirs=request.log_dirs,
             rack=request.rack,
             previous_broker_epoch=request.previous_broker_epoch,

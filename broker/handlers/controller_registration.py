@@ -2,27 +2,22 @@
 
 from broker.handlers.controller_errors import code_of
 from broker.handlers.handler import ControllerContext, Handler
+from broker.registrations import from_wire
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError
-from metadata.records import BrokerEndpoint, VersionRange
 
 
 async def register_controller(
     context: ControllerContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
+    end_points, features = from_wire(request.listeners, request.features)
     await context.services.controller.register_controller(
         ControllerRegistration(
             controller_id=request.controller_id,
             incarnation_id=request.incarnation_id,
-            end_points=[
-                BrokerEndpoint(listener.name, listener.host, listener.port, listener.security_protocol)
-                for listener in request.listeners
-            ],
-            features={
-                feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
-                for feature in request.features
-            },
+            end_points=end_points,
+            features=features,
         )
     )
     return ControllerRegistrationResponse(error_message=None)

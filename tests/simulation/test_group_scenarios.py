@@ -58,16 +58,7 @@ async def a_deposed_coordinator_knows_that_it_is_none(stage: GroupStage) -> None
 
 
 async def a_member_of_now_commits_nothing_in_its_last_generation(stage: GroupStage) -> None:
-    """What it sent then is under way for long; the partition is another member's by now."""
-    coordinator, *_ = stage.brokers
-    await stage.lay_out()
-    first, second = stage.member(ClassicMember, "first"), stage.member(ClassicMember, "second")
-    await stage.takes_part(first, owning=[2])
-    generation = first.generation
-    await stage.takes_part(first, second, owning=[1, 1])
-    index = next(index for _, index in second.positions)
-    assert await stage.commit(coordinator, 10, member=second, index=index) is ErrorCode.NONE
-    await stage.commit(coordinator, 7, member=first, generation=generation, index=index)
+    await _commit_late(stage, ClassicMember)
 
 
 async def a_static_member_that_was_replaced_commits_nothing(stage: GroupStage) -> None:
@@ -81,15 +72,20 @@ async def a_static_member_that_was_replaced_commits_nothing(stage: GroupStage) -
 
 
 async def a_member_commits_nothing_in_its_last_epoch(stage: GroupStage) -> None:
+    await _commit_late(stage, ConsumerMember)
+
+
+async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[ConsumerMember]) -> None:
+    """What a member sent in its last generation is under way for long; the partition is another member's by now."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
-    first, second = stage.member(ConsumerMember, "first"), stage.member(ConsumerMember, "second")
+    first, second = stage.member(kind, "first"), stage.member(kind, "second")
     await stage.takes_part(first, owning=[2])
-    epoch = first.generation
+    generation = first.generation
     await stage.takes_part(first, second, owning=[1, 1])
     index = next(index for _, index in second.positions)
     assert await stage.commit(coordinator, 10, member=second, index=index) is ErrorCode.NONE
-    await stage.commit(coordinator, 7, member=first, generation=epoch, index=index)
+    await stage.commit(coordinator, 7, member=first, generation=generation, index=index)
 
 
 async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) -> None:

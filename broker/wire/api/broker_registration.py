@@ -7,25 +7,9 @@ Always flexible. Notable versions:
     4  tells features whose lowest level is 0, too
 """
 
-from broker.wire.schema import field, request, response, struct
+from broker.wire.registered import Feature, Listener
+from broker.wire.schema import field, request, response
 from broker.wire.uuids import ZERO_UUID
-
-
-@struct
-class Listener:
-    """`security_protocol` by its number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
-
-    name: str = field("string", "0+", default="")
-    host: str = field("string", "0+", default="")
-    port: int = field("uint16", "0+", default=0)
-    security_protocol: int = field("int16", "0+", default=0)
-
-
-@struct
-class Feature:
-    name: str = field("string", "0+", default="")
-    min_supported_version: int = field("int16", "0+", default=0)
-    max_supported_version: int = field("int16", "0+", default=0)
 
 
 @request(key=62, versions="0-4", flexible="0+")

@@ -1,22 +1,8 @@
 """ControllerRegistration (key 70): a controller says who it is, where, and which features it supports (KIP-919)."""
 
-from broker.wire.schema import field, request, response, struct
+from broker.wire.registered import Feature, Listener
+from broker.wire.schema import field, request, response
 from broker.wire.uuids import ZERO_UUID
-
-
-@struct
-class Listener:
-    name: str = field("string", "0+", default="")
-    host: str = field("string", "0+", default="")
-    port: int = field("uint16", "0+", default=0)
-    security_protocol: int = field("int16", "0+", default=0)
-
-
-@struct
-class Feature:
-    name: str = field("string", "0+", default="")
-    min_supported_version: int = field("int16", "0+", default=0)
-    max_supported_version: int = field("int16", "0+", default=0)
 
 
 @request(key=70, versions="0", flexible="0+")
