@@ -1,6 +1,9 @@
 """The record of a group notices whatever no group may do."""
 
+from kafka import TopicPartition
+
 from tests.support.group_history import Event, GroupHistory, Partition
+from tests.support.group_members import KafkaPythonListener
 
 P: Partition = ("topic", 0)
 
@@ -73,3 +76,16 @@ def test_commits_that_are_lost_or_made_up_are_noticed() -> None:
 def test_what_is_given_twice_or_given_up_without_being_had_is_noticed() -> None:
     assert problem(Told().add("a", "gained").add("a", "gained")) == f"a was given {P}, which it has already"
     assert problem(Told().add("a", "revoked")) == f"a gave up {P}, which it does not have"
+
+
+def test_what_kafka_python_gives_up_twice_in_a_generation_is_told_once() -> None:
+    """It does so when it is closed while it joins the next one."""
+    history, both = GroupHistory(), {TopicPartition("topic", 0), TopicPartition("topic", 1)}
+    listener = KafkaPythonListener("a", history)
+    for _ in range(2):
+        listener.on_partitions_assigned(both)
+        listener.on_partitions_revoked(both)
+        listener.on_partitions_revoked(both)
+    assert history.problems() == []
+    listener.on_partitions_revoked({TopicPartition("topic", 2)})
+    assert len(history.problems()) == 1

@@ -148,6 +148,27 @@ class ConsumerProtocolMember(ConfluentMember):
         return {"group.protocol": "consumer", "group.remote.assignor": self.membership.strategy}
 
 
+class KafkaPythonListener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
+    """Tells of each revocation once: a consumer that is closed while it joins a generation tells of that again for
+    which it gave up what it had."""
+
+    def __init__(self, name: str, history: GroupHistory) -> None:
+        self._name, self._history = name, history
+        self._given_up: set[Partition] = set()
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        given_up = [each for each in _named(revoked) if each not in self._given_up]
+        self._given_up.update(given_up)
+        self._history.revoked(self._name, given_up)
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._history.lost(self._name, _named(lost))
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._given_up.clear()
+        self._history.gained(self._name, _named(assigned))
+
+
 class KafkaPythonMember(GroupMember):
     """Of kafka-python."""
 
@@ -172,19 +193,7 @@ class KafkaPythonMember(GroupMember):
             auto_commit_interval_ms=200,
             **membership.settings,
         )
-        member = self
-
-        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-            def on_partitions_revoked(self, revoked: Any) -> None:
-                member.history.revoked(member.name, _named(revoked))
-
-            def on_partitions_lost(self, lost: Any) -> None:
-                member.history.lost(member.name, _named(lost))
-
-            def on_partitions_assigned(self, assigned: Any) -> None:
-                member.history.gained(member.name, _named(assigned))
-
-        consumer.subscribe(membership.topics, listener=Listener())
+        consumer.subscribe(membership.topics, listener=KafkaPythonListener(self.name, self.history))
         while not self.is_ending:
             for records in consumer.poll(timeout_ms=int(_POLL_S * 1000)).values():
                 for record in records:
