@@ -12,7 +12,7 @@ from metadata.configuration.vocabulary import INT, MEDIUM
 _KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM,
         "A consumer that was silent for this many ms leaves the group (KIP-848)."),
-    ConfigKey("consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM,
+    ConfigKey("consumer.heartbeat.interval.ms", INT, 4000, at_least(1), MEDIUM,
         "How often in ms the group's consumers are told to send heartbeats."),
 )
 # fmt: on

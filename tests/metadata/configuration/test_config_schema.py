@@ -196,7 +196,7 @@ def test_good_group_configs_pass(schema: ConfigSchema) -> None:
             "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
         ),
         (
-            {"consumer.heartbeat.interval.ms": "4999"},
+            {"consumer.heartbeat.interval.ms": "3999"},
             "consumer.heartbeat.interval.ms must be greater than or equal to group.consumer.min.heartbeat.interval.ms",
         ),
         (
@@ -212,10 +212,10 @@ def test_group_configs_that_are_refused(schema: ConfigSchema, configs: dict[str,
 
 
 def test_a_group_is_checked_against_what_it_takes_from_the_broker() -> None:
-    bounds = {"group.consumer.min.session.timeout.ms": "5000", "group.consumer.max.heartbeat.interval.ms": "50000"}
+    bounds = {"group.consumer.min.session.timeout.ms": "4000", "group.consumer.max.heartbeat.interval.ms": "50000"}
     schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | bounds))
-    schema.validate_group({"consumer.session.timeout.ms": "5001"})
-    for configs in ({"consumer.session.timeout.ms": "5000"}, {"consumer.heartbeat.interval.ms": "45000"}):
+    schema.validate_group({"consumer.session.timeout.ms": "5000"})
+    for configs in ({"consumer.session.timeout.ms": "4000"}, {"consumer.heartbeat.interval.ms": "45000"}):
         with pytest.raises(ConfigError) as caught:
             schema.validate_group(configs)
         assert caught.value.message == "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"

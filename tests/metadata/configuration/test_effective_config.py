@@ -146,7 +146,7 @@ def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() ->
         ("group.consumer.session.timeout.ms", "50000", "STATIC_BROKER_CONFIG"),
         ("group.consumer.session.timeout.ms", "45000", "DEFAULT_CONFIG"),
     ]
-    assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "5000")
+    assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "4000")
     assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
     session, heartbeat = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
     assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP_CONFIG, ConfigType.INT)

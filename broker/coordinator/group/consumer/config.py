@@ -14,7 +14,7 @@ class ConsumerGroupConfig:
     `can_downgrade` the other way round."""
 
     session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
+    heartbeat_interval_ms: int = 4_000
     members_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     can_upgrade: bool = True

@@ -16,7 +16,7 @@ from broker.wire.errors import ErrorCode
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
 
 FENCED_EPOCH, UNKNOWN = ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
-INTERVAL_MS, SESSION_MS = 5_000, 45_000
+INTERVAL_MS, SESSION_MS = 4_000, 45_000
 
 
 @pytest.fixture
