@@ -25,7 +25,7 @@ from broker.coordinator.group.consumer.member_update import MemberUpdate
 from broker.coordinator.group.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from broker.coordinator.group.migration.downgrading import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.migration.embedded import as_assignment, as_sets
-from broker.coordinator.group.partition_sets import difference
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
@@ -50,10 +50,13 @@ def join(
     replaced = None if instance_id is None or not is_unknown else group.static_member(instance_id)
     if replaced is not None:
         former = successor(replaced, member_id)
-    elif instance_id is None or is_unknown:
-        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
-    else:
+    elif instance_id is not None and not is_unknown:
         former = static_member(group, instance_id, member_id)
+    elif subscription.owned_partitions and not is_unknown:
+        # Were it taken for a new one, it would commit, as a member, what others have read since it was given up.
+        former = group.member(member_id)
+    else:
+        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
     member = _as_it_says(former, request, subscription, joiner)
     if replaced is not None and not replaced.is_classic and _is_the_last(state, group, member, replaced):
         return _join_as_the_last(state, group, member, replaced, request, joiner, now_ms)
@@ -149,12 +152,17 @@ def _join_as_the_last(
     """
     former = attrs.evolve(member, member_id=replaced.member_id)
     others = [each for each in group.members.values() if each is not replaced]
-    step = begin_downgrade(state, group, [*others, former], now_ms)
-    stored = [stored_record(step.group)]
     is_settled = group.epoch == group.assignment_epoch and all(
         each.is_reconciled_to(group.assignment_epoch) for each in others
     )
-    if not is_settled or (member.topic_names, member.topic_regex) != (replaced.topic_names, replaced.topic_regex):
+    goes_on = is_settled and (member.topic_names, member.topic_regex) == (replaced.topic_names, replaced.topic_regex)
+    if goes_on:
+        # What it had to give up it has given up with its former life.
+        keeps = intersection(replaced.assigned, group.target_of(replaced.member_id))
+        former = attrs.evolve(former, assigned=keeps, pending_revocation=NO_PARTITIONS)
+    step = begin_downgrade(state, group, [*others, former], now_ms)
+    stored = [stored_record(step.group)]
+    if not goes_on:
         begin_rebalance(step)
     waiter = state.context.park()
     join_classic_group(step, request, joiner, waiter)

@@ -22,7 +22,7 @@ from broker.coordinator.group.consumer.holder import (
     revocation_key,
     surroundings,
 )
-from broker.coordinator.group.consumer.leaving import await_revocation, leave, start_session, static_member
+from broker.coordinator.group.consumer.leaving import await_revocation, fenced, leave, start_session, static_member
 from broker.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -87,15 +87,27 @@ def _group(
     state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
     """The group, what has to be written that it is one, and what it was before. Raises CoordinatorError."""
-    if request.member_epoch != JOIN_EPOCH:
-        return consumer_group(state, request.group_id), [], None
     group = state.groups.get(request.group_id)
+    if request.member_epoch != JOIN_EPOCH:
+        if isinstance(group, ClassicGroup):
+            _check_not_replaced(group, request)
+        return consumer_group(state, request.group_id), [], None
     if group is None:
         return ConsumerGroup(request.group_id), [], None
     if isinstance(group, ClassicGroup):
         upgraded = upgrade(group, state.config.consumer, state.context.image)
         return upgraded.group, list(upgraded.records), upgraded
     return consumer_group(state, request.group_id), [], None
+
+
+def _check_not_replaced(group: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Raises CoordinatorError where the member's place was taken by one of the classic protocol, and the group with it.
+
+    If it began anew instead, the two would take each other's place for ever.
+    """
+    instance_id = request.instance_id
+    if instance_id is not None and group.static_members.get(instance_id, request.member_id) != request.member_id:
+        raise fenced(request.member_id, instance_id, group.static_members[instance_id])
 
 
 def check_size(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str) -> None:

@@ -56,11 +56,14 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Con
     if member is None:
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
-        raise CoordinatorError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
+        raise fenced(member_id, instance_id, member.member_id)
     return member
+
+
+def fenced(member_id: str, instance_id: str, by: str) -> CoordinatorError:
+    """What a static member is told that another one took the place of."""
+    what = f"Static member {member_id} with instance id {instance_id} was fenced by member {by}."
+    return CoordinatorError(ErrorCode.FENCED_INSTANCE_ID, what)
 
 
 def remove_members(

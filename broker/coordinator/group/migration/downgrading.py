@@ -17,6 +17,7 @@ from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, cancel_timers
 from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.migration.embedded import as_assignment
+from broker.coordinator.group.partition_sets import PartitionSets, difference, union
 from broker.coordinator.group.records import encode_key, encode_value
 from metadata.image import MetadataImage
 
@@ -72,13 +73,13 @@ def end_downgrade(
 ) -> Decision[T]:
     """Of the consumer group nothing remains; what is `stored` of the classic one, and what the step came to."""
     decision = decided(state, step, response)
-    apply = partial(_apply, state, group, decision)
+    apply = partial(_apply, state, group.group_id, list(group.members), decision)
     return Decision([*group.tombstones(), *stored, *decision.records], response, apply)
 
 
-def _apply(state: ConsumerGroupsHolder, group: ConsumerGroup, decision: Decision[T]) -> None:
-    for member_id in group.members:
-        cancel_timers(state, group.group_id, member_id)
+def _apply(state: ConsumerGroupsHolder, group_id: str, former: Collection[str], decision: Decision[T]) -> None:
+    for member_id in former:
+        cancel_timers(state, group_id, member_id)
     if decision.apply is not None:
         decision.apply()
 
@@ -96,11 +97,26 @@ def _classic_group(
     for member in members:
         classic.put(_member(member))
     classic.protocol_name = name = classic.elected_protocol()
-    for member_id in list(classic.members):
+    for member_id, partitions in _assignments(group, members).items():
         metadata = classic.members[member_id].metadata(name)
-        classic.update(member_id, assignment=as_assignment(group.target_of(member_id), metadata, image))
+        classic.update(member_id, assignment=as_assignment(partitions, metadata, image))
     classic.subscribed_topics = subscriptions(classic)
     return classic
+
+
+def _assignments(group: ConsumerGroup, members: Collection[ConsumerMember]) -> dict[str, PartitionSets]:
+    """What each is to have, without what others have yet to give up, and with what itself has to give up: should the
+    group become a consumer group again before all have joined, that is in somebody's hands."""
+    names = {member.member_id for member in members}
+    assignments = {}
+    for member in members:
+        has = union(member.assigned, member.pending_revocation)
+        others_have = {
+            topic_id: frozenset(index for index in partitions if group.owner_of(topic_id, index) in names)
+            for topic_id, partitions in group.target_of(member.member_id).items()
+        }
+        assignments[member.member_id] = union(has, difference(group.target_of(member.member_id), others_have))
+    return assignments
 
 
 def _member(member: ConsumerMember) -> Member:

@@ -180,6 +180,10 @@ class ClassicGroupsHold(RuleBasedStateMachine):
                 assert isinstance(answer, type(NOT_COORDINATOR)) or answer.error_code or self._was_assigned(answer)
         self.joining = [waiting for waiting in self.joining if not waiting.completion.done]
         self.syncing = [waiting for waiting in self.syncing if not waiting.completion.done]
+        if self.group is None:
+            # One that was empty for long is forgotten, and the next one counts from one.
+            self.generations.clear()
+            self.members.clear()
 
     def _agrees(self, answer: Any) -> None:
         """With all that others were told of this generation, apart from a leader that must not assign (KIP-814)."""

@@ -15,7 +15,7 @@ from broker.coordinator.group.group_config import GroupConfig
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 from broker.wire.errors import ErrorCode
 from tests.support.classic_consumers import ClassicConsumer
-from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups
+from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups, refused
 
 NONE, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
 Anyone = ClassicConsumer | ConsumerClient
@@ -230,6 +230,18 @@ def test_a_classic_member_joins_a_consumer_group(shard: ConsumerGroups) -> None:
     ]
 
 
+def test_who_was_given_up_with_partitions_in_its_hands_hears_so(shard: ConsumerGroups) -> None:
+    (member,) = classics(shard, 1, is_cooperative=True)
+    shard.pass_ms(45_000)
+    client = ConsumerClient(shard, "client", ["a"])
+    client.heartbeat()
+    assert client.names() == member.names() == {"a": {0, 1, 2, 3}}
+    member.join()
+    assert member.act() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert member.names() == {}
+    settle(shard, [member, client])
+
+
 def test_a_newcomer_is_told_its_id_first_and_its_protocol(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()
@@ -403,6 +415,18 @@ def test_a_static_member_of_the_classic_protocol_is_replaced_in_a_consumer_group
 # The last member of the consumer protocol
 
 
+def test_a_static_member_is_fenced_whose_place_was_taken_in_the_other_protocol(shard: ConsumerGroups) -> None:
+    """Else both would take the group for themselves, again and again."""
+    client = ConsumerClient(shard, "new", ["a"], instance_id="x")
+    client.heartbeat()
+    classic = ClassicConsumer(shard, ["a"], instance_id="x", name="x")
+    classic.act()
+    assert isinstance(shard.state.groups[GROUP], ClassicGroup)
+    assert refused(client.heartbeat) is ErrorCode.FENCED_INSTANCE_ID
+    settle(shard, [classic])
+    assert classic.names() == {"a": {0, 1, 2, 3}}
+
+
 def test_a_group_stays_what_it_is_where_it_may_not_be_downgraded() -> None:
     shard = shard_with(can_downgrade=False)
     member, client = mixed(shard)
@@ -428,8 +452,37 @@ def test_a_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_is_
             break
         member.act()
     assert classic_group(shard).state is GroupState.PREPARING_REBALANCE
+    assert not [key for key in shard.timers.due if str(key[0]).startswith("consumer-")], "of a group that is no more"
     settle(shard, [member])
     assert member.names() == {"a": {0, 1, 2, 3}}
+
+
+def test_what_a_member_had_yet_to_give_up_is_its_own_when_its_group_changes_twice(shard: ConsumerGroups) -> None:
+    (member,) = classics(shard, 1)
+    for name in ("first", "second"):
+        client = ConsumerClient(shard, name, ["a"])
+        client.heartbeat()
+        client.leave()
+        assert classic_group(shard).state is GroupState.PREPARING_REBALANCE
+    client = ConsumerClient(shard, "third", ["a"])
+    client.heartbeat()
+    nobody_has_what_another_has([member, client])
+    assert owned([member]) == [0, 1, 2, 3]
+    settle(shard, [member, client])
+
+
+def test_what_a_static_member_had_is_its_own_until_another_one_in_its_place_is_answered(shard: ConsumerGroups) -> None:
+    static = ConsumerClient(shard, "static", ["a"], instance_id="x")
+    static.heartbeat()
+    for name, instance_id in (("other", None), ("x", "x")):
+        classic = ClassicConsumer(shard, ["a"], instance_id=instance_id, name=name)
+        classic.act()
+        classic.act()
+    assert classic_group(shard).state is GroupState.PREPARING_REBALANCE
+    shard.load()
+    client = ConsumerClient(shard, "client", ["a"])
+    client.heartbeat()
+    nobody_has_what_another_has([static, client])
 
 
 def test_commits_of_classic_members_are_of_their_epoch(shard: ConsumerGroups) -> None:
