@@ -18,8 +18,8 @@ from broker.coordinator.group.classic.joining import join as join_classic_group
 from broker.coordinator.group.classic.rebalance import begin_rebalance
 from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.heartbeat import apply_update, check_size, replacement, successor
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_key, surroundings, sync_key
-from broker.coordinator.group.consumer.leaving import removal, remove_members, start_session, static_member
+from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_key, offer_key, surroundings, sync_key
+from broker.coordinator.group.consumer.leaving import offer, removal, remove_members, start_session, static_member
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
 from broker.coordinator.group.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
@@ -46,17 +46,18 @@ def join(
     check_size(state, group, member_id)
     subscription = _subscription(group, request, member_id)
     if is_unknown and instance_id is None and joiner.needs_member_id:
-        return _answered(state, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        refusal = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        return _answered(state, refusal, apply=lambda: offer(state, group, member_id, request.session_timeout_ms))
     replaced = None if instance_id is None or not is_unknown else group.static_member(instance_id)
     if replaced is not None:
         former = successor(replaced, member_id)
     elif instance_id is not None and not is_unknown:
         former = static_member(group, instance_id, member_id)
-    elif subscription.owned_partitions and not is_unknown:
-        # Were it taken for a new one, it would commit, as a member, what others have read since it was given up.
-        former = group.member(member_id)
+    elif is_unknown or member_id in group.offered:
+        former = ConsumerMember(member_id=member_id)
     else:
-        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
+        # Were one that was given up, and does not know it, taken for a new one, it could commit what is others' by now.
+        former = group.member(member_id)
     member = _as_it_says(former, request, subscription, joiner)
     if replaced is not None and not replaced.is_classic and _is_the_last(state, group, member, replaced):
         return _join_as_the_last(state, group, member, replaced, request, joiner, now_ms)
@@ -121,6 +122,8 @@ def _joined(
 
     def apply() -> None:
         apply_update(state, update, member)
+        update.group.offered.discard(member_id)
+        state.context.timers.cancel(offer_key(group_id, member_id))
         state.context.timers.cancel(join_key(group_id, member_id))
         state.context.timers.schedule(
             sync_key(group_id, member_id), member.rebalance_timeout_ms, removal(group_id, member_id)

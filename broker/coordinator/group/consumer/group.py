@@ -32,7 +32,8 @@ class ConsumerGroup:
     for which `targets` were computed. `metadata_hash` tells whether these topics have changed.
 
     In no record: from `refresh_at_ms` on topics are looked at again; 0 when they may have changed. At `moved_at_ms` the
-    epoch moved on, if that was under this coordinator.
+    epoch moved on, if that was under this coordinator. `offered` are member ids that somebody was told to join with
+    (KIP-394).
     """
 
     def __init__(self, group_id: str) -> None:
@@ -46,6 +47,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.refresh_at_ms = 0
         self.moved_at_ms = 0
+        self.offered: set[str] = set()
         self._owners: dict[bytes, dict[int, str]] = {}
         self._topic_names: frozenset[str] | None = None
 

@@ -62,6 +62,11 @@ def sync_key(group_id: str, member_id: str) -> Hashable:
     return "consumer-sync", group_id, member_id
 
 
+def offer_key(group_id: str, member_id: str) -> Hashable:
+    """Of the timer that ends the waiting for somebody to join with an id that it was offered."""
+    return "consumer-offer", group_id, member_id
+
+
 def cancel_timers(state: ConsumerGroupsHolder, group_id: str, member_id: str) -> None:
     """Nothing is expected of this member any more."""
     for key in (session_key, revocation_key, join_key, sync_key):

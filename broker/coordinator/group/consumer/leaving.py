@@ -19,6 +19,7 @@ from broker.coordinator.group.consumer.holder import (
     cancel_timers,
     config_of,
     consumer_group,
+    offer_key,
     revocation_key,
     session_key,
 )
@@ -102,6 +103,16 @@ def start_session(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMe
     of_member = config_of(state, group_id) if member.classic is None else member.classic
     key = session_key(group_id, member.member_id)
     state.context.timers.schedule(key, of_member.session_timeout_ms, removal(group_id, member.member_id))
+
+
+def offer(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
+    """Somebody is to join with this id, and has so much time for it."""
+
+    def decide(state: ConsumerGroupsHolder, now_ms: int) -> Decision[None]:
+        return Decision((), None, lambda: group.offered.discard(member_id))
+
+    group.offered.add(member_id)
+    state.context.timers.schedule(offer_key(group.group_id, member_id), timeout_ms, decide)
 
 
 def await_revocation(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:

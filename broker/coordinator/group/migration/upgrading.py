@@ -20,8 +20,8 @@ from broker.coordinator.group.consumer.group_records import (
     member_record,
     target_record,
 )
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder
-from broker.coordinator.group.consumer.leaving import start_session
+from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, config_of, consumer_group
+from broker.coordinator.group.consumer.leaving import offer, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
 from broker.coordinator.group.consumer_protocol import (
     ConsumerProtocolSubscription,
@@ -56,6 +56,8 @@ class Upgrade:
             timers.cancel(classic_session_key(group_id, member_id))
         for member in self.group.members.values():
             start_session(state, group_id, member)
+        for member_id in self.former.pending:
+            offer(state, consumer_group(state, group_id), member_id, config_of(state, group_id).session_timeout_ms)
         for waiting in self.former.members.values():
             if waiting.joining is not None:
                 # Kafka says REBALANCE_IN_PROGRESS, which ends aiokafka, and is an error to who uses librdkafka.

@@ -14,7 +14,7 @@ from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.group_config import GroupConfig
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 from broker.wire.errors import ErrorCode
-from tests.support.classic_consumers import ClassicConsumer
+from tests.support.classic_consumers import SESSION_MS, ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups, refused
 
 NONE, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
@@ -253,6 +253,30 @@ def test_a_newcomer_is_told_its_id_first_and_its_protocol(shard: ConsumerGroups)
     answer = member.joining.outcome  # type: ignore[union-attr]
     assert (answer.protocol_type, answer.protocol_name, answer.generation_id) == ("consumer", "range", 2)
     assert (answer.leader, answer.members) == ("", [])
+
+
+def test_an_id_is_good_for_joining_once_it_was_offered_and_not_for_ever(shard: ConsumerGroups) -> None:
+    client = ConsumerClient(shard, "client", ["a"])
+    client.heartbeat()
+    early, late = (ClassicConsumer(shard, ["a"], name=name) for name in ("early", "late"))
+    early.join()
+    early.act()
+    assert early.member_id in shard.group.members
+    late.join()
+    shard.pass_ms(SESSION_MS)
+    client.heartbeat()
+    late.act()
+    assert late.act() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_that_a_classic_group_offered_is_good_for_the_consumer_group(shard: ConsumerGroups) -> None:
+    classics(shard, 1)
+    newcomer = ClassicConsumer(shard, ["a"], name="newcomer")
+    newcomer.join()
+    ConsumerClient(shard, "client", ["a"]).heartbeat()
+    newcomer.act()
+    assert newcomer.act() is None
+    assert newcomer.member_id in shard.group.members
 
 
 def test_requests_that_do_not_fit_are_refused(shard: ConsumerGroups) -> None:

@@ -150,11 +150,15 @@ class MigrationHolds(RuleBasedStateMachine):
     @rule(index=INDEX, topics=TOPICS)
     def subscribe(self, index: int, topics: list[str]) -> None:
         member = self.member(index)
+        if member.instance_id is not None and member not in self._known():
+            return
         member.subscribe(topics)
         if member.instance_id is not None:
             # Said at once: by somebody in its place it would not be.
             self.wishes[member.instance_id] = topics
-            self.act(member)
+            for _ in range(4):
+                if member in self.members:
+                    self.act(member)
 
     @precondition(lambda self: self.members)
     @rule(index=INDEX)
