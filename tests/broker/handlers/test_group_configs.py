@@ -81,7 +81,7 @@ async def joined(client: WireClient) -> Any:
 async def test_a_group_without_any_of_its_own(client: WireClient) -> None:
     result = await described(client, include_synonyms=True, include_documentation=True)
     assert (result.error_code, result.resource_type, result.resource_name) == (0, GROUP, "group")
-    assert {config.name: config.value for config in result.configs} == {SESSION: "45000", HEARTBEAT: "5000"}
+    assert {config.name: config.value for config in result.configs} == {SESSION: "45000", HEARTBEAT: "4000"}
     for config in result.configs:
         assert (config.config_source, config.read_only, config.is_sensitive) == (DEFAULT_CONFIG, False, False)
         assert [(each.name, each.source) for each in config.synonyms] == [(f"group.{config.name}", DEFAULT_CONFIG)]
@@ -98,7 +98,7 @@ async def test_what_a_group_sets_comes_before_what_the_file_says(tmp_path: Path)
         assert [(each.name, each.value, each.source) for each in config.synonyms] == [
             (HEARTBEAT, "7000", GROUP_CONFIG),
             (f"group.{HEARTBEAT}", "6000", STATIC_BROKER_CONFIG),
-            (f"group.{HEARTBEAT}", "5000", DEFAULT_CONFIG),
+            (f"group.{HEARTBEAT}", "4000", DEFAULT_CONFIG),
         ]
         assert await set_config(client, HEARTBEAT, None) == (0, None)
         config = only((await described(client, keys=[HEARTBEAT])).configs)
