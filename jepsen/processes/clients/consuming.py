@@ -34,16 +34,17 @@ _BREACHES: Final = (
 
 def consume(client: Client) -> None:
     """Until it is to stop."""
-    ends = {partition: _Position(0) for partition in range(client.plan.partitions)}
+    known = {partition: _Known() for partition in range(client.plan.partitions)}
     lives = 0
     while not client.stopping.is_set():
-        starts = {partition: _start(client, end) for partition, end in ends.items()}
+        starts = {partition: _start(client, read) for partition, read in known.items()}
         reader = _Reader(client, f"{client.plan.name}.{lives}", starts)
         until = client.now() + client.rng.uniform(*_LIVES)
         while not client.stopping.is_set() and client.now() < until and reader.is_whole:
             reader.poll()
         reader.close()
-        ends = {partition: max(end, reader.positions[partition]) for partition, end in ends.items()}
+        for partition, epochs in reader.epochs.items():
+            known[partition].add(epochs)
         lives += 1
 
 
@@ -85,12 +86,33 @@ def _read_all(client: Client, at: TopicPartition) -> list[tuple[int, str]]:
     return records
 
 
-@attrs.frozen(order=True)
+@attrs.frozen
 class _Position:
-    """Where to go on, and the leader epoch of the record before: librdkafka asks whether that is still there."""
+    """Where to go on, and the leader epoch of the record before: librdkafka asks whether that is still there.
+
+    Without the epoch, a leader that was deposed and has not heard of it could say that there is no such offset.
+    """
 
     offset: int
     epoch: int = -1
+
+
+class _Known:
+    """What was read of a partition, which is all from its beginning to `end`, and under which leader epochs."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._first_of: dict[int, int] = {}
+
+    def add(self, epochs: Sequence[tuple[int, int, int]]) -> None:
+        """Runs of records: first offset, last offset, epoch."""
+        for first, last, epoch in epochs:
+            self._first_of[epoch] = min(first, self._first_of.get(epoch, first))
+            self.end = max(self.end, last + 1)
+
+    def position(self, offset: int) -> _Position:
+        before = [epoch for epoch, first in self._first_of.items() if first < offset]
+        return _Position(offset, max(before, default=-1))
 
 
 class _Reader:
@@ -100,7 +122,7 @@ class _Reader:
         self.positions = dict(starts)
         self.is_whole = True
         # (first offset, last offset, epoch), by partition.
-        self._epochs: dict[int, list[tuple[int, int, int]]] = {}
+        self.epochs: dict[int, list[tuple[int, int, int]]] = {}
         self._client = client
         self._name = name
         self._consumer = Consumer(_settings(client))
@@ -124,7 +146,7 @@ class _Reader:
     def close(self) -> None:
         self._consumer.close()
         history = self._client.history
-        for partition, epochs in self._epochs.items():
+        for partition, epochs in self.epochs.items():
             seen = history.invoke(self._name, "see-epochs", (self._client.plan.topic, partition))
             history.ok(seen, epochs)
 
@@ -146,7 +168,7 @@ class _Reader:
 
     def _see_epochs(self, partition: int, messages: Sequence[Message]) -> int:
         """The last of them; -1 where the node tells none."""
-        runs = self._epochs.setdefault(partition, [])
+        runs = self.epochs.setdefault(partition, [])
         epoch = -1
         for message in messages:
             told, offset = message.leader_epoch(), message.offset()
@@ -175,13 +197,13 @@ def _settings(client: Client) -> dict[str, object]:
     }
 
 
-def _start(client: Client, end: _Position) -> _Position:
+def _start(client: Client, known: _Known) -> _Position:
     chance = client.rng.random()
     if chance < 0.3:
-        return _Position(0)
+        return known.position(0)
     if chance < 0.6:
-        return end
-    return _Position(client.rng.randint(max(0, end.offset - _BACK_MAX), end.offset))
+        return known.position(known.end)
+    return known.position(client.rng.randint(max(0, known.end - _BACK_MAX), known.end))
 
 
 def record_of(message: Message) -> tuple[int, str]:
