@@ -98,6 +98,8 @@ def test_commits_survive_the_coordinator(
     assert play.committed() == play.produced
     play.produce()
     play.all_read()
+    # One of aiokafka that is closed before it has found the coordinator again tries to commit for ever.
+    play.all_committed()
     play.shared()
     play.end()
     assert play.history.twice == 0

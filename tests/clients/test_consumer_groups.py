@@ -127,6 +127,7 @@ def test_commits_survive_the_coordinator(begin: Beginning, topic: str, new_node:
     assert play.committed() == play.produced
     play.produce()
     play.all_read()
+    play.all_committed()
     assert play.history.owners == before
     play.end()
     assert play.history.twice == 0

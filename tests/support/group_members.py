@@ -5,7 +5,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -266,15 +265,19 @@ def wait_until(
     return time.monotonic() - began
 
 
-def stop_all(members: Iterable[Any]) -> None:
-    """End members, whatever has become of them, all at once."""
-    ending = [threading.Thread(target=_stop, args=(member,)) for member in members]
+def stop_all(members: Iterable[Any]) -> list[str]:
+    """End members, whatever has become of them, all at once; what went wrong with that."""
+    troubles: list[str] = []
+    ending = [threading.Thread(target=_stop, args=(member, troubles)) for member in members]
     for thread in ending:
         thread.start()
     for thread in ending:
         thread.join()
+    return troubles
 
 
-def _stop(member: Any) -> None:
-    with suppress(AssertionError, KafkaException):
+def _stop(member: Any, troubles: list[str]) -> None:
+    try:
         member.stop()
+    except (AssertionError, KafkaException) as error:
+        troubles.append(str(error))

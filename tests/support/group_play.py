@@ -99,7 +99,8 @@ class Play:
 
     def go(self, *names: str) -> None:
         """Members leave as clients do that are closed."""
-        stop_all([self.members.pop(name) for name in names])
+        troubles = stop_all([self.members.pop(name) for name in names])
+        assert not troubles, troubles
 
     def kill(self, *names: str) -> None:
         """Members that are processes end without a word."""
@@ -191,7 +192,7 @@ def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHi
 def discard(plays: Sequence[Play]) -> None:
     """End all members that are left."""
     for play in plays:
-        play.go(*play.members)
+        stop_all(play.members.values())
     # kafka-python leaves the sockets of connections that failed for the collector to close.
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
