@@ -170,10 +170,11 @@ class Play:
 
     def coordinator(self) -> int:
         """The broker that coordinates the group, as soon as it does so: whoever was asked for it may not know yet."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         found: list[int] = []
 
         def is_found() -> bool:
+            # One that was sent away goes on asking whom it was told of first: librdkafka remembers that for long.
+            admin = AdminClient({"bootstrap.servers": self.bootstrap})
             try:
                 found.append(int(admin.describe_consumer_groups([self.group])[self.group].result(30).coordinator.id))
             except KafkaException as error:
