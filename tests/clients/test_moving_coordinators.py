@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
@@ -29,6 +30,13 @@ GROUPS: dict[str, tuple[type[GroupMember], str]] = {
     "kafka-python": (KafkaPythonMember, "range"),
     "aiokafka": (AiokafkaMember, "roundrobin"),
 }
+# librdkafka takes a coordinator that it has just found for dead where a commit is due before it is connected, and looks
+# for it again, each time as long as a fetch waits. So it shall not have something to commit all the time, nor give its
+# session up meanwhile.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "confluent": {"auto.commit.interval.ms": 2_000, "session.timeout.ms": 30_000},
+    "confluent-consumer": {"auto.commit.interval.ms": 2_000},
+}
 
 
 @pytest.fixture
@@ -53,8 +61,10 @@ def plays(cluster: ClusterProcess) -> Iterator[list[Play]]:
     plays: list[Play] = []
     for group, (kind, strategy) in GROUPS.items():
         topics = {f"topic-of-{group}": PARTITIONS}
-        plays.append(Play(cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy))
-        plays[-1].come(f"{group}-a", f"{group}-b")
+        settings = SETTINGS.get(group)
+        play = Play(cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy, settings=settings)
+        plays.append(play)
+        play.come(f"{group}-a", f"{group}-b")
     for play in plays:
         play.shared()
     yield plays
