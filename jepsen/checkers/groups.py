@@ -59,7 +59,10 @@ class OldGenerationsCommitNothing:
 
 
 class ReplacedMembersCommitNothing:
-    """Once a static member was assigned anything under another member id, nobody commits under its last one."""
+    """Once a static member was assigned anything under another member id, nobody commits under its last one.
+
+    Unless the end of the group's log was lost, and the other member id with it.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         assignments: dict[tuple[str, str], list[Operation]] = defaultdict(list)
@@ -75,7 +78,8 @@ class ReplacedMembersCommitNothing:
             before = [each for each in known if ended(each) < operation.invoked_at]
             # It may have come back under the same member id.
             own_at = max((ended(each) for each in before if each.value.member == member), default=inf)
-            by = next((each for each in before if each.value.member != member and each.invoked_at > own_at), None)
+            others = [each for each in before if each.value.member != member and each.life == operation.life]
+            by = next((each for each in others if each.invoked_at > own_at), None)
             if by is not None:
                 what = f"{member} commits for {group}, and {by.value.member} is {by.value.instance} by now"
                 yield Anomaly(type(self).__name__, what, (by, operation))

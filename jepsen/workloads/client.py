@@ -77,18 +77,23 @@ class Client:
         if connection is not None:
             await connection.aclose()
 
-    async def seek_leader(self, topic: str, partition: int) -> None:
-        """Go on at the leader of a partition, as any server knows it. Raises ConnectionLost."""
+    async def seek_leader(self, topic: str, partition: int) -> int:
+        """Go on at the leader of a partition, as any server knows it, and tell its epoch; -1 where nothing is known.
+
+        The server may know of an earlier leader than the client does. Raises ConnectionLost.
+        """
         await self.aclose()
         self._target = None
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         async with self.connected() as connection:
             response = await connection.call(request, METADATA_VERSION)
-        leaders = {each.partition_index: each.leader_id for each in response.topics[0].partitions}
+        leaders = {each.partition_index: (each.leader_id, each.leader_epoch) for each in response.topics[0].partitions}
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        self._target = addresses.get(leaders.get(partition, -1))
+        leader_id, leader_epoch = leaders.get(partition, (-1, -1))
+        self._target = addresses.get(leader_id)
         if connection.address != self._target:
             await self.aclose()
+        return leader_epoch
 
     async def seek_coordinator(self, group: str) -> None:
         """Go on at the coordinator of a group, as any server knows it. Raises ConnectionLost."""

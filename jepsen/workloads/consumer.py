@@ -83,9 +83,14 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
     return _next_offset(records, polling.offset), operation
 
 
-async def fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> PartitionData:
-    """What the node gives. Raises ConnectionLost, FetchRefused."""
-    partition = FetchPartition(partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20)
+async def fetch(connection: Connection, polling: Polling, *, wait_ms: int, leader_epoch: int = -1) -> PartitionData:
+    """What the node gives; with a leader epoch, only if it knows of no other. Raises ConnectionLost, FetchRefused."""
+    partition = FetchPartition(
+        partition=polling.partition,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=polling.offset,
+        partition_max_bytes=1 << 20,
+    )
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,

@@ -72,6 +72,8 @@ class Group:
 class GroupMember(ABC):
     """`positions` has each partition that it owns, and None until it is known where to begin.
 
+    It reads under the latest leader epoch that it, or who committed before it, has heard of (KIP-320): only of whom
+    leads does it believe that there is nothing at its position.
     `instance` makes it a static member (KIP-345). `commits` and `stalls` are the chances that it commits after a poll,
     and that it comes to its senses only much later. `is_over`: another one has taken its place.
     """
@@ -91,6 +93,7 @@ class GroupMember(ABC):
         self._committed: dict[TopicPartition, int] = {}
         self._coordinator = attrs.evolve(client)
         self._readers: dict[TopicPartition, Client] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
         self._turn = 0
 
     # Its protocol
@@ -205,10 +208,11 @@ class GroupMember(ABC):
         began = trio.current_time()
         try:
             if not reader.is_connected:
-                await reader.seek_leader(*partition)
+                self._hear_of_leader(partition, await reader.seek_leader(*partition))
             async with reader.connected() as connection:
                 life = self.client.life(connection, *partition)
-                data = await fetch(connection, Polling(*partition, position), wait_ms=_POLL_MS)
+                epoch = self._leader_epochs[partition]
+                data = await fetch(connection, Polling(*partition, position), wait_ms=_POLL_MS, leader_epoch=epoch)
                 records = records_of(data, position)
         except FetchRefused as error:
             await self.client.back_off()
@@ -222,6 +226,9 @@ class GroupMember(ABC):
             if records and self.client.life(connection, *partition) == life:
                 self.client.history.ok(self._polled(partition, began), records, life=life)
                 self.positions[partition] = records[-1][0] + 1
+
+    def _hear_of_leader(self, partition: TopicPartition, epoch: int) -> None:
+        self._leader_epochs[partition] = max(epoch, self._leader_epochs.get(partition, -1))
 
     def _polled(self, partition: TopicPartition, began: float) -> Any:
         poll = GroupPoll(self.group.name, self.member_id, *partition)
@@ -263,7 +270,13 @@ class GroupMember(ABC):
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for topic, index, offset in commit.offsets:
             its = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
-            its.partitions.append(OffsetCommitRequestPartition(partition_index=index, committed_offset=offset))
+            its.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=self._leader_epochs.get((topic, index), -1),
+                )
+            )
         return OffsetCommitRequest(
             group_id=commit.group,
             generation_id_or_member_epoch=self.generation,
@@ -298,7 +311,11 @@ class GroupMember(ABC):
             history.fail(operation, code.name)
             await self.heed(code)
             return {}
-        told = {(t.name, each.partition_index): each.committed_offset for t in group.topics for each in t.partitions}
+        told = {}
+        for topic in group.topics:
+            for each in topic.partitions:
+                told[topic.name, each.partition_index] = each.committed_offset
+                self._hear_of_leader((topic.name, each.partition_index), each.committed_leader_epoch)
         history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), life=life)
         self._note_committed({partition: told[partition] for partition in partitions if told[partition] >= 0})
         return told

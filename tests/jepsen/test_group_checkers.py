@@ -205,6 +205,17 @@ def test_a_commit_by_a_static_member_that_was_replaced_is_noticed() -> None:
     assert broken(story, [ReplacedMembersCommitNothing()])
 
 
+def test_a_static_member_whose_replacement_was_lost_with_the_end_of_the_log_is_itself_again() -> None:
+    story = GroupStory()
+    story.assigned("a", instance="i")
+    story.assigned("b", instance="i")
+    story.committed("a", 3, life=1)
+    assert not broken(story, [ReplacedMembersCommitNothing()])
+    story.assigned("b", instance="i", life=1)
+    story.committed("a", 4, life=1)
+    assert broken(story, [ReplacedMembersCommitNothing()])
+
+
 def test_a_static_member_may_come_back_under_an_earlier_member_id() -> None:
     story = GroupStory()
     story.assigned("a", instance="i")

@@ -134,6 +134,30 @@ def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
     assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
 
 
+def test_a_loss_is_excused_though_the_elected_is_fenced_before_it_hears_of_it() -> None:
+    story = Story()
+    all_are_gone(story)
+    story.finds(2)
+    story.knows(2, 9)
+    story.changes(leader=2, isr=(2,))
+    story.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
+    story.tell(2, "broker-state", epoch=9)
+    assert story.broken == []
+    log = story.committed.logs[TOPIC_ID.hex(), 0]
+    assert (log.losses, log.batches) == ([2], [])
+
+
+def test_a_loss_is_not_excused_by_an_election_of_before() -> None:
+    story = Story()
+    story.changes(leader=2)
+    for node in (1, 2, 3):
+        story.ends(node, "power-cut")
+    story.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
+    story.finds(2)
+    story.registers(2, 9)
+    assert story.broken == ["InSyncReplicasHoldWhatIsCommitted"]
+
+
 def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
     """A checkpoint of before a loss may name an offset that only later records have."""
     story = Story()

@@ -55,6 +55,8 @@ class CommittedLog:
     whose process ended uncleanly since they last were in sync, and how; see KILLED. `losses` are the leader epochs
     that began without what was committed before. `min_isr` is the least that min.insync.replicas ever came to.
     `may_elect_anybody`: unclean.leader.election.enable. `lives` are how many losses each broker's replica has heard of.
+    `elected` is who was elected last, and its leader epoch, until its replica is seen; nothing else is known of what
+    that one has, be it fenced again before it has heard of it.
     """
 
     topic: str
@@ -67,6 +69,7 @@ class CommittedLog:
     unclean: dict[int, int] = attrs.field(factory=dict)
     losses: list[int] = attrs.field(factory=list)
     lives: dict[int, int] = attrs.field(factory=dict)
+    elected: tuple[int, int] | None = None
 
     @property
     def end_offset(self) -> int:
@@ -103,11 +106,20 @@ class CommittedLog:
         if at == len(others):
             copy.is_suspect = False
 
-    def lose(self, kept: int) -> None:
-        """What is behind so many batches is no more."""
+    def learn(self, image: PartitionImage) -> None:
+        is_new = image.leader_epoch != self.image.leader_epoch
+        self.image = image
+        if image.leader != -1 and is_new:
+            self.elected = image.leader, image.leader_epoch
+        elif self.elected is not None and self.elected[0] not in self.eligible:
+            self.elected = None
+
+    def lose(self, leader: int, leader_epoch: int) -> None:
+        """What this leader did not have when it was elected is no more."""
+        kept = self.copies[leader].agreed
         del self.batches[kept:]
-        self.losses.append(self.image.leader_epoch)
-        self.unclean.pop(self.image.leader, None)
+        self.losses.append(leader_epoch)
+        self.unclean.pop(leader, None)
         for copy in self.copies.values():
             copy.agreed = min(copy.agreed, kept)
             copy.is_suspect |= copy.agreed < len(copy.batches)
@@ -223,14 +235,20 @@ class Committed:
 
     def _reconcile(self, log: CommittedLog) -> None:
         """A new leader says what there is from now on. It has what is committed, unless that may have been lost."""
-        copy = log.copies.get(log.image.leader)
-        if copy is None or copy.agreed == len(log.batches) or not self.is_registered(log.image.leader):
+        leader, epoch = log.image.leader, log.image.leader_epoch
+        if leader == -1 and log.elected is not None:
+            leader, epoch = log.elected
+        copy = log.copies.get(leader)
+        if copy is None or not self.is_registered(leader):
+            return
+        log.elected = None
+        if copy.agreed == len(log.batches):
             return
         if log.may_lose:
-            log.lose(copy.agreed)
+            log.lose(leader, epoch)
         else:
             self.lost = (
-                f"{log.image.leader} leads {log.topic} in epoch {log.image.leader_epoch} without the committed batch "
+                f"{leader} leads {log.topic} in epoch {epoch} without the committed batch "
                 f"{log.batches[copy.agreed]}; ended uncleanly since in sync: {log.unclean}"
             )
 
@@ -278,7 +296,8 @@ class Committed:
         log = self.logs.get(key)
         if log is None:
             log = self.logs[key] = CommittedLog(topic, partition, min_isr)
-        log.image, log.min_isr = partition, min(min_isr, log.min_isr)
+        log.learn(partition)
+        log.min_isr = min(min_isr, log.min_isr)
         log.is_flushed = configs.get("flush.messages") == "1"
         log.may_elect_anybody = configs.get("unclean.leader.election.enable") == "true"
         self.changed.append(key)

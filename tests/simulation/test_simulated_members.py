@@ -1,0 +1,81 @@
+"""Members of groups, as seeds play them, take no broker's word for what only a leader knows."""
+
+import trio
+
+from broker.wire.errors import ErrorCode
+from jepsen.history import History
+from jepsen.simulation.subjects.node_plan import KAFKA_PORT
+from jepsen.workloads.client import Client
+from jepsen.workloads.connection import Address
+from jepsen.workloads.group_member import Group, GroupMember, TopicPartition
+from tests.simulation.client_staging import TOPIC
+from tests.simulation.replication_staging import ReplicaStage, play
+
+PARTITION = TOPIC, 0
+
+
+class Loner(GroupMember):
+    """It owns what it is given, and reads it by way of whom it is told to."""
+
+    def __init__(self, stage: ReplicaStage, life: int) -> None:
+        self.servers: list[Address] = []
+        history = History(stage.simulation.clock.current_time, stage.simulation.trace.operation)
+        rng, wall = stage.simulation.rng("loner"), stage.client.wall
+        client = Client("loner", self.servers, history, rng, wall, lambda host: 0, lambda host, topic, index: life)
+        super().__init__(client, Group("alone", {TOPIC: 1}, {}, 0, lambda host, topic, index: True), commits=0.0)
+        self.positions: dict[TopicPartition, int | None] = {PARTITION: 0}
+        self._stage = stage
+
+    async def reads_by(self, name: str) -> int | None:
+        """Where it has come to after two seconds, of which it spends none with whom it knew before."""
+        self.servers[:] = [(name, KAFKA_PORT)]
+        with trio.move_on_after(2.0):
+            await self._stage.simulation.on(self._stage.client, self.run)
+        return self.positions[PARTITION]
+
+    async def take_part(self) -> None:
+        """Nothing is asked of it."""
+
+    async def leave(self) -> None:
+        """It never came."""
+
+    def refused(self, code: ErrorCode) -> None:
+        """Nobody does."""
+
+    def fetch_identity(self) -> tuple[str | None, int]:
+        return None, -1
+
+
+def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position() -> None:
+    positions: list[int | None] = []
+
+    async def script(stage: ReplicaStage) -> None:
+        a, b, _ = stage.brokers
+        await stage.lay_out(a, b)
+        assert await stage.produce(a, "first") is ErrorCode.NONE
+        loner = Loner(stage, life=1)
+        positions.append(await loner.reads_by(a))
+        stage.part(a, stage.controller, *stage.others(a))
+        await stage.leads(b)
+        assert await stage.produce(b, "second", "third") is ErrorCode.NONE
+        positions.append(await loner.reads_by(b))
+        positions.append(await loner.reads_by(a))
+
+    assert play(script).violation is None
+    assert positions == [1, 3, 3]
+
+
+def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_anew() -> None:
+    positions: list[int | None] = []
+
+    async def script(stage: ReplicaStage) -> None:
+        a, b, _ = stage.brokers
+        await stage.lay_out(a, b)
+        assert await stage.produce(a, "first", "second") is ErrorCode.NONE
+        loner = Loner(stage, life=1)
+        positions.append(await loner.reads_by(a))
+        loner.positions[PARTITION] = 7
+        positions.append(await loner.reads_by(a))
+
+    assert play(script).violation is None
+    assert positions == [2, 2]
