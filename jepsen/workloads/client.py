@@ -87,10 +87,11 @@ class Client:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         async with self.connected() as connection:
             response = await connection.call(request, METADATA_VERSION)
-        leaders = {each.partition_index: (each.leader_id, each.leader_epoch) for each in response.topics[0].partitions}
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        leader_id, leader_epoch = leaders.get(partition, (-1, -1))
-        self._target = addresses.get(leader_id)
+        leader_epoch = -1
+        for told in response.topics[0].partitions:
+            if told.partition_index == partition:
+                self._target, leader_epoch = addresses.get(told.leader_id), int(told.leader_epoch)
         if connection.address != self._target:
             await self.aclose()
         return leader_epoch
