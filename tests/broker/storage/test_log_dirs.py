@@ -1,8 +1,6 @@
-"""A node's log directories: claiming, loading, creating, deleting, failing and closing them."""
+"""A node's log directories: claiming, loading, creating, deleting and closing them."""
 
-import errno
 import json
-import random
 from pathlib import Path
 
 import attrs
@@ -10,107 +8,16 @@ import pytest
 import trio
 
 from broker.storage.duplicates import DuplicateLogDir
-from broker.storage.housekeeping import Housekeeping
-from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_dirs import LogDirs, LogDirsConfig, NoLogDirOnline
+from broker.storage.log_dirs import LogDirs
 from broker.storage.meta_properties import InconsistentClusterId, InconsistentNodeId
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records.record import Record, encode_batch
-from kraft.env import Env, FsyncFailed, RealDisk, RealFile
-
-CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
-CONFIG = LogConfig()
-NOW_MS = 1_700_000_000_000
-
-
-class FragileDisk(RealDisk):
-    """Directories named in `broken` answer with EIO; fsync of files within `unsyncable` fails."""
-
-    def __init__(self) -> None:
-        self.broken: set[str] = set()
-        self.unsyncable: set[str] = set()
-        self.synced: list[str] = []
-
-    def _check(self, path: str) -> None:
-        if any(path.startswith(broken) for broken in self.broken):
-            raise OSError(errno.EIO, "Input/output error", path)
-
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        self._check(path)
-        return super().open(path, create=create)
-
-    def list(self, path: str) -> list[str]:
-        self._check(path)
-        return super().list(path)
-
-    def make_dir(self, path: str) -> None:
-        self._check(path)
-        super().make_dir(path)
-
-    def rename(self, old: str, new: str) -> None:
-        self._check(old)
-        super().rename(old, new)
-
-    async def sync_dir(self, path: str) -> None:
-        if any(path.startswith(unsyncable) for unsyncable in self.unsyncable):
-            raise FsyncFailed(errno.EIO, "fsync failed", path)
-        await super().sync_dir(path)
-        self.synced.append(path)
-
-
-class Node:
-    """The storage of one node over directories a and b, to be started and stopped."""
-
-    def __init__(self, path: Path) -> None:
-        self.a, self.b = path / "a", path / "b"
-        self.disk = FragileDisk()
-        self.config = LogDirsConfig(directories=(str(self.a), str(self.b)), node_id=1)
-        self.events: list[dict[str, object]] = []
-        self.now_ms = NOW_MS
-        self.env = Env(self.disk, random.Random(7), lambda: self.now_ms / 1000, self._trace)
-        self.log_dirs: LogDirs | None = None
-
-    def _trace(self, kind: str, /, **fields: object) -> None:
-        self.events.append({"kind": kind, **fields})
-
-    async def start(self, cluster_id: str = CLUSTER_ID, config: LogConfig = CONFIG) -> LogDirs:
-        self.events.clear()
-        self.log_dirs = await LogDirs.open(self.env, self.config, cluster_id=cluster_id)
-        await self.log_dirs.load(lambda topic: config)
-        return self.log_dirs
-
-    async def stop(self) -> None:
-        assert self.log_dirs is not None
-        await self.log_dirs.close_cleanly(broker_epoch=5)
-
-    def crash(self) -> None:
-        assert self.log_dirs is not None
-        self.log_dirs.release()
-
-    def housekeeping(self) -> Housekeeping:
-        assert self.log_dirs is not None
-        log_dirs = self.log_dirs
-        return Housekeeping(self.env, log_dirs, lambda *key: log_dirs.logs[key].log_end_offset)
-
-    def traced(self, kind: str) -> list[dict[str, object]]:
-        return [event for event in self.events if event["kind"] == kind]
-
-    def partitions(self) -> list[str]:
-        found = [entry for directory in (self.a, self.b) if directory.exists() for entry in directory.iterdir()]
-        return sorted(f"{entry.parent.name}/{entry.name}" for entry in found if entry.is_dir())
+from tests.support.storage_node import CLUSTER_ID, CONFIG, ORDERS, PAYMENTS, Node, produce
 
 
 @pytest.fixture
 def node(tmp_path) -> Node:
     return Node(tmp_path)
-
-
-def produce(log, count: int = 1, *, leader_epoch: int = 0) -> None:
-    records = [Record(offset, NOW_MS, b"key", b"value", ()) for offset in range(count)]
-    log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=leader_epoch, now_ms=NOW_MS)
-    log.commit()
 
 
 class TestClaiming:
@@ -355,159 +262,3 @@ class TestShutdown:
         await node.stop()
         assert not (node.a / ".kafka_cleanshutdown").exists()
         assert (node.b / ".kafka_cleanshutdown").exists()
-
-
-class TestFailure:
-    async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(self, node):
-        log_dirs = await node.start()
-        for partition in range(3):
-            log_dirs.create("orders", ORDERS, partition, CONFIG)
-        heard = []
-        log_dirs.on_offline = lambda path, partitions, error: heard.append((path, partitions, error.errno))
-        log_dirs.log_failed("orders", 2, OSError(errno.ENOSPC, "No space left on device"))
-        assert heard == [(str(node.a), [("orders", 0), ("orders", 2)], errno.ENOSPC)]
-        assert list(log_dirs.logs) == [("orders", 1)]
-        assert not log_dirs.is_online(str(node.a))
-        assert log_dirs.is_online(str(node.b))
-
-    async def test_a_directory_fails_once(self, node):
-        log_dirs = await node.start()
-        heard = []
-        log_dirs.on_offline = lambda path, partitions, error: heard.append(path)
-        for _ in range(2):
-            log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
-        assert heard == [str(node.a)]
-
-    async def test_a_partition_that_may_be_in_a_failed_directory_does_not_begin_again_empty(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
-        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
-        with pytest.raises(KafkaError) as caught:
-            log_dirs.create("orders", ORDERS, 0, CONFIG, is_new=False)
-        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-        with pytest.raises(KafkaError) as caught:
-            log_dirs.delete("orders", 0)
-        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    async def test_a_new_partition_goes_to_a_directory_that_works(self, node):
-        log_dirs = await node.start()
-        node.disk.broken.add(str(node.a))
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
-        assert node.partitions() == ["b/orders-0"]
-        assert not log_dirs.is_online(str(node.a))
-
-    async def test_without_a_directory_that_works_a_new_partition_is_a_storage_error(self, node):
-        log_dirs = await node.start()
-        node.disk.broken |= {str(node.a), str(node.b)}
-        with pytest.raises(KafkaError) as caught:
-            log_dirs.create("orders", ORDERS, 0, CONFIG)
-        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    async def test_a_directory_that_does_not_work_at_the_start_begins_offline(self, node):
-        node.disk.broken.add(str(node.a))
-        log_dirs = await node.start()
-        assert not log_dirs.is_online(str(node.a))
-        assert [usage.error is None for usage in log_dirs.usage()] == [False, True]
-        assert len(log_dirs.directory_ids) == 1
-
-    async def test_a_node_without_any_directory_does_not_start(self, node):
-        node.disk.broken |= {str(node.a), str(node.b)}
-        with pytest.raises(NoLogDirOnline):
-            await node.start()
-
-    async def test_a_node_that_loses_its_last_directory_ends(self, node):
-        log_dirs = await node.start()
-        with pytest.RaisesGroup(NoLogDirOnline):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(lambda: unwrapped(node.housekeeping().run))
-                for directory in (node.a, node.b):
-                    log_dirs.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
-
-    async def test_a_node_that_loses_its_metadata_directory_ends(self, node):
-        node.config = attrs.evolve(node.config, metadata_directory=str(node.a))
-        log_dirs = await node.start()
-        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
-        with pytest.RaisesGroup(NoLogDirOnline):
-            await node.housekeeping().run()
-
-    async def test_a_failed_fsync_is_not_survived(self, node):
-        await node.start()
-        node.disk.unsyncable.add(str(node.a))
-        with pytest.raises(FsyncFailed):
-            await node.housekeeping().checkpoint_recovery_points()
-
-    async def test_a_failed_fsync_of_a_log_that_is_closed_is_not_survived(self, node):
-        log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
-        produce(log, 3)
-        node.disk.unsyncable.add(str(node.a / "orders-0"))
-        with pytest.RaisesGroup(FsyncFailed):
-            await node.stop()
-        assert not (node.a / ".kafka_cleanshutdown").exists()
-
-
-async def unwrapped(run) -> None:
-    """Run, and raise the one error of an exception group as itself."""
-    try:
-        await run()
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-
-
-class TestHousekeeping:
-    async def test_flush_ms_moves_the_recovery_point(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, flush_ms=1000))
-        produce(log, 3)
-        housekeeping = node.housekeeping()
-        assert await housekeeping.flush_due() == 1000
-        assert log.recovery_point == 0
-        node.now_ms += 1000
-        await housekeeping.flush_due()
-        assert log.recovery_point == 3
-
-    async def test_without_flush_ms_nothing_is_flushed(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
-        produce(log, 3)
-        node.now_ms += 10**9
-        assert await node.housekeeping().flush_due() == 10_000
-        assert log.recovery_point == 0
-
-    async def test_retention_ms_removes_segments_below_the_high_watermark(self, node):
-        log_dirs = await node.start()
-        config = attrs.evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=0)
-        log = log_dirs.create("orders", ORDERS, 0, config)
-        produce(log, 3)
-        log.roll()
-        node.now_ms += 10_000
-        housekeeping = node.housekeeping()
-        await housekeeping.apply_retention()
-        assert log.log_start_offset == 3
-        await housekeeping.tidy()
-        assert not [entry.name for entry in (node.a / "orders-0").iterdir() if entry.name.endswith(".deleted")]
-
-    async def test_a_log_start_moved_by_delete_records_survives_a_crash(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
-        produce(log, 1)
-        produce(log, 1)
-        log.advance_log_start_offset(1)
-        await node.housekeeping().checkpoint_log_start_offsets()
-        node.crash()
-        assert (await node.start()).logs["orders", 0].log_start_offset == 1
-
-    async def test_high_watermarks_are_checkpointed(self, node):
-        log_dirs = await node.start()
-        produce(log_dirs.create("orders", ORDERS, 0, CONFIG), 2)
-        await node.housekeeping().checkpoint_high_watermarks()
-        node.crash()
-        assert (await node.start()).read_high_watermarks() == {("orders", 0): 2}
-
-    async def test_usage_counts_bytes_by_partition(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
-        produce(log)
-        first, second = log_dirs.usage()
-        assert first.log_sizes == {("orders", 0): log.size_bytes}
-        assert second.log_sizes == {}
-        assert 0 < first.usable_bytes <= first.total_bytes
