@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMember, KafkaPythonMember
-from tests.support.group_play import Beginning, Play, discard
+from tests.support.group_play import Beginning, Play, discard, ten_come_and_two_go
 from tests.support.node_process import NodeProcess
 
 # kafka-python leaves the sockets of connections that failed for the collector to close.
@@ -39,21 +39,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     kind: type[GroupMember], strategy: str, begin: Beginning, figure: Callable[[str], None]
 ) -> None:
     play = begin(kind, strategy)
-    play.produce()
-    play.come(*"abcd")
-    play.shared()
-    play.come(*"efghij")
-    joined = play.shared()
-    play.is_described_as("CLASSIC", "STABLE", 10)
-    play.produce()
-    play.all_read()
-    play.go("b", "h")
-    left = play.shared()
-    play.produce()
-    play.all_read()
-    figure(f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice")
-    play.end()
-    play.is_described_as("CLASSIC", "EMPTY", 0)
+    figure(ten_come_and_two_go(play, "CLASSIC"))
 
 
 @pytest.mark.parametrize(("kind", "strategy"), CASES)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.group_members import ConsumerProtocolMember
-from tests.support.group_play import Beginning, Play, discard
+from tests.support.group_play import Beginning, Play, discard, ten_come_and_two_go
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -32,22 +32,8 @@ def test_members_come_and_go_and_nothing_is_skipped(
     assignor: str, begin: Beginning, topic: str, figure: Callable[[str], None]
 ) -> None:
     play = begin({topic: PARTITIONS}, assignor)
-    play.produce()
-    play.come(*"abcd")
-    play.shared()
-    play.come(*"efghij")
-    joined = play.shared()
-    play.is_described_as("CONSUMER", "STABLE", 10)
-    play.produce()
-    play.all_read()
-    play.go("b", "h")
-    left = play.shared()
-    play.produce()
-    play.all_read()
-    figure(f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice")
+    figure(ten_come_and_two_go(play, "CONSUMER"))
     assert play.history.twice == 0
-    play.end()
-    play.is_described_as("CONSUMER", "EMPTY", 0)
 
 
 def test_members_that_are_killed_are_missed(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:

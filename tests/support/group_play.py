@@ -190,6 +190,25 @@ def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHi
     return kind(membership, history)
 
 
+def ten_come_and_two_go(play: Play, type_: str) -> str:
+    """In a group of this type, which is empty again at the end; what it took."""
+    play.produce()
+    play.come(*"abcd")
+    play.shared()
+    play.come(*"efghij")
+    joined = play.shared()
+    play.is_described_as(type_, "STABLE", 10)
+    play.produce()
+    play.all_read()
+    play.go("b", "h")
+    left = play.shared()
+    play.produce()
+    play.all_read()
+    play.end()
+    play.is_described_as(type_, "EMPTY", 0)
+    return f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice"
+
+
 def discard(plays: Sequence[Play]) -> None:
     """End all members that are left."""
     for play in plays:

@@ -11,13 +11,12 @@ from broker.wire.records import (
     InvalidRecord,
     Record,
     TimestampType,
-    check_crc,
     encode_batch,
-    iter_records,
     read_header,
 )
 from broker.wire.records.raw import batch_of_none, batch_of_some, scan_records
 from broker.wire.records.record import records_data
+from tests.support.decoded_batches import decoded
 
 BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)
@@ -32,13 +31,6 @@ RECORDS = st.lists(
     min_size=1,
     max_size=12,
 )
-
-
-def decoded(batch: bytes) -> list[Record]:
-    header = read_header(batch)
-    check_crc(batch, 0, header)
-    assert header.size == len(batch)
-    return list(iter_records(batch, 0, header))
 
 
 def data_of(batch: bytes) -> bytes:

@@ -13,13 +13,13 @@ from broker.wire.records import (
     InvalidRecord,
     Record,
     TimestampType,
-    check_crc,
     check_records,
     encode_batch,
     iter_records,
     read_header,
 )
 from broker.wire.records.varint import VARINT_SIZE_MAX, read_varint, varint
+from tests.support.decoded_batches import decoded
 
 TIME = 1_700_000_000_000
 
@@ -38,18 +38,11 @@ records_lists = st.lists(
 )
 
 
-def read_back(batch: bytes) -> list[Record]:
-    header = read_header(batch)
-    check_crc(batch, 0, header)
-    assert header.size == len(batch)
-    return list(iter_records(batch, 0, header))
-
-
 @given(records_lists, st.sampled_from(Compression), st.integers(0, 2**62))
 def test_records_come_back_as_they_were(records: list[Record], compression: Compression, base_offset: int) -> None:
     batch = encode_batch(records, compression=compression, base_offset=base_offset)
     header = read_header(batch)
-    found = read_back(batch)
+    found = decoded(batch)
     assert [record.offset for record in found] == [base_offset + index for index in range(len(records))]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == [
         (r.timestamp, r.key, r.value, r.headers) for r in records
@@ -62,7 +55,7 @@ def test_records_come_back_as_they_were(records: list[Record], compression: Comp
 @pytest.mark.parametrize("compression", list(Compression))
 def test_a_large_record_among_small_ones(compression: Compression) -> None:
     records = [Record(0, TIME, b"a", b"1"), Record(1, TIME, b"b", bytes(3_000_000)), Record(2, TIME, b"c", b"3")]
-    assert read_back(encode_batch(records, compression=compression)) == records
+    assert decoded(encode_batch(records, compression=compression)) == records
 
 
 def test_a_batch_is_read_from_the_middle_of_a_buffer() -> None:
@@ -101,12 +94,12 @@ def test_every_field_can_be_set() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (8, 2, 30, 39)
     assert header.attributes == 4 | 0x08 | 0x10 | 0x20 | 0x40
     assert (header.is_transactional, header.is_control, header.delete_horizon_ms) == (True, True, TIME - 1000)
-    assert [(record.offset, record.timestamp) for record in read_back(batch)] == [(105, TIME + 9), (107, TIME + 9)]
+    assert [(record.offset, record.timestamp) for record in decoded(batch)] == [(105, TIME + 9), (107, TIME + 9)]
 
 
 def test_a_delete_horizon_leaves_the_records_times_alone() -> None:
     records = [Record(0, TIME, b"k", None), Record(1, TIME + 7, b"k", b"v")]
-    assert read_back(encode_batch(records, delete_horizon_ms=TIME + 86_400_000)) == records
+    assert decoded(encode_batch(records, delete_horizon_ms=TIME + 86_400_000)) == records
 
 
 @pytest.mark.parametrize("compression", list(Compression))
@@ -114,7 +107,7 @@ def test_a_batch_may_lose_all_its_records_and_keep_its_range(compression: Compre
     batch = encode_batch([], base_offset=10, last_offset=14, max_timestamp=TIME, compression=compression)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.count, header.size) == (10, 14, 0, HEADER_SIZE)
-    assert read_back(batch) == []
+    assert decoded(batch) == []
 
 
 def test_header_keys_that_are_not_utf8_survive() -> None:

@@ -1,0 +1,11 @@
+"""What is in a record batch."""
+
+from broker.wire.records import Record, check_crc, iter_records, read_header
+
+
+def decoded(batch: bytes) -> list[Record]:
+    """The records of one whole batch, whose checksum is right."""
+    header = read_header(batch)
+    check_crc(batch, 0, header)
+    assert header.size == len(batch)
+    return list(iter_records(batch, 0, header))
