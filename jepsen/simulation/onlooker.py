@@ -148,7 +148,7 @@ class Onlooker:
                 found[partition] = known or _SeenReplica(partition, partition.topic_id.hex())
         for gone in seen.replicas.values():
             if gone.log is not None:
-                self._tell(host, gone, "replica-gone")
+                self._tell_gone(host, gone)
         seen.replicas = found
 
     def _look_at_replica(self, host: Host, seen: _SeenReplica) -> None:
@@ -182,7 +182,9 @@ class Onlooker:
             self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
 
     def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
-        had_one, seen.log = seen.log is not None, log
+        if log is None and seen.log is not None:
+            self._tell_gone(host, seen)
+        seen.log = log
         seen.end_offset = seen.high_watermark = 0
         seen.leader_epoch, seen.leads = -1, False
         seen.cut_to = None
@@ -190,8 +192,14 @@ class Onlooker:
             batches = read_batches(log, log.log_start_offset)
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
             self._tell(host, seen, "replica-found", batches=batches)
-        elif had_one:
-            self._tell(host, seen, "replica-gone")
+
+    def _tell_gone(self, host: Host, seen: _SeenReplica) -> None:
+        """What it has committed as a leader before that counts: others may have heard of it."""
+        partition = seen.partition
+        high_watermark = min(partition.high_watermark, seen.end_offset)
+        if seen.leads and partition.leader_epoch == seen.leader_epoch and high_watermark > seen.high_watermark:
+            self._tell(host, seen, "replica-committed", high_watermark=high_watermark)
+        self._tell(host, seen, "replica-gone")
 
     def _look_at_log(self, host: Host, seen: _SeenReplica, log: Log) -> None:
         end_offset = log.readable_end_offset

@@ -36,6 +36,7 @@ from tests.simulation.staging import Stage
 TOPIC = "topic"
 # No epoch, and no sequence number.
 NONE = -1
+PRODUCE_VERSION = 12
 
 
 @attrs.frozen
@@ -108,12 +109,8 @@ class ClientStage(Stage):
     async def _produce_one(
         self, name: str, value: str, acks: int, producer: IdempotentProducer | None
     ) -> ErrorCode | None:
-        record = Record(timestamp=int(self.client.wall() * 1000), key=None, value=value.encode())
-        numbers = {} if producer is None else producer.numbers(value)
-        data = PartitionProduceData(index=0, records=memoryview(encode_batch([record], **numbers)))
-        topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
         try:
-            response = await self.ask(name, ProduceRequest(acks=acks, timeout_ms=500, topic_data=topics), 12)
+            response = await self.ask(name, self.produce_request(value, acks, producer), PRODUCE_VERSION)
         except ConnectionLost:
             return None
         answer = response.responses[0].partition_responses[0]
@@ -123,6 +120,13 @@ class ClientStage(Stage):
             if offset != answer.base_offset:
                 self.fail(f"NothingIsThereTwice: {value} was acknowledged at {offset} and {answer.base_offset}")
         return code
+
+    def produce_request(self, value: str, acks: int = -1, producer: IdempotentProducer | None = None) -> ProduceRequest:
+        record = Record(timestamp=int(self.client.wall() * 1000), key=None, value=value.encode())
+        numbers = {} if producer is None else producer.numbers(value)
+        data = PartitionProduceData(index=0, records=memoryview(encode_batch([record], **numbers)))
+        topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+        return ProduceRequest(acks=acks, timeout_ms=500, topic_data=topics)
 
     async def fetch(
         self, name: str, offset: int, *, leader_epoch: int = NONE, last_epoch: int = NONE

@@ -1,6 +1,6 @@
 """Replicas on a stage: a controller, some brokers, one partition, clients that ask whom they like, and a judgement."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ from jepsen.simulation.invariants import (
 )
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.data import show_data
-from jepsen.simulation.subjects.node_plan import NodePlan
+from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES, NodePlan
 from jepsen.simulation.trace import Event
 from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, stored_in
 
@@ -225,14 +225,19 @@ class ReplicaStage(ClientStage):
 
 
 def play(
-    script: Callable[[ReplicaStage], Awaitable[None]], *, brokers: int = 3, seed: int = 1, is_watched: bool = False
+    script: Callable[[ReplicaStage], Awaitable[None]],
+    *,
+    brokers: int = 3,
+    seed: int = 1,
+    is_watched: bool = False,
+    log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
 ) -> ReplicaStage:
     """Have a controller and brokers start, with Kafka's default timeouts, the script go on, and all be healed then.
 
     If it `is_watched`, the invariants of replication look on. Otherwise what is broken shows when it has come to harm.
     """
     simulation = Simulation(str(seed))
-    plan = NodePlan(0, 1, brokers, simulation.rng("subject"))
+    plan = NodePlan(0, 1, brokers, simulation.rng("subject"), log_directories)
     lost = {each.name: 0 for each in plan.nodes}
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
     stage = ReplicaStage(
