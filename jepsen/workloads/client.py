@@ -78,9 +78,10 @@ class Client:
             await connection.aclose()
 
     async def seek_leader(self, topic: str, partition: int) -> int:
-        """Go on at the leader of a partition, as any server knows it, and tell its epoch; -1 where nothing is known.
+        """Go on at the leader of a partition, as any server knows it, and tell its epoch.
 
-        The server may know of an earlier leader than the client does. Raises ConnectionLost.
+        The server may know of an earlier leader than the client does. Raises ConnectionLost, also where it knows of
+        none: then the client goes on anywhere.
         """
         await self.aclose()
         self._target = None
@@ -94,6 +95,8 @@ class Client:
                 self._target, leader_epoch = addresses.get(told.leader_id), int(told.leader_epoch)
         if connection.address != self._target:
             await self.aclose()
+        if self._target is None:
+            raise ConnectionLost(ErrorCode.LEADER_NOT_AVAILABLE.name)
         return leader_epoch
 
     async def seek_coordinator(self, group: str) -> None:

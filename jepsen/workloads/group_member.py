@@ -72,8 +72,8 @@ class Group:
 class GroupMember(ABC):
     """`positions` has each partition that it owns, and None until it is known where to begin.
 
-    It reads under the latest leader epoch that it, or who committed before it, has heard of (KIP-320): only of whom
-    leads does it believe that there is nothing at its position.
+    It reads from the leader of the latest epoch that it, or who committed before it, has heard of (KIP-320): only of
+    that one does it believe that there is nothing at its position.
     `instance` makes it a static member (KIP-345). `commits` and `stalls` are the chances that it commits after a poll,
     and that it comes to its senses only much later. `is_over`: another one has taken its place.
     """
@@ -208,7 +208,7 @@ class GroupMember(ABC):
         began = trio.current_time()
         try:
             if not reader.is_connected:
-                self._hear_of_leader(partition, await reader.seek_leader(*partition))
+                await self._seek_leader(reader, partition)
             async with reader.connected() as connection:
                 life = self.client.life(connection, *partition)
                 epoch = self._leader_epochs[partition]
@@ -226,6 +226,14 @@ class GroupMember(ABC):
             if records and self.client.life(connection, *partition) == life:
                 self.client.history.ok(self._polled(partition, began), records, life=life)
                 self.positions[partition] = records[-1][0] + 1
+
+    async def _seek_leader(self, reader: Client, partition: TopicPartition) -> None:
+        """Have it be no earlier leader than is known of. Raises ConnectionLost."""
+        epoch = await reader.seek_leader(*partition)
+        self._hear_of_leader(partition, epoch)
+        if epoch < self._leader_epochs[partition]:
+            await reader.aclose()
+            raise ConnectionLost("who leads has changed since")
 
     def _hear_of_leader(self, partition: TopicPartition, epoch: int) -> None:
         self._leader_epochs[partition] = max(epoch, self._leader_epochs.get(partition, -1))

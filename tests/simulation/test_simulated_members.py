@@ -65,6 +65,50 @@ def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position
     assert positions == [1, 3, 3]
 
 
+def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> None:
+    """That one knows who leads now, and has less."""
+    positions: list[int | None] = []
+
+    async def script(stage: ReplicaStage) -> None:
+        a, b, c = stage.brokers
+        await stage.lay_out(a, b)
+        assert await stage.produce(a, "first") is ErrorCode.NONE
+        stage.part(c, stage.controller)
+        stage.kill(a)
+        await stage.leads(b)
+        assert await stage.produce(b, "second", "third") is ErrorCode.NONE
+        loner = Loner(stage, life=1)
+        positions.append(await loner.reads_by(b))
+        stage.part(a, b)
+        await stage.start(a)
+        await stage.until_described(a, lambda told: told.leader_id == stage.ids[b], "b does not lead", within=20.0)
+        positions.append(await loner.reads_by(c))
+
+    assert play(script).violation is None
+    assert positions == [3, 3]
+
+
+def test_a_member_asks_nobody_else_while_the_leader_is_gone() -> None:
+    """The follower knows the same epoch, and has less."""
+    positions: list[int | None] = []
+
+    async def script(stage: ReplicaStage) -> None:
+        a, b, c = stage.brokers
+        await stage.lay_out(a, b)
+        stage.kill(b)
+        await stage.in_sync(a, by=c)
+        assert await stage.produce(a, "first") is ErrorCode.NONE
+        loner = Loner(stage, life=1)
+        positions.append(await loner.reads_by(a))
+        stage.kill(a)
+        await stage.start(b)
+        await stage.until_described(b, lambda told: told.leader_id == -1, "a leads for ever", within=20.0)
+        positions.append(await loner.reads_by(b))
+
+    assert play(script).violation is None
+    assert positions == [1, 1]
+
+
 def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_anew() -> None:
     positions: list[int | None] = []
 
