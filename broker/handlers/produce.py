@@ -13,6 +13,7 @@ import attrs
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.handler import RequestContext
 from broker.handlers.parked_produce import ParkedProduce
+from broker.handlers.refused_batches import check_order, remember
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
 from broker.net.reply import Part, Pending
@@ -72,10 +73,10 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
             try:
                 if partition is None:
                     raise services.partitions.absent(key, data.index)
-                answer = _append(context, partition, data, request.acks, now_ms, awaited)
+                answer = _append(context, key, partition, data, request.acks, now_ms, awaited)
             except KafkaError as error:
                 failed = True
-                answer = _failure(context, partition, key, data.index, error)
+                answer = _failure(context, partition, key, data, error, now_ms)
             partition_responses.append(answer)
         responses.append(
             TopicProduceResponse(
@@ -107,6 +108,7 @@ class _Awaited:
 
 def _append(
     context: RequestContext,
+    topic: str | bytes,
     partition: Partition,
     data: PartitionProduceData,
     acks: int,
@@ -119,6 +121,7 @@ def _append(
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     check_single_batch(records, context.api_version)
+    check_order(context.own_connection, topic, partition, records, now_ms)
     info = partition.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
@@ -190,10 +193,16 @@ def check_single_batch(records: memoryview, api_version: int) -> None:
 
 
 def _failure(
-    context: RequestContext, partition: Partition | None, topic: str | bytes, index: int, error: KafkaError
+    context: RequestContext,
+    partition: Partition | None,
+    topic: str | bytes,
+    data: PartitionProduceData,
+    error: KafkaError,
+    now_ms: int,
 ) -> PartitionProduceResponse:
+    remember(context.own_connection, topic, data.index, data.records, error, now_ms)
     response = PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
+        index=data.index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
     )
     if isinstance(error, RecordsRejected):
         response.record_errors = [

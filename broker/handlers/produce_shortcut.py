@@ -72,7 +72,7 @@ class ProduceShortcut:
         buffer = connection.buffer
         position = start + connection.prefix_length
         entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
-        if entry is None or position >= end:
+        if entry is None or position >= end or connection.refused is not None:
             return False
         data = buffer.data
         if self._flexible:

@@ -11,7 +11,7 @@ restores Kafka's behaviour where a later request could see the difference.
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.net.receive_buffer import ReceiveBuffer
 from broker.net.reply import ExclusivePending, Part, Pending, Reply
@@ -79,8 +79,8 @@ class Connection:
 
     `peer_host` is the client's address, `listener` the name of the listener it came through, `principal` who it is.
     `muted` is set by the transport while it does not read because `receive_space` was empty; the next `flush` reads
-    again. `activity` counts what was received, for telling idle connections. `prefix_length` is the service's: how much
-    of the last request may well be the beginning of the next.
+    again. `activity` counts what was received, for telling idle connections. Two are the service's: `prefix_length` is
+    how much of the last request may well be the beginning of the next, `refused` what it remembers of its refusals.
     """
 
     __slots__ = (
@@ -103,6 +103,7 @@ class Connection:
         "prefix_length",
         "principal",
         "queued",
+        "refused",
         "transport",
     )
 
@@ -132,6 +133,7 @@ class Connection:
         self.client_software = ("unknown", "unknown")
         self.activity = 0
         self.prefix_length = 0
+        self.refused: Any = None
         self.queued = self.muted = self.closed = False
         self.close_reason: str | None = None
 

@@ -85,6 +85,14 @@ class ClientStage(Stage):
         finally:
             await connection.aclose()
 
+    async def connect(self, name: str) -> Connection:
+        """For requests that go over one connection, see `ask_over`. Raises ConnectionLost."""
+        return await self.simulation.on(self.client, Connection.open, (name, KAFKA_PORT), 0)
+
+    async def ask_over(self, connection: Connection, request: Any, version: int) -> Any:
+        """A broker's response. Raises ConnectionLost."""
+        return await self.simulation.on(self.client, connection.call, request, version)
+
     async def described(self, by: str) -> DescribeTopicPartitionsResponsePartition | None:
         """The partition as a broker knows it; None where none answers."""
         try:

@@ -3,7 +3,7 @@
 from functools import partial
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.client_staging import IdempotentProducer
+from tests.simulation.client_staging import PRODUCE_VERSION, IdempotentProducer
 from tests.simulation.replication_staging import ReplicaStage
 from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
@@ -44,12 +44,29 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
         stage.fail("SessionsGoOn: though nothing was lost")
 
 
+async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
+    """Both are under way to a broker that is about to lead, and the first one arrives before it does (KAFKA-15591)."""
+    a, b, c = stage.brokers
+    producer = IdempotentProducer(7)
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
+    await stage.produce(a, "x0")
+    first, second = stage.produce_request("m0", producer=producer), stage.produce_request("m1", producer=producer)
+    connection = await stage.connect(b)
+    await stage.ask_over(connection, first, PRODUCE_VERSION)
+    stage.kill(a)
+    await stage.leads(b)
+    await stage.ask_over(connection, second, PRODUCE_VERSION)
+    if [await stage.produce(b, each, producer=producer) for each in ("m0", "m1", "m2")] != [ErrorCode.NONE] * 3:
+        stage.fail("SessionsGoOn: though nothing was lost")
+
+
 @showings(
     Scenario(an_acknowledgement_is_lost, {"followers know nothing of producers": Breach("NothingIsThereTwice")}),
     Scenario(
         sequences_are_cut_off,
         {"producers are not forgotten with what is cut off": Breach("AcknowledgedRecordsStay")},
     ),
+    Scenario(the_second_batch_is_the_first_to_come, {"batches behind refused ones are taken": Breach("SessionsGoOn")}),
 )
 def test_idempotence(showing: Showing) -> None:
     assert showing.violation() in showing.expected

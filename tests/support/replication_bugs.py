@@ -1,6 +1,7 @@
 """Bugs planted into the rules of replication; see `planted_bugs`."""
 
 from broker.handlers import fetch_reading, list_offsets, offset_for_leader_epoch
+from broker.handlers.refused_batches import RefusedBatches
 from broker.replication import fetcher
 from broker.replication.fetchers import Fetchers
 from broker.replication.in_sync import InSyncReplicas
@@ -86,6 +87,9 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
     # Producers that number what they send
     "followers know nothing of producers": PlantedBug(
         Log, "_stage_fetched", "if header.producer_id >= 0:", "if False:"
+    ),
+    "batches behind refused ones are taken": PlantedBug(
+        RefusedBatches, "check", "if not is_known and header.base_sequence > least:", "if False:"
     ),
     "producers are not forgotten with what is cut off": PlantedBug(
         LogStore, "truncate_to", "self._rebuild_producers(self._now_ms)", "pass"

@@ -1,5 +1,11 @@
 """Produce by idempotent producers (KIP-98): retries, gaps, epochs, and the five batches that are remembered."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.refused_batches import REMEMBERED_MAX, REMEMBERED_MS
 from broker.wire.errors import ErrorCode
 from tests.support.requests import (
     batch,
@@ -7,8 +13,19 @@ from tests.support.requests import (
     fetch,
     produce,
     produce_request,
+    read_values,
 )
-from tests.support.wire_client import WireClient, only
+from tests.support.running_node import RunningNode, running_node
+from tests.support.wire_client import WireClient, connected, only
+
+NONE, MISSING = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+EARLY = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.fixture
+async def other(node: RunningNode) -> AsyncIterator[WireClient]:
+    async with connected(node.port) as client:
+        yield client
 
 
 def numbered(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0) -> bytes:
@@ -91,3 +108,67 @@ async def test_a_duplicate_in_the_same_write_as_its_original_is_found(client: Wi
     offsets = [only(only((await client.receive()).responses).partition_responses).base_offset for _ in range(2)]
     assert offsets == [0, 0]
     assert (await fetch(client)).high_watermark == 1
+
+
+async def sequences_taken(client: WireClient, *batches: bytes, topic: str = "topic") -> list[ErrorCode]:
+    """What comes of batches that are sent one after the other."""
+    return [ErrorCode((await produce(client, each, topic=topic)).error_code) for each in batches]
+
+
+async def test_what_was_sent_behind_a_refused_batch_has_to_come_behind_it(
+    client: WireClient, other: WireClient
+) -> None:
+    """The partition comes to be between two batches of an unknown producer (KAFKA-15591)."""
+    assert await sequences_taken(client, numbered(0, 3), numbered(3)) == [MISSING, MISSING]
+    await create_topic(other)
+    await produce(other, batch(b"somebody else's"))
+
+    assert await sequences_taken(client, numbered(4), numbered(5)) == [EARLY, EARLY]
+    assert await sequences_taken(client, numbered(0, 3), numbered(3), numbered(4), numbered(5)) == [NONE] * 4
+    assert await read_values(client) == [b"somebody else's", *(b"%d" % at for at in range(6))]
+
+
+async def test_only_what_was_refused_is_waited_for(client: WireClient, other: WireClient) -> None:
+    """By the same connection, for the same partition, of the same producer in the same epoch."""
+    assert await sequences_taken(client, numbered(4), numbered(4, producer_id=8)) == [MISSING, MISSING]
+    await create_topic(other)
+    await create_topic(other, "elsewhere")
+
+    assert await sequences_taken(client, numbered(5), topic="elsewhere") == [NONE]
+    assert await sequences_taken(client, numbered(5, producer_id=9), numbered(4, producer_id=8)) == [NONE, NONE]
+    assert await sequences_taken(client, numbered(6, epoch=1)) == [NONE]
+    assert await sequences_taken(other, numbered(6, producer_id=10)) == [NONE]
+
+
+async def test_what_is_refused_for_good_is_not_waited_for(client: WireClient) -> None:
+    """Not every client gives its next batches other numbers."""
+    await create_topic(client, configs={"max.message.bytes": "500"})
+    too_large = batch(b"x" * 500, producer_id=7, producer_epoch=0, base_sequence=0)
+
+    assert await sequences_taken(client, too_large, numbered(1)) == [ErrorCode.MESSAGE_TOO_LARGE, NONE]
+
+
+async def test_what_was_refused_may_have_come_another_way(client: WireClient, other: WireClient) -> None:
+    assert await sequences_taken(client, numbered(0)) == [MISSING]
+    await create_topic(other)
+    assert await sequences_taken(other, numbered(0)) == [NONE]
+
+    assert await sequences_taken(client, numbered(1)) == [NONE]
+
+
+async def test_a_batch_that_does_not_come_again_is_forgotten(tmp_path: Path) -> None:
+    now_s = 1_700_000_000.0
+    async with running_node(tmp_path, wall=lambda: now_s) as node, connected(node.port) as client:
+        assert await sequences_taken(client, numbered(0)) == [MISSING]
+        await create_topic(client)
+        assert await sequences_taken(client, numbered(1)) == [EARLY]
+        now_s += REMEMBERED_MS / 1000
+        assert await sequences_taken(client, numbered(1), numbered(2)) == [NONE, NONE]
+
+
+async def test_of_all_that_is_refused_the_latest_is_remembered(client: WireClient, other: WireClient) -> None:
+    for producer_id in range(REMEMBERED_MAX + 1):
+        await produce(client, numbered(0, producer_id=producer_id))
+    await create_topic(other)
+
+    assert await sequences_taken(client, numbered(1, producer_id=0), numbered(1, producer_id=1)) == [NONE, EARLY]

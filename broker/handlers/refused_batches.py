@@ -1,0 +1,107 @@
+"""What idempotent producers have to send again before what they sent behind it is taken (KAFKA-15591).
+
+A producer has several batches of a partition in flight. Its first one is refused by a broker that is not the leader
+yet; a moment later the broker leads, and the second one arrives. It does not know the producer, and has to take any
+sequence number from such a one, for its records may have been deleted (KIP-360). The first batch could never be
+appended after that: it would be lost, though the producer tries again and again. So what was sent over a connection
+behind a batch that was refused there is refused as well, until that one has come again.
+
+Kafka refuses it from 4.5 on, where the partition was never written to. It does so after a topic was created anew, too,
+when producers may well go on with their sequence numbers; and not where others have written to the partition.
+"""
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from broker.net.connection import Connection
+from broker.replication.partition import Partition
+from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.records import BatchHeader, read_header
+
+# No client waits longer for an answer and then still goes on with the connection (`request.timeout.ms`, 30 s).
+REMEMBERED_MS: Final = 60_000
+# As many as a connection may well have in flight; who has more of them refused is answered as by Kafka.
+REMEMBERED_MAX: Final = 1024
+
+# What all clients send again after. With other errors some go on as if there had never been such a batch.
+RETRIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+# A topic by name or id, a partition's index, a producer's id and epoch.
+_Key: TypeAlias = tuple[str | bytes, int, int, int]
+
+
+@attrs.define(eq=False)
+class RefusedBatches:
+    """Of one connection: the least sequence number that was refused of each producer in each partition, and when."""
+
+    _refused: dict[_Key, tuple[int, int]] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def add(self, topic: str | bytes, index: int, header: BatchHeader, now_ms: int) -> None:
+        key = topic, index, header.producer_id, header.producer_epoch
+        least, _ = self._refused.pop(key, (header.base_sequence, now_ms))
+        self._refused[key] = min(least, header.base_sequence), now_ms
+        if len(self._refused) > REMEMBERED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def check(self, topic: str | bytes, partition: Partition, header: BatchHeader, now_ms: int) -> None:
+        """Forget about a batch that comes again. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER until it does."""
+        self._forget_before(now_ms - REMEMBERED_MS)
+        key = topic, partition.index, header.producer_id, header.producer_epoch
+        if key not in self._refused:
+            return
+        least, _ = self._refused[key]
+        log = partition.log
+        is_known = log is not None and log.producers.get(header.producer_id) is not None
+        if not is_known and header.base_sequence > least:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} in partition {partition}: "
+                f"{header.base_sequence} (incoming seq. number), {least} (refused before, and not sent again yet)",
+            )
+        del self._refused[key]
+
+    def _forget_before(self, time_ms: int) -> None:
+        while self._refused:
+            key, (_, refused_at_ms) = next(iter(self._refused.items()))
+            if refused_at_ms > time_ms:
+                return
+            del self._refused[key]
+
+
+def remember(
+    connection: Connection, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
+) -> None:
+    """A batch was refused, and is to come again if its producer may well have more success then."""
+    if records is None or error.code not in RETRIED:
+        return
+    try:
+        header = read_header(records)
+    except WireError:
+        return
+    if header.producer_id >= 0:
+        if connection.refused is None:
+            connection.refused = RefusedBatches()
+        connection.refused.add(topic, index, header, now_ms)
+
+
+def check_order(
+    connection: Connection, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int
+) -> None:
+    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes too early."""
+    refused = connection.refused
+    if refused is not None:
+        refused.check(topic, partition, read_header(records), now_ms)
+        if not refused:
+            connection.refused = None
