@@ -134,13 +134,21 @@ def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
     assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
 
 
-def test_a_loss_is_excused_though_the_elected_is_fenced_before_it_hears_of_it() -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_loss_is_excused_though_the_elected_is_fenced_before_it_hears_of_it(*, is_seen: bool) -> None:
     story = Story()
     all_are_gone(story)
     story.finds(2)
     story.knows(2, 9)
-    story.changes(leader=2, isr=(2,))
-    story.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
+    elected = PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=2, isr=(2,))
+    fenced = PartitionChangeRecord(
+        topic_id=TOPIC_ID, partition_id=0, leader=-1, isr=(), eligible_leader_replicas=(2,), last_known_elr=(2,)
+    )
+    if is_seen:
+        story.learns(elected)
+        story.learns(fenced)
+    else:
+        story.learns(elected, fenced)
     story.tell(2, "broker-state", epoch=9)
     assert story.broken == []
     log = story.committed.logs[TOPIC_ID.hex(), 0]

@@ -107,11 +107,13 @@ class CommittedLog:
             copy.is_suspect = False
 
     def learn(self, image: PartitionImage) -> None:
-        is_new = image.leader_epoch != self.image.leader_epoch
+        epochs = image.leader_epoch - self.image.leader_epoch
         self.image = image
-        if image.leader != -1 and is_new:
+        if image.leader != -1 and epochs:
             self.elected = image.leader, image.leader_epoch
-        elif self.elected is not None and self.elected[0] not in self.eligible:
+        elif epochs > 1 and image.last_known_elr:  # it was elected and fenced again before anybody looked
+            self.elected = image.last_known_elr[0], image.leader_epoch - 1
+        if self.elected is not None and self.elected[0] not in self.eligible:
             self.elected = None
 
     def lose(self, leader: int, leader_epoch: int) -> None:
