@@ -12,6 +12,7 @@ from broker.storage.retention import deletable_segments
 from broker.storage.segment import Segment
 from broker.storage.segments import Segments
 from broker.storage.swapping import swap_in
+from broker.storage.unsettled import mark_unsettled, unmark_unsettled
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from kraft.env import Disk, Tracer
 
@@ -188,9 +189,14 @@ class LogStore(ReadableLog):
             truncations = self._truncations
             await self._sync([self.segments.active])
             await self._disk.sync_dir(self._directory)
+            if truncations != self._truncations:
+                continue
+            await unmark_unsettled(self._disk, self._directory)
             if truncations == self._truncations:
                 self.is_unsettled = False
                 self._is_closed = self.failure is not None
+            else:
+                mark_unsettled(self._disk, self._directory)
 
     async def _sync(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -309,6 +315,7 @@ class LogStore(ReadableLog):
         if offset < self.segments.first_offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        mark_unsettled(self._disk, self._directory)
         self._delete_segments(self.segments.floor_index(offset) + 1, len(self.segments))
         self.segments.active.truncate_to(offset)
         end_offset = min(offset, self.segments.active.load_end())
@@ -321,6 +328,7 @@ class LogStore(ReadableLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything, and begin again with `offset` as the next one; to be settled then. Raises OSError."""
         self._staged.clear()
+        mark_unsettled(self._disk, self._directory)
         self._delete_segments(0, len(self.segments))
         self.segments.add(Segment.create(self._disk, self._directory, offset, self._config, now_ms=self._now_ms))
         self._set_end(offset)

@@ -6,7 +6,7 @@ point on is read whole: its indexes and leader epochs are built anew, and the lo
 intact or does not follow the one before it. Bytes that never were a batch end a log too: zeros, or half a write.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import attrs
@@ -25,6 +25,7 @@ from broker.storage.segment import (
     segment_file_name,
 )
 from broker.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
+from broker.storage.unsettled import is_marked_unsettled, mark_unsettled
 from broker.wire.records import BatchHeader, CorruptBatch
 from kraft.env import Disk, Tracer
 
@@ -36,7 +37,8 @@ class Recovery:
     """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`.
 
     `allows_gaps` says that there may be gaps between offsets: the log is compacted, or was.
-    `has_cut` tells that something was cut off or dropped, which only a sync makes final.
+    `has_cut` tells that something was cut off or dropped, now or by the process before, which only a sync makes final;
+    the log is marked so.
     """
 
     disk: Disk
@@ -50,9 +52,10 @@ class Recovery:
     has_cut: bool = False
 
     def load(
-        self, names: Iterable[str], *, recovery_point: int, log_start_offset: int, clean: bool
+        self, names: Collection[str], *, recovery_point: int, log_start_offset: int, clean: bool
     ) -> tuple[list[Segment], int]:
         """The log's segments, at least one, and the offset behind the last batch. Raises OSError."""
+        self.has_cut = is_marked_unsettled(names)
         bases = self.finish_interrupted(names)
         segments = [Segment.open(self.disk, self.directory, base, self.config, now_ms=self.now_ms) for base in bases]
         end_offset = self._end_of_clean(segments) if clean else None
@@ -151,7 +154,6 @@ class Recovery:
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
             if cut:
-                self.has_cut = True
                 self.trace("storage.segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
                 self._drop(segments, at + 1)
                 break
@@ -176,15 +178,22 @@ class Recovery:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         except CorruptBatch as error:
             self.trace("storage.batch_corrupt", path=segment.path, position=segment.size_bytes, error=str(error))
+        if segment.size_bytes < segment.written:
+            self._mark()
         return end_offset, segment.finish_recovery()
 
     def _drop(self, segments: list[Segment], first: int) -> None:
         for segment in segments[first:]:
-            self.has_cut = True
+            self._mark()
             self.trace("storage.segment_dropped", path=segment.path)
             for path in segment.delete():
                 self.discard(path)
         del segments[first:]
+
+    def _mark(self) -> None:
+        if not self.has_cut:
+            mark_unsettled(self.disk, self.directory)
+            self.has_cut = True
 
     def _put_aside(self, name: str) -> None:
         path = f"{self.directory}/{name}"

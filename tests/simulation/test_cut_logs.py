@@ -1,4 +1,7 @@
-"""A follower's log that was cut and has grown again, on a disk that loses power: nothing of what was cut comes back."""
+"""A follower's log that was cut and has grown again, on a disk that loses power: nothing of what was cut comes back.
+
+Nor does it where the process was killed, or its disk failed, before that was final.
+"""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -7,11 +10,12 @@ from random import Random
 import pytest
 import trio
 
+import broker.storage.recovery
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDir
 from broker.storage.log_dirs import LogDirs, LogDirsConfig
-from broker.wire.records import iter_headers, patch
+from broker.wire.records import CorruptBatch, iter_headers, patch
 from jepsen.simulation import Host, Simulation
 from kraft.env import Env
 from tests.support.logs import NOW_MS, batch
@@ -43,11 +47,23 @@ async def open_log(env: Env) -> tuple[LogDirs, Log]:
     return log_dirs, log_dirs.create("t", bytes(16), 0, CONFIG)
 
 
+async def restart(host: Host, rng: Random) -> tuple[LogDirs, Log]:
+    """Kill the process, and perhaps the next one before its logs are final; what was written stays."""
+    host.kill()
+    host.volume.sync_failures = rng.choice((0.0, 0.5))
+    while True:
+        try:
+            return await open_log(host.env(host.incarnation))
+        except* OSError:
+            host.kill()
+        finally:
+            host.volume.sync_failures = 0.0
+
+
 async def life(host: Host, rng: Random) -> tuple[History, History]:
     """What is durable of the log at the power cut at least, and the log it is the beginning of."""
-    env = host.env(host.incarnation)
-    log_dirs, log = await open_log(env)
-    await env.disk.sync_dir("/data")
+    log_dirs, log = await open_log(host.env(host.incarnation))
+    await host.env(host.incarnation).disk.sync_dir("/data")
     history: History = []
     durable = 0
     for epoch in range(1, rng.randint(2, 4)):
@@ -56,7 +72,12 @@ async def life(host: Host, rng: Random) -> tuple[History, History]:
             log.truncate_to(kept)
             del history[kept:]
             durable = min(durable, kept)
-            await log_dirs.settle([("t", 0)])
+            if rng.random() < 0.5:
+                log_dirs, log = await restart(host, rng)
+            else:
+                await log_dirs.settle([("t", 0)])
+        elif rng.random() < 0.5:
+            log_dirs, log = await restart(host, rng)
         for _ in range(rng.randint(1, 4)):
             more = [(len(history) + number, epoch) for number in range(rng.randint(1, 6))]
             log.append_as_follower(records(more), epoch, NOW_MS)
@@ -69,6 +90,16 @@ async def life(host: Host, rng: Random) -> tuple[History, History]:
     return history[:durable], history
 
 
+def is_right(log: Log, durable: History, history: History) -> bool:
+    try:
+        found = history_of(log)
+    except CorruptBatch:
+        return False
+    is_beginning = found == history[: len(found)] and len(found) >= len(durable)
+    knows_epochs = all(log.epochs.epoch_for_offset(offset) == epoch for offset, epoch in found)
+    return is_beginning and knows_epochs and log.log_end_offset == len(found)
+
+
 def lives(seeds: int) -> int:
     """Live, cut the power, and look; how many logs were not what they should have been."""
     bad = 0
@@ -78,10 +109,7 @@ def lives(seeds: int) -> int:
         durable, history = await life(host, rng)
         host.power_cut()
         _, log = await open_log(host.env(host.incarnation))
-        found = history_of(log)
-        is_beginning = found == history[: len(found)] and len(found) >= len(durable)
-        knows_epochs = all(log.epochs.epoch_for_offset(offset) == epoch for offset, epoch in found)
-        bad += not (is_beginning and knows_epochs and log.log_end_offset == len(found))
+        bad += not is_right(log, durable, history)
 
     for seed in range(seeds):
         simulation = Simulation(str(seed))
@@ -101,6 +129,11 @@ def test_without_lower_checkpoints_logs_are_damaged(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(LogDir, "settle", settle)
     assert lives(10 * SEEDS) > 0
+
+
+def test_without_the_marker_it_does_where_the_process_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker.storage.recovery, "is_marked_unsettled", lambda names: False)
+    assert lives(SEEDS) > 0
 
 
 def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

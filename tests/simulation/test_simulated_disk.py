@@ -187,6 +187,20 @@ def test_a_failed_fsync_leaves_pages_that_read_well_and_no_later_fsync_saves() -
     assert contents(30, prepare) == {b"", b"lost"}
 
 
+def test_a_failed_fsync_loses_no_truncation() -> None:
+    async def prepare(disk: SimulatedDisk) -> None:
+        await make_durable(disk, b"long")
+        file = disk.open("/d/f")
+        file.truncate(2)
+        disk.volume.sync_failures = 1.0
+        with pytest.raises(FsyncFailed):
+            await file.sync()
+        disk.volume.sync_failures = 0.0
+        await file.sync()
+
+    assert contents(30, prepare) == {b"lo"}
+
+
 def test_writing_again_after_a_failed_fsync_saves_it() -> None:
     async def prepare(disk: SimulatedDisk) -> None:
         await make_durable(disk)

@@ -52,8 +52,15 @@ class Inode:
         self._keep(self._take(upto))
 
     def lose(self, upto: int, rng: Random) -> None:
-        """As `settle`, but only some of them reach the disk; the page cache still shows them all."""
-        self._keep(write for write in self._take(upto) if rng.random() < 0.3)
+        """As `settle`, but only some of them reach the disk; the page cache still shows them all.
+
+        Truncations are the journal's, which has them still.
+        """
+        taken = self._take(upto)
+        truncations = [write for write in taken if write.data is None]
+        self._keep(write for write in taken if write.data is not None and rng.random() < 0.3)
+        self._dirty[:0] = truncations
+        self._settled -= len(truncations)
 
     def flip_bit(self, rng: Random) -> int:
         """Turn a bit around, for good, of a file that is durable as it is; the position of its byte."""
