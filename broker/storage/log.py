@@ -65,15 +65,14 @@ class Log(LogStore):
 
         Raises OSError, NotADirectoryError among them.
         """
-        names = disk.list(directory)
+        names, durable = disk.list(directory), recovery_point
         discarded: list[str] = []
         try:
             epochs = LeaderEpochCache.load(disk, directory)
         except CorruptCheckpoint as error:
             trace("storage.leader_epochs_corrupt", path=directory, error=str(error))
             epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
-        has_gaps = config.compact_enabled or cleaned_offset != NOT_CLEANED
-        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms, has_gaps)
+        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms, cleaned_offset, durable)
         segments, end_offset = recovery.load(
             names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
         )
@@ -85,7 +84,7 @@ class Log(LogStore):
         log._now_ms, log.cleaned_offset = now_ms, min(cleaned_offset, end_offset)
         log.log_start_offset = max(log_start_offset, segments[0].base_offset)
         log.log_end_offset = log.readable_end_offset = end_offset
-        log.recovery_point = end_offset if clean else min(recovery_point, end_offset)
+        log.recovery_point = end_offset if clean else max(0, min(recovery_point, end_offset))
         if log.recovery_point < end_offset:
             log._unflushed_since_ms = now_ms
         epochs.truncate_from_end(end_offset)

@@ -23,6 +23,7 @@ from broker.storage.log_store import NOT_CLEANED
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
+from broker.storage.recovery import UNKNOWN
 from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import Disk, DiskLock, Env
 
@@ -173,7 +174,7 @@ class LogDir:
                 log = self.open_log(
                     path,
                     config,
-                    recovery_point=recovery_points.get(key, 0),
+                    recovery_point=recovery_points.get(key, 0 if recovery_points else UNKNOWN),
                     log_start_offset=start,
                     clean=clean,
                     cleaned_offset=cleaned_offsets.get(key, NOT_CLEANED),

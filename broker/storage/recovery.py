@@ -29,6 +29,8 @@ from broker.storage.unsettled import is_marked_unsettled, mark_unsettled
 from broker.wire.records import BatchHeader, CorruptBatch
 from kraft.env import Disk, Tracer
 
+# A recovery point of which no checkpoint is left.
+UNKNOWN: Final = -1
 _OFFSET_DIGITS: Final = 20
 
 
@@ -36,7 +38,8 @@ _OFFSET_DIGITS: Final = 20
 class Recovery:
     """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`.
 
-    `allows_gaps` says that there may be gaps between offsets: the log is compacted, or was.
+    The log is compacted up to `cleaned_offset`, as far as the checkpoint knows, or not at all if that is negative.
+    `durable_end` is the checkpointed recovery point, UNKNOWN where there is none.
     `has_cut` tells that something was cut off or dropped, now or by the process before, which only a sync makes final;
     the log is marked so.
     """
@@ -48,8 +51,14 @@ class Recovery:
     discard: Callable[[str], None]
     trace: Tracer
     now_ms: int
-    allows_gaps: bool
+    cleaned_offset: int
+    durable_end: int
     has_cut: bool = False
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether there may be gaps between offsets: the log is compacted, or was."""
+        return self.config.compact_enabled or self.cleaned_offset >= 0
 
     def load(
         self, names: Collection[str], *, recovery_point: int, log_start_offset: int, clean: bool
@@ -61,6 +70,8 @@ class Recovery:
         end_offset = self._end_of_clean(segments) if clean else None
         if end_offset is None:
             end_offset = self._recover_from(segments, 0 if clean else recovery_point)
+        if end_offset < self.durable_end:
+            self._mark()  # what comes next must not count as durable
         if segments and end_offset < log_start_offset:
             self.trace(
                 "storage.log_ends_before_start", path=self.directory, end=end_offset, log_start_offset=log_start_offset
@@ -148,8 +159,9 @@ class Recovery:
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
-            # A gap is what compaction leaves, or a segment before that lost its end where a batch ended.
-            if segment.base_offset < end_offset or (segment.base_offset > end_offset and not self.allows_gaps):
+            if segment.base_offset != end_offset and not (
+                segment.base_offset > end_offset and self._may_be_apart(segments[at - 1], segment)
+            ):
                 self._drop(segments, at)
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
@@ -162,9 +174,21 @@ class Recovery:
                 segment.release()
         return end_offset
 
+    def _may_be_apart(self, before: Segment, segment: Segment) -> bool:
+        """Whether there may be a gap between two segments, which is what compaction leaves.
+
+        Otherwise the one before has lost its end, where a batch ended. Only what is durable is compacted, once the
+        recovery point behind it is, too.
+        """
+        if not self.allows_gaps:
+            return False
+        is_durable = self.durable_end == UNKNOWN or segment.base_offset <= self.durable_end
+        return is_durable or before.base_offset < self.cleaned_offset
+
     def recover_segment(self, segment: Segment, *, is_last: bool) -> tuple[int, int]:
         """Read a segment whole, and cut it at the first bad batch; where it ends, and the bytes cut. Raises OSError."""
         segment.begin_recovery()
+        segment.is_new = True  # whoever made it may have ended before its directory was synced
         end_offset = segment.base_offset
         # Compaction leaves gaps between offsets, but never in the last segment. Elsewhere a gap is damage to a base
         # offset, which is the part of a batch that its checksum does not cover.

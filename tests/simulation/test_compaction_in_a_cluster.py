@@ -217,4 +217,4 @@ def test_each_key_keeps_its_last_value(seed: int) -> None:
 def test_a_cleaner_that_takes_the_last_value_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     keeps_of = Retention.keeps_of
     monkeypatch.setattr(Retention, "keeps_of", lambda rules, header, records: keeps_of(rules, header, records)[1:])
-    assert run(1)["wrong"]
+    assert any(run(seed)["wrong"] for seed in range(1, 10))

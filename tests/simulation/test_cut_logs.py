@@ -76,12 +76,12 @@ async def life(host: Host, rng: Random) -> tuple[History, History]:
                 log_dirs, log = await restart(host, rng)
             else:
                 await log_dirs.settle([("t", 0)])
-        elif rng.random() < 0.5:
-            log_dirs, log = await restart(host, rng)
         for _ in range(rng.randint(1, 4)):
             more = [(len(history) + number, epoch) for number in range(rng.randint(1, 6))]
             log.append_as_follower(records(more), epoch, NOW_MS)
             history += more
+            if rng.random() < 0.2:
+                log_dirs, log = await restart(host, rng)
             if rng.random() < 0.3:
                 await log.flush()
                 durable = len(history)
@@ -143,3 +143,48 @@ def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Log, "settle", pretend)
     assert lives(SEEDS) > 0
+
+
+def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushed() -> None:
+    """That is, its name in the directory is."""
+    ends: list[int] = []
+
+    async def main(host: Host) -> None:
+        log_dirs, log = await open_log(host.env(host.incarnation))
+        log.append_as_follower(records([(0, 1)]), 1, NOW_MS)
+        await log.flush()
+        await log_dirs.directories["/data"].write_recovery_points()
+        log.roll()
+        log.append_as_follower(records([(1, 1)]), 1, NOW_MS)
+        host.kill()
+        log_dirs, log = await open_log(host.env(host.incarnation))
+        await log.flush()
+        await log_dirs.directories["/data"].write_recovery_points()
+        host.power_cut("none")
+        _, log = await open_log(host.env(host.incarnation))
+        ends.append(log.log_end_offset)
+
+    simulation = Simulation("1")
+    simulation.run(partial(main, simulation.add_host("one")))
+    assert ends == [2]
+
+
+def test_a_log_that_ends_before_what_counts_as_durable_is_settled_first() -> None:
+    """A disk has lied: what comes next must not count as durable."""
+    unsettled: list[bool] = []
+
+    async def main(host: Host) -> None:
+        log_dirs, log = await open_log(host.env(host.incarnation))
+        log.append_as_follower(records([(0, 1), (1, 1)]), 1, NOW_MS)
+        log.recovery_point = 2
+        await log_dirs.directories["/data"].write_recovery_points()
+        await host.env(host.incarnation).disk.sync_dir("/data")
+        host.power_cut("none")
+        log_dirs, log = await open_log(host.env(host.incarnation))
+        unsettled.append(log.is_unsettled)
+        checkpoint = log_dirs.directories["/data"].read_checkpoint(log_dirs.directories["/data"].recovery_points)
+        unsettled.append(checkpoint["t", 0] > log.log_end_offset)
+
+    simulation = Simulation("1")
+    simulation.run(partial(main, simulation.add_host("one")))
+    assert unsettled == [False, False]

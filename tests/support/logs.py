@@ -63,11 +63,11 @@ def slice_bytes(piece: LogSlice) -> bytes:
 
 def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int = 1 << 62) -> list[Record]:
     """The records of one read, from `offset` on."""
-    return _read(log, offset, max_bytes, upper_bound)[0]
+    return read_on(log, offset, max_bytes=max_bytes, upper_bound=upper_bound)[0]
 
 
-def _read(log: Log, offset: int, max_bytes: int, upper_bound: int) -> tuple[list[Record], int]:
-    """The records of one read, and where the next one begins."""
+def read_on(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int = 1 << 62) -> tuple[list[Record], int]:
+    """The records of one read, and where the next one begins: batches may have lost all of theirs."""
     data = slice_bytes(log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True))
     batches = list(iter_headers(data))
     found = [record for at, header in batches for record in iter_records(data, at, header)]
@@ -79,7 +79,7 @@ def read_all(log: Log) -> list[Record]:
     records: list[Record] = []
     offset = log.log_start_offset
     while offset < log.readable_end_offset:
-        some, following = _read(log, offset, 1 << 30, 1 << 62)
+        some, following = read_on(log, offset)
         assert following > offset, f"nothing to read at {offset} below {log.readable_end_offset}"
         records += some
         offset = following

@@ -119,9 +119,7 @@ BUGS: dict[str, PlantedBug] = {
     "what a segment recovers is not written again": PlantedBug(
         Segment, "finish_recovery", "range(0, self.size_bytes, REWRITE_PIECE)", "range(0)"
     ),
-    "recovery keeps segments behind a gap": PlantedBug(
-        Recovery, "_recover_from", "and not self.allows_gaps", "and False"
-    ),
+    "recovery keeps segments behind a gap": PlantedBug(Recovery, "_may_be_apart", "return False", "return True"),
     "a new log directory is not made durable": PlantedBug(LogDir, "format", "await self._sync_parents()", "pass"),
     "producers are forgotten by recovery": PlantedBug(
         Log, "_rebuild_producers", "if offset < self.log_end_offset:", "if False:"

@@ -128,6 +128,9 @@ class Cleaner:
             now_ms=self._now_ms(),
         )
         try:
+            # A recovery is not to take for damage what cleaning leaves.
+            await log.flush()
+            await directory.write_recovery_points()
             log.cleaned_offset = await cleaning.run()
         except CleaningAborted:
             self._env.trace("storage.cleaning_aborted", path=log.directory)

@@ -11,6 +11,7 @@ import trio
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.recovery import UNKNOWN
 from broker.wire.records import iter_headers
 from kraft.env import Buffer, File, RealDisk
 from tests.support.logs import NOW_MS, append, batch, listing, open_log, read_all, read_records, values
@@ -111,6 +112,32 @@ def test_compaction_may_leave_gaps(five: Path) -> None:
     assert log.log_end_offset == 10
     assert [record.offset for record in read_all(log)] == [0, 1, 4, 5, 6, 7, 8, 9]
     assert read_records(log, 2)[0].offset == 4
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "cleaned_offset", "is_damage"),
+    [(1, -1, True), (1, 2, True), (1, 3, False), (6, -1, False), (UNKNOWN, -1, False)],
+    ids=["unflushed", "cleaned before", "cleaned", "durable", "nothing known"],
+)
+def test_a_compacted_log_may_have_lost_the_end_of_a_segment_that_was_not_cleaned_yet(
+    tmp_path: Path, recovery_point: int, cleaned_offset: int, *, is_damage: bool
+) -> None:
+    """Segments of two records each: one at 2 has lost the second of them, in a power cut or to compaction."""
+    directory = tmp_path / "t-0"
+    config = LogConfig(cleanup_policy=("compact",))
+    log = open_log(directory, config)
+    for number in range(8):
+        append(log, b"%d" % number, key=b"%d" % number)
+        if number % 2:
+            log.roll()
+    second = directory / listing(directory, ".log")[1]
+    second.write_bytes(second.read_bytes()[: batch_positions(directory, second.name)[1]])
+    (directory / "leader-epoch-checkpoint").write_text("damaged")  # all of it has to be read
+
+    log = open_log(directory, config, recovery_point=recovery_point, cleaned_offset=cleaned_offset)
+
+    assert values(log) == [b"%d" % number for number in ((0, 1, 2) if is_damage else (0, 1, 2, 4, 5, 6, 7))]
+    assert log.is_unsettled == is_damage
 
 
 def test_the_segments_behind_a_bad_batch_are_deleted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.storage.log import Log
 from broker.wire.records import Compression, Record
 from tests.support.compacted_logs import UnsyncedDisk, clean, compacted_log, latest, put, without_repeats
-from tests.support.logs import DAY_MS, NOW_MS, read_all, read_records
+from tests.support.logs import DAY_MS, NOW_MS, read_all, read_on
 
 KEYS = st.integers(0, 9)
 
@@ -32,14 +32,14 @@ class ConsumingPace:
         self.read()
 
     def read(self) -> None:
-        self.records += (found := read_records(self.log, self.offset, max_bytes=1))
-        if found:
-            self.offset = found[-1].offset + 1
+        found, self.offset = read_on(self.log, self.offset, max_bytes=1)
+        self.records += found
 
     def read_to(self, end: int) -> None:
-        while self.offset < end and (found := read_records(self.log, self.offset)):
-            self.records += found
-            self.offset = found[-1].offset + 1
+        while self.offset < end:
+            before = self.offset
+            self.read()
+            assert self.offset > before, f"nothing to read at {before} below {end}"
 
 
 class CompactedLogMachine(RuleBasedStateMachine):
