@@ -159,9 +159,8 @@ class Recovery:
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
-            if segment.base_offset != end_offset and not (
-                segment.base_offset > end_offset and self._may_be_apart(segments[at - 1], segment)
-            ):
+            is_apart = segment.base_offset > end_offset
+            if segment.base_offset < end_offset or (is_apart and not self._may_be_apart(segments[at - 1], segment)):
                 self._drop(segments, at)
                 break
             end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))

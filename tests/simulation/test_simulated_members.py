@@ -1,5 +1,8 @@
 """Members of groups, as seeds play them, take no broker's word for what only a leader knows."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 import trio
 
 from broker.wire.errors import ErrorCode
@@ -12,6 +15,7 @@ from tests.simulation.client_staging import TOPIC
 from tests.simulation.replication_staging import ReplicaStage, play
 
 PARTITION = TOPIC, 0
+Positions: TypeAlias = list[int | None]
 
 
 class Loner(GroupMember):
@@ -46,10 +50,15 @@ class Loner(GroupMember):
         return None, -1
 
 
-def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position() -> None:
-    positions: list[int | None] = []
+def positions_in(script: Callable[[ReplicaStage, Positions], Awaitable[None]]) -> Positions:
+    """Where a script says that a member was, one after the other."""
+    positions: Positions = []
+    assert play(lambda stage: script(stage, positions)).violation is None
+    return positions
 
-    async def script(stage: ReplicaStage) -> None:
+
+def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position() -> None:
+    async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first") is ErrorCode.NONE
@@ -61,15 +70,13 @@ def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position
         positions.append(await loner.reads_by(b))
         positions.append(await loner.reads_by(a))
 
-    assert play(script).violation is None
-    assert positions == [1, 3, 3]
+    assert positions_in(script) == [1, 3, 3]
 
 
 def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> None:
     """That one knows who leads now, and has less."""
-    positions: list[int | None] = []
 
-    async def script(stage: ReplicaStage) -> None:
+    async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, c = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first") is ErrorCode.NONE
@@ -84,15 +91,13 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
         await stage.until_described(a, lambda told: told.leader_id == stage.ids[b], "b does not lead", within=20.0)
         positions.append(await loner.reads_by(c))
 
-    assert play(script).violation is None
-    assert positions == [3, 3]
+    assert positions_in(script) == [3, 3]
 
 
 def test_a_member_asks_nobody_else_while_the_leader_is_gone() -> None:
     """The follower knows the same epoch, and has less."""
-    positions: list[int | None] = []
 
-    async def script(stage: ReplicaStage) -> None:
+    async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, c = stage.brokers
         await stage.lay_out(a, b)
         stage.kill(b)
@@ -105,14 +110,11 @@ def test_a_member_asks_nobody_else_while_the_leader_is_gone() -> None:
         await stage.until_described(b, lambda told: told.leader_id == -1, "a leads for ever", within=20.0)
         positions.append(await loner.reads_by(b))
 
-    assert play(script).violation is None
-    assert positions == [1, 1]
+    assert positions_in(script) == [1, 1]
 
 
 def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_anew() -> None:
-    positions: list[int | None] = []
-
-    async def script(stage: ReplicaStage) -> None:
+    async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first", "second") is ErrorCode.NONE
@@ -121,5 +123,4 @@ def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_
         loner.positions[PARTITION] = 7
         positions.append(await loner.reads_by(a))
 
-    assert play(script).violation is None
-    assert positions == [2, 2]
+    assert positions_in(script) == [2, 2]

@@ -59,6 +59,7 @@ async def clean(
         buffer_bytes=buffer_bytes,
         now_ms=now_ms,
     )
+    await log.flush()
     log.cleaned_offset = await cleaning.run()
     return cleaning
 

@@ -128,7 +128,6 @@ class Cleaner:
             now_ms=self._now_ms(),
         )
         try:
-            # A recovery is not to take for damage what cleaning leaves.
             await log.flush()
             await directory.write_recovery_points()
             log.cleaned_offset = await cleaning.run()

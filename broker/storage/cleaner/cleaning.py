@@ -51,11 +51,12 @@ class Cleaning:
     async def run(self) -> int:
         """The offset up to which the log is clean then; more than `share.first_dirty`, unless nothing was dirty.
 
+        What is cleaned has to be durable, and the recovery point behind it: a recovery would take gaps for damage.
+
         Raises CleaningAborted, OSError, FsyncFailed, and WireError where a batch is damaged.
         """
         self._truncations = self.log.truncations
         await self._look_up()
-        await self.log.flush()
         self._check()
         for group in grouped(self._sources(self.offsets.end_offset), self.share.end, self.log.config):
             await self._clean(group)
