@@ -7,6 +7,10 @@ it in the same place.
 
 That an abandoned request does not run *later* than its repetition is for the connections to ensure. This side resets
 one that it gives up with requests open; the controller closes those of its brokers when it is deposed.
+
+A connection is used once the other side has been heard over it, as Kafka's is. Where only the way back is cut, and
+something between the two accepts connections for the controller, heartbeats on ever new ones would keep a broker
+unfenced that hears of nothing, and leads on with nobody to commit.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -16,6 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import trio
 
 from broker.client import Connection, ConnectionLost, decode_response, encode_request
+from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.envelope import EnvelopeRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import Env
@@ -28,6 +33,7 @@ CONNECT_TIMEOUT_MS: Final = 1_000
 # Between two attempts at what does not work: at first, and at most. Whatever is heard of a leader ends a pause.
 RETRY_BACKOFF_MS: Final = 10
 RETRY_BACKOFF_MAX_MS: Final = 200
+_API_VERSIONS_VERSION: Final = 0
 _ENVELOPE_VERSION: Final = 0
 # As whom a broker asks for itself; all who come through a listener without authentication are called so.
 _OWN_PRINCIPAL: Final = "User:ANONYMOUS"
@@ -199,15 +205,16 @@ class ControllerChannel:
             if address is not None:
                 try:
                     await self._hold(address)
-                except ConnectionLost as error:
-                    self._env.trace("controller-connection-lost", controller=leader_id, reason=str(error))
+                except* ConnectionLost as lost:
+                    reason = str(lost.exceptions[0])
+                    self._env.trace("controller-connection-lost", controller=leader_id, reason=reason)
             if trio.current_time() - since > RETRY_BACKOFF_MAX_MS / 1000:
                 failures = 0
             await self._pause(failures)
             failures += 1
 
     async def _hold(self, address: str) -> None:
-        """Be connected until the connection is lost: raises ConnectionLost."""
+        """Be connected until the connection is lost: raises ConnectionLost, alone or in a group."""
         host, _, port = address.rpartition(":")
         connection = await Connection.open(
             host.strip("[]"),
@@ -216,11 +223,13 @@ class ControllerChannel:
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             request_timeout_ms=self._request_timeout_ms,
         )
-        self._connection = connection
-        self._tell_reached()
-        self._notify()
         try:
-            await connection.run()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connection.run)
+                await connection.call(ApiVersionsRequest(), _API_VERSIONS_VERSION)
+                self._connection = connection
+                self._tell_reached()
+                self._notify()
         finally:
             self._connection = None
 

@@ -198,6 +198,31 @@ async def test_a_connection_on_which_nothing_comes_is_replaced(jumping_clock: Mo
         assert 2 <= node.connections <= 6
 
 
+async def test_nothing_is_asked_of_a_controller_that_is_not_heard(jumping_clock: MockClock) -> None:
+    """What is sent to it might be done: heartbeats on one connection after the other would keep a deaf broker alive."""
+    async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
+        node.is_heard = False
+        each.announce(1, 1, node.address)
+        with pytest.raises(RequestTimedOut):
+            await ask(each, timeout_ms=500)
+        assert node.connections > 2
+        assert not node.requests
+        node.is_heard = True
+        assert await ask(each) == 1
+
+
+async def test_a_connection_that_is_heard_no_more_is_the_last_that_carries_requests(jumping_clock: MockClock) -> None:
+    async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
+        each.announce(1, 1, node.address)
+        await ask(each)
+        node.is_heard = False
+        for _ in range(5):
+            with pytest.raises(RequestTimedOut):
+                await ask(each, timeout_ms=100)
+        assert len(node.requests) == 2
+        assert node.connections > 2
+
+
 async def test_an_answer_that_cannot_be_read_is_no_reason_to_hurry(jumping_clock: MockClock) -> None:
     async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, channel_world() as each:
         each.announce(1, 1, node.address)

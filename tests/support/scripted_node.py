@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import trio
 
 from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_response_header, parse_request_header
 
@@ -16,13 +17,17 @@ Script: TypeAlias = Callable[[Any], Answer | Awaitable[Answer]]
 
 
 class ScriptedNode:
-    """Answers requests one after the other. `requests` are those that came, on whichever connection."""
+    """Answers requests one after the other. `requests` are those that came, on whichever connection.
+
+    But for ApiVersions, with which connections to controllers begin: the node answers it itself while it `is_heard`.
+    """
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[Any] = []
         self.ends: list[str] = []
         self.connections = 0
+        self.is_heard = True
         self.port = 0
         self._arrived = trio.Event()
         self._ended = trio.Event()
@@ -71,19 +76,21 @@ class ScriptedNode:
     async def _answer(self, stream: trio.SocketStream, payload: bytes) -> None:
         key, version, correlation_id, _, start = parse_request_header(payload)
         request, _ = decode(APIS[key].request, version, payload, start)
-        self.requests.append(request)
-        arrived, self._arrived = self._arrived, trio.Event()
-        arrived.set()
-        answer = self.script(request)
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        if answer is None:
+        answer = ApiVersionsResponse() if isinstance(request, ApiVersionsRequest) else await self._play(request)
+        if answer is None or not self.is_heard:
             return
         if not isinstance(answer, bytes):
             body = b"".join(map(bytes, encode(answer, version)))
             answer = encode_response_header(key, version, correlation_id) + body
             answer = len(answer).to_bytes(4) + answer
         await stream.send_all(answer)
+
+    async def _play(self, request: Any) -> Answer:
+        self.requests.append(request)
+        arrived, self._arrived = self._arrived, trio.Event()
+        arrived.set()
+        answer = self.script(request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 @asynccontextmanager
