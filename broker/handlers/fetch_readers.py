@@ -49,7 +49,7 @@ class Reader:
         """The log to read. Raises KafkaError where this replica is not the one to ask."""
         if self._leader_only:
             return partition.leader_log(target.current_leader_epoch)
-        return partition.readable_log(target.current_leader_epoch)
+        return partition.committed_log(target.current_leader_epoch)
 
     def read_replica(self, partition: Partition, target: FetchTarget) -> int | None:
         """The broker to read from instead, where another one is nearer."""
@@ -129,6 +129,9 @@ class DebuggingReader(Reader):
 
     def __init__(self) -> None:
         super().__init__(READ_UNCOMMITTED, leader_only=False)
+
+    def log(self, partition: Partition, target: FetchTarget) -> Log:
+        return partition.readable_log(target.current_leader_epoch)
 
     def end(self, partition: Partition, log: Log) -> int:
         return log.readable_end_offset

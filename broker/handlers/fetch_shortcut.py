@@ -70,7 +70,7 @@ class FetchShortcut:
             return False
         try:
             epoch = entry.current_leader_epoch
-            log = partition.leader_log(epoch) if self._leader_only else partition.readable_log(epoch)
+            log = partition.leader_log(epoch) if self._leader_only else partition.committed_log(epoch)
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
             (offset,) = _OFFSET.unpack_from(view, position)

@@ -60,7 +60,9 @@ class FetchTarget:
         self.listener: TargetListener | None = None
 
     def take_over(self, named: "FetchTarget") -> None:
-        """Ask for what another one asks for."""
+        """Ask for what another one asks for. Who does so in another epoch is told all anew, also if nothing moved."""
+        if named.current_leader_epoch != self.current_leader_epoch:
+            self.sent_high_watermark = _NEVER_SENT
         self.fetch_offset = named.fetch_offset
         self.max_bytes = named.max_bytes
         self.current_leader_epoch = named.current_leader_epoch

@@ -23,6 +23,7 @@ def follow_append(
     log = partition.follower_log(leader_epoch)
     if records:
         log.append_as_follower(records, leader_epoch, now_ms)
+    partition.agrees_with_leader = True
     committed = min(leader_high_watermark, log.readable_end_offset)
     if committed > partition.high_watermark:
         partition.follow_high_watermark(committed)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from broker.effective_config import TopicConfig
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.in_sync import InSyncReplicas
-from broker.replication.replica import Replica
+from broker.replication.replica import NO_LEADER, Replica
 from broker.replication.surroundings import Surroundings
 from broker.storage.log import AppendInfo, Log
 from broker.storage.log_config import MAX_LONG
@@ -100,6 +100,8 @@ class Partition(Replica):
             return
         is_new_epoch = image.leader_epoch > self.leader_epoch
         is_new_state = image.partition_epoch > self.partition_epoch
+        if is_new_epoch and image.leader != NO_LEADER:
+            self.agrees_with_leader = image.leader == self.local_id
         self.leader_id = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch

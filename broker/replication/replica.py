@@ -21,10 +21,12 @@ NO_LEADER: Final = -1
 class Replica:
     """See the module's docstring. `log` is None while its log directory is offline, or once the replica is dropped.
 
-    `directory_id` is the log directory's, once somebody has looked.
+    `directory_id` is the log directory's, once somebody has looked. `agrees_with_leader` says, of a follower, that the
+    leader of its epoch found nothing in its log to be cut off: that what it takes for committed is.
     """
 
     __slots__ = (
+        "agrees_with_leader",
         "directory_id",
         "high_watermark",
         "index",
@@ -55,6 +57,7 @@ class Replica:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
+        self.agrees_with_leader = False
         self.high_watermark = 0
         if log is not None:
             self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -73,8 +76,6 @@ class Replica:
     def readable_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
         """The log, whoever leads, if the client's view of the epoch agrees (KIP-320).
 
-        Consumers may read from followers too, up to the high watermark that those know (KIP-392).
-
         Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
@@ -84,6 +85,21 @@ class Replica:
         if self.log is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
         return self.log
+
+    def committed_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """The log for consumers, who may read from followers too, up to the high watermark that those know (KIP-392).
+
+        A follower that was away may know of what is lost by now, where an election was unclean or of the last known
+        leader: until it has heard of the leader it has nothing to say. Clients go back to the leader then.
+
+        Raises KafkaError: OFFSET_NOT_AVAILABLE, and as `readable_log` does.
+        """
+        log = self.readable_log(current_leader_epoch)
+        if not self.agrees_with_leader and self.leader_id != self.local_id:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"{self} has not heard yet what broker {self.leader_id} has"
+            )
+        return log
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
         """The log, if this replica leads and the client's view of the epoch agrees (KIP-320).

@@ -10,6 +10,8 @@ HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
 # Longer than the session of a broker, after which it is fenced.
 SESSION_SECONDS = 12.0
+# Longer than until the next checkpoint of high watermarks.
+CHECKPOINT_SECONDS = 6.0
 
 
 async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -> None:
@@ -118,6 +120,18 @@ async def an_unclean_election(stage: ReplicaStage) -> None:
     await stage.start(a)
 
 
+async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> None:
+    """An unclean election has lost what it takes for committed, and it is back before it can have heard so."""
+    a, b, c = stage.brokers
+    await stage.lay_out(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
+    await _lead_alone_and_go(stage, acks=1)
+    assert await stage.produce(stage.leader or b, "x1") is ErrorCode.NONE
+    stage.part(a, b, c)
+    await stage.start(a)
+    await stage.follows(a, stage.epoch)
+    await stage.consume(a, 0)
+
+
 async def no_unclean_election(stage: ReplicaStage) -> None:
     """The only replica in sync is gone, and nobody leads until it is back: nothing is lost."""
     a, b, c = stage.brokers
@@ -135,6 +149,7 @@ async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
     stage.part(stage.controller, b, c)
     await stage.in_sync(a, by=a)
     await stage.produce(a, "m1", "m2", "m3", acks=acks)
+    await trio.sleep(CHECKPOINT_SECONDS)
     stage.kill(a)
     stage.cluster.simulation.network.heal()
     await trio.sleep(SESSION_SECONDS)
@@ -181,6 +196,10 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
         },
     ),
     Scenario(an_unclean_election, {"leaders do not look where logs part": Breach("LogsAgree", [HOLD])}),
+    Scenario(
+        a_follower_that_has_not_heard_of_the_leader,
+        {"followers serve what they have not heard of": Breach("ConsumedRecordsStay")},
+    ),
     Scenario(
         no_unclean_election, {"elections are unclean": Breach("AcknowledgedRecordsStay", ["CommittedRecordsStay"])}
     ),

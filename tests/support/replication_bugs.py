@@ -40,6 +40,9 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
     "fetches of any leader epoch are served": PlantedBug(
         Replica, "readable_log", "current_leader_epoch != NO_EPOCH and", "False and"
     ),
+    "followers serve what they have not heard of": PlantedBug(
+        Replica, "committed_log", "if not self.agrees_with_leader and", "if False and"
+    ),
     "all epochs end where the log does": PlantedBug(
         offset_for_leader_epoch,
         "_end_offset",

@@ -131,6 +131,20 @@ class Waiting:
         self.expired += 1
 
 
+def test_who_asks_in_another_epoch_is_told_all_anew(world: World) -> None:
+    """A follower serves consumers once it has heard under this epoch what is committed, which may be what it was."""
+    session = Session(world)
+
+    def is_told(epoch: int) -> bool:
+        target = FetchTarget(world.partition.topic_id, 0, session.end, 1000, epoch, -1)
+        asked = session.ask(target)
+        return bool(
+            asked.select([FetchedPartition(each, high_watermark=0, log_start_offset=0) for each in asked.targets])
+        )
+
+    assert [is_told(epoch) for epoch in (0, 0, 1, 1)] == [True, False, True, False]
+
+
 def test_the_request_that_waits_hears_of_moves(world: World) -> None:
     session = Session(world)
     waiting = session.session.waiter = Waiting()

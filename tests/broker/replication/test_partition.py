@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from broker.effective_config import TopicConfig
+from broker.replication.following import follow_append
 from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
+from tests.support.logs import NOW_MS
 from tests.support.partition_world import ALL, LOCAL, A, B, Waiting, World
 
 
@@ -273,3 +275,41 @@ def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world:
     world.partition.configure(config())
     assert (committed.told, flushed.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
     assert world.partition.answers_at_once
+
+
+def heard(world: World, epoch: int) -> None:
+    """The leader of the epoch has answered a fetch with nothing but its high watermark."""
+    nothing = memoryview(b"")
+    follow_append(world.partition, epoch, nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS)
+
+
+def is_served(world: World) -> bool:
+    """Whether consumers get something of this replica."""
+    try:
+        return world.partition.committed_log() is world.partition.log
+    except KafkaError as error:
+        return error.code != ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_a_follower_serves_consumers_once_it_has_heard_of_the_leader(world: World) -> None:
+    """What it takes for committed may be lost by then: the leader's first answer may be to cut that off."""
+    world.become(leader=A, epoch=3, version=0)
+    assert not is_served(world)
+    heard(world, 3)
+    assert is_served(world)
+    world.become(leader=A, isr=(LOCAL, A), epoch=3, version=1)
+    assert is_served(world), "the same leader in the same epoch"
+    world.become(leader=-1, epoch=4, version=2)
+    assert is_served(world), "nobody leads that could have lost something"
+    world.become(leader=B, epoch=5, version=3)
+    assert not is_served(world)
+    with pytest.raises(KafkaError):
+        heard(world, 4)
+    assert not is_served(world)
+    world.become(epoch=6, version=4)
+    assert is_served(world), "it leads"
+
+
+def test_who_looks_for_faults_reads_what_nobody_vouches_for(world: World) -> None:
+    world.become(leader=A)
+    assert world.partition.readable_log() is world.partition.log
