@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from broker.effective_config import TopicConfig
+from broker.handlers.fetch_readers import DebuggingReader, Reader
+from broker.replication.fetch_targets import FetchTarget
 from broker.replication.following import follow_append
 from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.replica import READ_UNCOMMITTED
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS
@@ -288,7 +291,9 @@ def is_served(world: World) -> bool:
     try:
         return world.partition.committed_log() is world.partition.log
     except KafkaError as error:
-        return error.code != ErrorCode.OFFSET_NOT_AVAILABLE
+        if error.code != ErrorCode.OFFSET_NOT_AVAILABLE:
+            raise
+        return False
 
 
 def test_a_follower_serves_consumers_once_it_has_heard_of_the_leader(world: World) -> None:
@@ -312,4 +317,7 @@ def test_a_follower_serves_consumers_once_it_has_heard_of_the_leader(world: Worl
 
 def test_who_looks_for_faults_reads_what_nobody_vouches_for(world: World) -> None:
     world.become(leader=A)
-    assert world.partition.readable_log() is world.partition.log
+    target = FetchTarget("topic", 0, 0, 1000, 0, -1)
+    assert DebuggingReader().log(world.partition, target) is world.partition.log
+    with pytest.raises(KafkaError):
+        Reader(READ_UNCOMMITTED, leader_only=False).log(world.partition, target)
