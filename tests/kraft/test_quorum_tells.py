@@ -1,5 +1,7 @@
 """What a quorum tells of itself: who leads and where, how far the replicas are, who was reset, and its steps."""
 
+import trio
+
 from kraft.description import QuorumDescription
 from kraft.replicated_log import Leadership
 from tests.support.quorum_nodes import WALL_S, QuorumNode, running_nodes, snapshot
@@ -97,7 +99,9 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
         await quorum.commit(b"a", b"b")
         leader = await quorum.leader()
         epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
-        await quorum.until(lambda: all(end_offset in ends(node, "committed") for node in quorum.nodes.values()))
+        # A replica commits what a majority holds, which may be before its own disk has it.
+        for kind in ("committed", "log_synced"):
+            await quorum.until(lambda kind=kind: all(end_offset in ends(node, kind) for node in quorum.nodes.values()))
         entries = ((0, 1, epoch), (1, 2, epoch), (2, 4, epoch))
         for node in quorum.nodes.values():
             assert node.traced("log_recovered")[0] | {"epoch": 0} == {
@@ -132,6 +136,28 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
         await quorum.start(4)
         recovered = spare.traced("log_recovered")[-1]
         assert (recovered["start_offset"], recovered["end_offset"]) == (end_offset, end_offset)
+
+
+async def test_a_replica_commits_what_a_majority_holds_before_its_own_disk_has_it() -> None:
+    """`committed` says what a majority has durably; `log_synced` comes later where this replica's disk is slow."""
+    async with running_nodes(3, spares=1) as quorum:
+        spare, may_sync = quorum.nodes[4], trio.Event()
+        await spare.stop()
+        spare.wipe()
+        spare.events.clear()
+
+        async def stall_once_written() -> None:
+            if spare.traced("log_written"):
+                await may_sync.wait()
+
+        spare.disk.during_sync = stall_once_written
+        await quorum.commit(b"a")
+        end_offset = (await quorum.leader()).quorum.end_offset
+        await quorum.start(4)
+        await quorum.until(lambda: end_offset in ends(spare, "committed"))
+        assert ends(spare, "log_synced") == []
+        may_sync.set()
+        await quorum.until(lambda: end_offset in ends(spare, "log_synced"))
 
 
 async def test_what_is_truncated_is_traced_with_the_voters_that_hold_again() -> None:
