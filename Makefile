@@ -2,6 +2,7 @@
 #
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests; ARGS="-k words"
+#   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make check               lint, format, types
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
@@ -26,8 +27,8 @@ SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
 
-.PHONY: venv run test check soak jepsen bench bench-kafka bench-replication bench-followers bench-moves \
-	bench-groups bench-metadata kafka-dump-log
+.PHONY: venv run test test-interpreters check soak jepsen bench bench-kafka bench-replication bench-followers \
+	bench-moves bench-groups bench-metadata kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -36,6 +37,9 @@ run: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+test-interpreters: $(VENV)/.installed-test
+	ARGS="$(ARGS)" .ci/test-interpreters
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/ruff check .
