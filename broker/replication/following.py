@@ -26,7 +26,7 @@ def follow_append(
     partition.agrees_with_leader = True
     committed = min(leader_high_watermark, log.readable_end_offset)
     if committed > partition.high_watermark:
-        partition.follow_high_watermark(committed)
+        partition.follow_high_watermark(log, committed)
     log.advance_log_start_offset(min(leader_log_start_offset, partition.high_watermark))
 
 
@@ -41,8 +41,8 @@ def truncate(partition: Partition, leader_epoch: int, diverging_epoch: int, end_
     offset = end_offset if own_epoch < 0 else min(end_offset, own_end_offset)
     _trace_truncation(partition, offset)
     log.truncate_to(offset)
-    if log.log_end_offset < partition.high_watermark:
-        partition.follow_high_watermark(log.log_end_offset)
+    # Also where it stays: the producers' state was rebuilt and does not know yet which transactions are replicated.
+    partition.follow_high_watermark(log, min(partition.high_watermark, log.log_end_offset))
     return log.log_end_offset
 
 
@@ -52,7 +52,7 @@ def restart_at(partition: Partition, leader_epoch: int, offset: int) -> None:
     if offset < log.log_end_offset:
         _trace_truncation(partition, offset)
     log.truncate_fully_and_start_at(offset)
-    partition.follow_high_watermark(offset)
+    partition.follow_high_watermark(log, offset)
 
 
 def _trace_truncation(partition: Partition, offset: int) -> None:

@@ -268,7 +268,7 @@ class Partition(Replica):
             end = self._committable(end)
         if end <= self.high_watermark:
             return False
-        self.high_watermark = end
+        self.set_high_watermark(log, end)
         return True
 
     def _committable(self, end_offset: int) -> int:
@@ -319,8 +319,9 @@ class Partition(Replica):
         self.wake()
         self.wake_tailing()
 
-    def follow_high_watermark(self, offset: int) -> None:
+    def follow_high_watermark(self, log: Log, offset: int) -> None:
         """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
-        moved, self.high_watermark = offset != self.high_watermark, offset
-        if moved and self.waiting:
+        has_moved = offset != self.high_watermark
+        self.set_high_watermark(log, offset)
+        if has_moved and self.waiting:
             self.wake()

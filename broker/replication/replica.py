@@ -60,7 +60,16 @@ class Replica:
         self.agrees_with_leader = False
         self.high_watermark = 0
         if log is not None:
-            self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+            self.set_high_watermark(log, min(max(high_watermark, log.log_start_offset), log.log_end_offset))
+
+    def set_high_watermark(self, log: Log, offset: int) -> None:
+        """Records below `offset` are committed. Nothing else moves the high watermark.
+
+        The producers' state has to be told each time, or a transaction that has ended would hold back the last stable
+        offset for ever. It has to be told again, of the same offset, when it was rebuilt from the log.
+        """
+        self.high_watermark = offset
+        log.producers.advance_high_watermark(offset)
 
     @property
     def leads(self) -> bool:
@@ -125,11 +134,14 @@ class Replica:
         return self.log
 
     def last_stable_offset(self, log: Log) -> int:
-        """The end of what a transactional reader may see: the first undecided transaction, or the high watermark."""
+        """The end of what a transactional reader may see: the first undecided transaction, or the high watermark.
+
+        Never before the log's start: the first records of an undecided transaction may have been deleted.
+        """
         unstable = log.producers.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
             return self.high_watermark
-        return unstable
+        return max(unstable, log.log_start_offset)
 
     def end_for(self, log: Log, isolation_level: int) -> int:
         """The offset up to which a consumer of this isolation level may read."""

@@ -243,7 +243,7 @@ class ProducerStates:
 
     def complete(self, completed: CompletedTransaction) -> None:
         """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
-        del self._ongoing[completed.first_offset]
+        self._ongoing.pop(completed.first_offset, None)  # a snapshot by others may give two producers one offset
         self._unreplicated[completed.first_offset] = completed.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:

@@ -296,3 +296,14 @@ def test_truncating_and_replaying_gives_what_a_fresh_replay_gives(tmp_path_facto
     assert remembered(truncated) == remembered(fresh)
     assert truncated.first_unstable_offset == fresh.first_unstable_offset
     assert all(0 < snapshot <= log_end for snapshot in truncated.snapshots.offsets)
+
+
+def test_snapshot_with_two_transactions_at_one_offset_survives_the_end_of_both(states) -> None:
+    """No log can lead to it, but a snapshot is a file, and this one's checksum is right."""
+    snapshot = [ProducerEntry(number, 0, 0, 3, 0, 1000, 0, 3) for number in (1, 2)]
+    states.snapshots.write(4, snapshot)
+    states.truncate_and_reload(0, 4, now_ms=1000)
+    for number in (1, 2):
+        states.complete(CompletedTransaction(number, 3, 5, aborted=False))
+    states.advance_high_watermark(6)
+    assert states.first_unstable_offset is None

@@ -1,0 +1,226 @@
+"""How far read_committed consumers may read (KIP-98) in logs that hold transactions: replicated, recovered, cut.
+
+The producers' state learns where the high watermark is whichever way the partition moves it; otherwise a transaction
+that has ended would hold back the last stable offset, and with it the cleaner, for ever.
+"""
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from broker.replication.following import follow_append, restart_at, truncate
+from broker.replication.partition import Partition
+from broker.replication.replica import READ_COMMITTED
+from broker.storage.cleaner.cleanable import cleanable
+from broker.storage.log_config import LogConfig
+from broker.wire.errors import ErrorCode
+from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
+from tests.support.logs import NOW_MS, open_log
+from tests.support.partition_world import LOCAL, A, B, World
+from tests.support.requests import create_topic, fetch
+from tests.support.running_node import running_node
+from tests.support.wire_client import connected
+
+PRODUCER = 7
+OTHER = 8
+
+
+def data(offset: int, producer_id: int = PRODUCER, *, sequence: int = 0, epoch: int = 0) -> bytes:
+    record = Record(offset, NOW_MS, b"key", b"value")
+    return encode_batch(
+        [record],
+        leader_epoch=epoch,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def marker(offset: int, producer_id: int = PRODUCER, *, is_commit: bool = True, epoch: int = 0) -> bytes:
+    return encode_end_transaction_marker(
+        EndTransactionMarker(is_commit, coordinator_epoch=0),
+        timestamp=NOW_MS,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_offset=offset,
+        leader_epoch=epoch,
+    )
+
+
+def plain(offset: int, epoch: int = 0) -> bytes:
+    return encode_batch([Record(offset, NOW_MS, b"key", b"plain")], leader_epoch=epoch)
+
+
+FINISHED = data(0) + marker(1) + plain(2)
+
+
+def last_stable_offset(partition: Partition) -> int:
+    assert partition.log is not None
+    return partition.last_stable_offset(partition.log)
+
+
+def follow(world: World, records: bytes, high_watermark: int) -> None:
+    follow_append(
+        world.partition,
+        world.partition.leader_epoch,
+        memoryview(records),
+        leader_high_watermark=high_watermark,
+        leader_log_start_offset=0,
+        now_ms=NOW_MS,
+    )
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.become(leader=A)
+    return world
+
+
+def stored(directory: Path, records: bytes) -> Path:
+    """A partition's directory as Kafka leaves it: a segment, and no more than that is needed."""
+    partition = directory / "topic-0"
+    partition.mkdir()
+    (partition / f"{0:020}.log").write_bytes(records)
+    return directory
+
+
+def replace_segment(data_directory: Path, records: bytes) -> None:
+    """Put a segment in the place of the topic's, and have the next start read it."""
+    (partition,) = data_directory.glob("**/topic-0")
+    (partition / f"{0:020}.log").write_bytes(records)
+    for path in data_directory.glob("**/.kafka_cleanshutdown"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_follower_passes_a_finished_transaction_with_the_leaders_high_watermark(
+    follower: World, is_commit: bool
+) -> None:
+    follow(follower, data(0) + marker(1, is_commit=is_commit) + plain(2), high_watermark=0)
+    assert last_stable_offset(follower.partition) == 0
+    follow(follower, b"", high_watermark=1)
+    assert last_stable_offset(follower.partition) == 0
+    follow(follower, b"", high_watermark=3)
+    assert last_stable_offset(follower.partition) == 3
+
+
+def test_follower_stops_at_the_first_of_several_transactions_that_has_not_ended(follower: World) -> None:
+    records = data(0) + data(1, OTHER) + marker(2) + plain(3)
+    follow(follower, records, high_watermark=4)
+    assert last_stable_offset(follower.partition) == 1
+    follow(follower, marker(4, OTHER), high_watermark=5)
+    assert last_stable_offset(follower.partition) == 5
+
+
+def test_leader_alone_passes_transactions_that_it_reads_from_its_disk(tmp_path: Path) -> None:
+    """KIP-98: also without a checkpointed high watermark, as in a directory of Kafka's."""
+    world = World(stored(tmp_path, FINISHED))
+    assert last_stable_offset(world.partition) == 0
+    world.become(replicas=(LOCAL,), isr=(LOCAL,))
+    assert (world.partition.high_watermark, last_stable_offset(world.partition)) == (3, 3)
+    world.append()
+    assert last_stable_offset(world.partition) == 4
+
+
+def test_leader_passes_a_transaction_when_its_followers_have_the_marker(tmp_path: Path) -> None:
+    world = World(stored(tmp_path, FINISHED))
+    world.become(epoch=1, version=1)
+    world.fetch(A, 3)
+    world.fetch(B, 1)
+    assert (world.partition.high_watermark, last_stable_offset(world.partition)) == (1, 0)
+    world.fetch(B, 3)
+    assert last_stable_offset(world.partition) == 3
+
+
+def test_opened_replica_counts_from_its_checkpointed_high_watermark(tmp_path: Path) -> None:
+    first = World(stored(tmp_path, FINISHED)).partition
+    first.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    log = open_log(tmp_path / "topic-0")
+    partition = Partition(first.topic, first.topic_id, 0, log, first.surroundings, high_watermark=3)
+    assert last_stable_offset(partition) == 3
+
+
+async def test_log_that_was_closed_cleanly_knows_running_transactions_from_its_snapshot(tmp_path: Path) -> None:
+    log = open_log(stored(tmp_path, data(0)) / "topic-0")
+    await log.close_cleanly()
+    world = World(tmp_path)
+    world.become(leader=A)
+    follow(world, plain(1), high_watermark=2)
+    assert last_stable_offset(world.partition) == 0
+    follow(world, marker(2), high_watermark=3)
+    assert last_stable_offset(world.partition) == 3
+
+
+def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset(follower: World) -> None:
+    """What is replayed after a truncation are transactions that are replicated already."""
+    follow(follower, FINISHED + plain(3), high_watermark=3)
+    truncate(follower.partition, 0, diverging_epoch=0, end_offset=3)
+    assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (3, 3)
+
+
+def test_truncation_of_a_marker_makes_its_transaction_run_again(follower: World) -> None:
+    follow(follower, FINISHED, high_watermark=3)
+    truncate(follower.partition, 0, diverging_epoch=0, end_offset=1)
+    assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (1, 0)
+
+
+def test_replica_that_begins_again_elsewhere_has_no_transactions(follower: World) -> None:
+    follow(follower, data(0), high_watermark=1)
+    restart_at(follower.partition, 0, 10)
+    assert last_stable_offset(follower.partition) == 10
+
+
+def test_last_stable_offset_is_not_below_the_logs_start(follower: World) -> None:
+    """DeleteRecords may remove the beginning of a transaction that runs."""
+    follow(follower, data(0) + data(1, sequence=1) + plain(2), high_watermark=3)
+    log = follower.partition.log
+    assert log is not None
+    log.advance_log_start_offset(2)
+    assert last_stable_offset(follower.partition) == 2
+
+
+def test_log_of_a_finished_transaction_can_be_cleaned(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    log = world.partition.log
+    assert log is not None
+    log.config = attrs.evolve(LogConfig(), cleanup_policy=("compact",))
+    world.become(leader=A)
+    follow(world, FINISHED, high_watermark=3)
+    log.roll()
+    share = cleanable(log, high_watermark=world.partition.high_watermark, now_ms=NOW_MS)
+    assert (share.end, share.dirty_bytes) == (3, len(FINISHED))
+
+
+def test_finished_transaction_leaves_its_producer_without_one(follower: World) -> None:
+    """What DescribeProducers tells (KIP-664)."""
+    follow(follower, FINISHED, high_watermark=3)
+    log = follower.partition.log
+    assert log is not None
+    producer = log.producers.get(PRODUCER)
+    assert producer is not None
+    assert (producer.current_txn_first_offset, producer.coordinator_epoch) == (-1, 0)
+
+
+def test_replicas_of_one_log_agree_on_the_last_stable_offset(tmp_path: Path) -> None:
+    (tmp_path / "leader").mkdir()
+    leader, follower = World(stored(tmp_path / "leader", FINISHED)), World(tmp_path)
+    leader.become(epoch=1, version=1)
+    follower.become(leader=A, epoch=1, version=1)
+    follow(follower, FINISHED, high_watermark=0)
+    leader.fetch(A, 3)
+    leader.fetch(B, 3)
+    follow(follower, b"", high_watermark=leader.partition.high_watermark)
+    assert last_stable_offset(leader.partition) == last_stable_offset(follower.partition) == 3
+
+
+async def test_read_committed_consumer_reads_past_a_transaction_in_a_segment_of_kafkas(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as running, connected(running.port) as client:
+        await create_topic(client)
+    replace_segment(tmp_path / "data", FINISHED)
+    async with running_node(tmp_path) as running, connected(running.port) as client:
+        partition = await fetch(client, isolation_level=READ_COMMITTED)
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
+    assert bytes(partition.records) == FINISHED
