@@ -11,10 +11,11 @@ from pathlib import Path
 from benchmarks.loadgen import CACHE
 from benchmarks.peers import COMMON_OVERRIDES, Peer
 
-KAFKA_VERSION = "4.1.2"
+KAFKA_VERSION = "4.3.0"
 SCALA_VERSION = "2.13"
-LOG4J_VERSION = "2.24.3"
+LOG4J_VERSION = "2.25.4"
 JAVA_VERSION_MIN = 17
+DIRECTORY = CACHE / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}"
 CLUSTER_ID = "4L6g3nShTSeMCtKrX86swA"
 
 # As bin/kafka-server-start.sh and bin/kafka-run-class.sh set them.
@@ -35,6 +36,9 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>
     <dependency>
       <groupId>org.apache.kafka</groupId><artifactId>kafka_{SCALA_VERSION}</artifactId><version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
     </dependency>
     <dependency>
       <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>{LOG4J_VERSION}</version>
@@ -61,12 +65,11 @@ def jars() -> Path:
     missing = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
     if "java" in missing:
         raise Unavailable(f"no java on the path (Apache Kafka {KAFKA_VERSION} needs {JAVA_VERSION_MIN} or later)")
-    target = CACHE / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}"
-    if target.exists():
-        return target
+    if DIRECTORY.exists():
+        return DIRECTORY
     if missing:
         raise Unavailable("no mvn on the path to fetch Apache Kafka's jars with")
-    fresh = target.with_suffix(".new")
+    fresh = DIRECTORY.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     (fresh / "pom.xml").write_text(_POM)
@@ -76,7 +79,7 @@ def jars() -> Path:
         raise Unavailable(f"Maven could not fetch Apache Kafka's jars:\n{done.stdout[-1500:]}{done.stderr[-500:]}")
     for name, level in (("server", "INFO"), ("tools", "WARN")):
         (fresh / f"{name}.properties").write_text(_LOGGING.format(level=level))
-    return fresh.rename(target)
+    return fresh.rename(DIRECTORY)
 
 
 def java(main: str, *arguments: str, options: list[str] | None = None, logging: str = "tools") -> list[str]:

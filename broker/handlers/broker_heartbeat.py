@@ -2,6 +2,8 @@
 
 Heartbeats come through one connection, which from then on stands for the broker: when it closes, the controller does
 not wait for the session's end to suspect that the broker is gone.
+
+Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker of this project cordons a directory.
 """
 
 from broker.handlers.controller_errors import code_of
@@ -34,4 +36,4 @@ def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: 
     return BrokerHeartbeatResponse(error_code=code_of(error))
 
 
-HANDLER = Handler(api_key=63, min_version=0, max_version=1, deferred=heartbeat, refused=refused, concurrent=True)
+HANDLER = Handler(api_key=63, min_version=0, max_version=2, deferred=heartbeat, refused=refused, concurrent=True)

@@ -1,7 +1,8 @@
 """ListOffsets (key 2): the earliest, latest or a timestamp's offset of partitions.
 
 Special timestamps: -1 latest, -2 earliest, -3 the record of the largest timestamp (KIP-734, from version 7), and the
-tiered storage ones: -4 earliest local (from 8) and -5 latest tiered (from 9). Without tiered storage all is local.
+tiered storage ones: -4 earliest local (from 8), -5 latest tiered (from 9) and -6 earliest pending upload (from 11,
+KIP-1023). Without tiered storage all is local: -5 and -6 answer offset -1.
 A follower hears of all there is, consumers of what is committed. Who looks for faults hears of all there is in the
 replica that it asks, be it one that follows.
 """
@@ -26,8 +27,17 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
-_NEEDED_VERSION: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_NEEDED_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_OF_TIERED_STORAGE: Final = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 _NEVER: Final = 1 << 15
 _UNKNOWN: Final = -1
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
@@ -79,7 +89,7 @@ def _list_one(
     elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
         epoch = log.epochs.epoch_for_offset(offset)
-    elif asked.timestamp != LATEST_TIERED:
+    elif asked.timestamp not in _OF_TIERED_STORAGE:
         found = (
             log.max_timestamp_offset()
             if asked.timestamp == MAX_TIMESTAMP
@@ -105,4 +115,4 @@ def _check_available(context: RequestContext, partition: Partition) -> None:
         raise KafkaError(code, f"the high watermark of {partition} is below the start of its leader epoch")
 
 
-HANDLER = Handler(api_key=2, min_version=1, max_version=10, immediate=list_offsets)
+HANDLER = Handler(api_key=2, min_version=1, max_version=11, immediate=list_offsets)

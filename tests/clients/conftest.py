@@ -6,12 +6,14 @@ kill, stop or measure start their own and are skipped where that variable names 
 
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks import apache_kafka
 from tests.support.node_process import NodeProcess
 
 BOOTSTRAP = "KRAFT_TEST_BOOTSTRAP"
@@ -47,6 +49,19 @@ def _let_go_of_connections(caplog: pytest.LogCaptureFixture) -> None:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name that nobody used before."""
     return f"{request.node.originalname.replace('_', '-')}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def kafka_jars(full: bool) -> None:
+    """Apache Kafka's jars are in the cache; `apache_kafka.java` runs their main classes. Skips the test otherwise."""
+    if shutil.which("java") is None:
+        pytest.skip("no java on PATH")
+    if not full and not apache_kafka.DIRECTORY.exists():
+        pytest.skip("Apache Kafka's jars are not here: `make bench-kafka`, or --full, fetches them")
+    try:
+        apache_kafka.jars()
+    except apache_kafka.Unavailable as why:
+        pytest.skip(str(why))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ looked after by administrators, and read by Kafka's own tool."""
 
 import asyncio
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from kafka.errors import GroupIdNotFoundError
 from kafka.structs import OffsetAndMetadata
 
 from benchmarks import apache_kafka
-from benchmarks.loadgen import CACHE
 from tests.support.confluent_driver import create_topic
 from tests.support.node_process import NodeProcess
 
@@ -197,11 +195,7 @@ def test_an_administrator_alters_lists_and_deletes_offsets_through_kafka_python(
         admin.delete_group_offsets(f"absent-{topic}", partitions)
 
 
-def test_kafkas_dump_tool_decodes_what_is_committed(new_node: Callable[..., NodeProcess], full: bool) -> None:
-    if shutil.which("java") is None:
-        pytest.skip("no java on PATH")
-    if not full and not any(CACHE.glob("kafka_*/kafka-clients-*.jar")):
-        pytest.skip("Apache Kafka's jars are not here: `make bench-kafka`, or --full, fetches them")
+def test_kafkas_dump_tool_decodes_what_is_committed(new_node: Callable[..., NodeProcess], kafka_jars: None) -> None:
     node = new_node(offsets_topic_num_partitions=1)
     node.start()
     create_topic(node.bootstrap, "topic", PARTITIONS)
@@ -212,7 +206,7 @@ def test_kafkas_dump_tool_decodes_what_is_committed(new_node: Callable[..., Node
     node.stop()
 
     (segment,) = (node.data_dir / "__consumer_offsets-0").glob("*.log")
-    line = apache_kafka.java("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    line = apache_kafka.java("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
     dumped = subprocess.run(line, capture_output=True, text=True, check=True, timeout=120).stdout
 
     decoded = [line.partition(" key: ")[2].partition(" payload: ") for line in dumped.splitlines() if " key: " in line]

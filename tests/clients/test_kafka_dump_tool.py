@@ -1,6 +1,5 @@
 """Apache Kafka's own dump tool reads a node's data directory: every record, every index, every producer snapshot."""
 
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import apache_kafka, kafka_tools
-from benchmarks.loadgen import CACHE
 from tests.support.aiokafka_driver import AiokafkaDriver
 from tests.support.confluent_driver import create_topic
 from tests.support.driver import COMPRESSIONS
@@ -25,20 +23,12 @@ Dump = Callable[[list[Path]], dict[Path, list[str]]]
 
 
 @pytest.fixture(scope="module")
-def dump_tool(full: bool) -> Dump:
+def dump_tool(kafka_jars: None) -> Dump:
     """Kafka's DumpLogSegments with deep iteration: the lines of its output for each file."""
-    if shutil.which("java") is None:
-        pytest.skip("no java on PATH")
-    if not full and not any(CACHE.glob("kafka_*/kafka-clients-*.jar")):
-        pytest.skip("Apache Kafka's jars are not here: `make bench-kafka`, or --full, fetches them")
-    try:
-        apache_kafka.jars()
-    except apache_kafka.Unavailable as why:
-        pytest.skip(str(why))
 
     def dump(files: list[Path]) -> dict[Path, list[str]]:
         names = ",".join(map(str, files))
-        line = apache_kafka.java("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", names)
+        line = apache_kafka.java("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", names)
         done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
         sections = done.stdout.split("Dumping ")[1:]
         return {Path(lines[0]): lines[1:] for lines in map(str.splitlines, sections)}

@@ -100,7 +100,7 @@ def controller_messages(envelopes: list[bytes]) -> Messages:
     return [
         (isrs, (2, 3)),
         (registration, (0, 2, 4)),
-        (BrokerHeartbeatRequest(**broker, offline_log_dirs=[NOBODY_ID]), (0, 1)),
+        (BrokerHeartbeatRequest(**broker, offline_log_dirs=[NOBODY_ID], cordoned_log_dirs=[NOBODY_ID]), (0, 1, 2)),
         (AllocateProducerIdsRequest(**broker), (0,)),
         (ControllerRegistrationRequest(controller_id=FAR, incarnation_id=NOBODY_ID), (0,)),
         (AssignReplicasToDirsRequest(**broker, directories=[placed]), (0,)),

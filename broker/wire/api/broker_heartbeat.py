@@ -2,12 +2,13 @@
 
 Always flexible. Notable versions:
     1  log directories that failed (KIP-858)
+    2  cordoned log directories (KIP-1066)
 """
 
 from broker.wire.schema import field, request, response
 
 
-@request(key=63, versions="0-1", flexible="0+")
+@request(key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatRequest:
     """`current_metadata_offset` is that of the last metadata record which the broker has applied."""
 
@@ -17,9 +18,10 @@ class BrokerHeartbeatRequest:
     want_fence: bool = field("bool", "0+", default=False)
     want_shut_down: bool = field("bool", "0+", default=False)
     offline_log_dirs: list[bytes] = field(["uuid"], "1+", factory=list, tag=0, tagged="1+")
+    cordoned_log_dirs: list[bytes] | None = field(["uuid"], "2+", default=None, nullable="2+", tag=1, tagged="2+")
 
 
-@response(key=63, versions="0-1", flexible="0+")
+@response(key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatResponse:
     throttle_time_ms: int = field("int32", "0+", default=0)
     error_code: int = field("int16", "0+", default=0)

@@ -4,6 +4,7 @@ Flexible from 6. Negative timestamps have meanings of their own: -1 latest, -2 e
     7  -3 the record with the largest timestamp (KIP-734)
     8  -4 the earliest offset on local disks (KIP-405)
     9  -5 the latest offset in tiered storage (KIP-1005)
+    11 -6 the earliest offset that tiered storage does not have yet (KIP-1023)
 Other notable versions:
     2  isolation level
     4  leader epochs (KIP-320)
@@ -28,7 +29,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field([ListOffsetsPartition], "0+", factory=list)
 
 
-@request(key=2, versions="1-10", flexible="6+")
+@request(key=2, versions="1-11", flexible="6+")
 class ListOffsetsRequest:
     replica_id: int = field("int32", "0+", default=0)
     isolation_level: int = field("int8", "2+", default=0)
@@ -51,7 +52,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field([ListOffsetsPartitionResponse], "0+", factory=list)
 
 
-@response(key=2, versions="1-10", flexible="6+")
+@response(key=2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
     throttle_time_ms: int = field("int32", "2+", default=0)
     topics: list[ListOffsetsTopicResponse] = field([ListOffsetsTopicResponse], "0+", factory=list)

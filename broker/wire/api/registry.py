@@ -40,7 +40,7 @@ APIS: Final = {
     for api in (
         Api(0, "Produce", "produce", 3, 13, flexible_from=9),
         Api(1, "Fetch", "fetch", 4, 18, flexible_from=12),
-        Api(2, "ListOffsets", "list_offsets", 1, 10, flexible_from=6),
+        Api(2, "ListOffsets", "list_offsets", 1, 11, flexible_from=6),
         Api(3, "Metadata", "metadata", 0, 13, flexible_from=9),
         Api(8, "OffsetCommit", "offset_commit", 2, 10, flexible_from=8),
         Api(9, "OffsetFetch", "offset_fetch", 1, 10, flexible_from=6),
@@ -73,7 +73,7 @@ APIS: Final = {
         Api(58, "Envelope", "envelope", 0, 0, flexible_from=0),
         Api(60, "DescribeCluster", "describe_cluster", 0, 2, flexible_from=0),
         Api(62, "BrokerRegistration", "broker_registration", 0, 4, flexible_from=0),
-        Api(63, "BrokerHeartbeat", "broker_heartbeat", 0, 1, flexible_from=0),
+        Api(63, "BrokerHeartbeat", "broker_heartbeat", 0, 2, flexible_from=0),
         Api(64, "UnregisterBroker", "unregister_broker", 0, 0, flexible_from=0),
         Api(67, "AllocateProducerIds", "allocate_producer_ids", 0, 0, flexible_from=0),
         Api(68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, flexible_from=0),

@@ -17,7 +17,7 @@ from tests.support.requests import batch, create_topic, fetch, produce, produce_
 from tests.support.running_node import running_node
 from tests.support.wire_client import WireClient, connected, only
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 READ_COMMITTED = 1
 HIGH_WATERMARK = -1
 
@@ -28,7 +28,7 @@ def list_request(*timestamps: int, topic: str = "topic", index: int = 0, **field
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)], **fields)
 
 
-async def list_offset(client: WireClient, timestamp: int, version: int = 10, **fields: Any) -> Any:
+async def list_offset(client: WireClient, timestamp: int, version: int = 11, **fields: Any) -> Any:
     response = await client.call(list_request(timestamp, **fields), version)
     return only(only(response.topics).partitions)
 
@@ -56,7 +56,7 @@ async def three_records(client: WireClient) -> None:
     await delete_records(client, 1)
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 @pytest.mark.parametrize(("timestamp", "expected"), [(LATEST, (-1, 4, 0)), (EARLIEST, (-1, 1, 0))])
 async def test_the_ends_of_a_log(
     client: WireClient, version: int, timestamp: int, expected: tuple[int, int, int]
@@ -81,6 +81,7 @@ async def test_the_ends_of_a_log(
         (MAX_TIMESTAMP, (300, 2, 0)),
         (EARLIEST_LOCAL, (-1, 1, 0)),
         (LATEST_TIERED, (-1, -1, -1)),
+        (EARLIEST_PENDING_UPLOAD, (-1, -1, -1)),
     ],
 )
 async def test_the_first_record_of_a_time(client: WireClient, timestamp: int, expected: tuple[int, int, int]) -> None:
@@ -111,17 +112,18 @@ async def test_an_empty_log(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "first_version"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 99), (-100, 99)]
+    ("timestamp", "first_version"),
+    [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (EARLIEST_PENDING_UPLOAD, 11), (-7, 99), (-100, 99)],
 )
 async def test_special_timestamps_have_their_first_versions(
     client: WireClient, timestamp: int, first_version: int
 ) -> None:
-    """KIP-734, KIP-405, KIP-1005."""
+    """KIP-734, KIP-405, KIP-1005, KIP-1023."""
     await create_topic(client)
 
-    codes = [(await list_offset(client, timestamp, version)).error_code for version in range(1, 11)]
+    codes = [(await list_offset(client, timestamp, version)).error_code for version in range(1, 12)]
 
-    assert codes == [ErrorCode.UNSUPPORTED_VERSION if version < first_version else 0 for version in range(1, 11)]
+    assert codes == [ErrorCode.UNSUPPORTED_VERSION if version < first_version else 0 for version in range(1, 12)]
 
 
 async def test_a_partition_that_is_asked_for_twice_is_refused_once(client: WireClient) -> None:

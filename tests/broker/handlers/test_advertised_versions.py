@@ -1,0 +1,36 @@
+"""Every API that is advertised has exactly Kafka 4.3's versions: clients infer the release of a node from them."""
+
+import pytest
+
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from broker.handlers.handler import Handler
+from broker.wire.api import APIS
+from tests.support import kafka_facts
+
+PRODUCE = 0
+
+
+@pytest.mark.parametrize(("listener", "handlers"), [("broker", HANDLERS), ("controller", CONTROLLER_HANDLERS)])
+def test_advertised_versions_are_those_of_kafka_4_3(listener: str, handlers: tuple[Handler, ...]) -> None:
+    facts = kafka_facts.apis(listener)
+    advertised = {
+        handler.api_key: (
+            handler.min_version if handler.advertised_from is None else handler.advertised_from,
+            handler.max_version,
+        )
+        for handler in handlers
+    }
+    assert advertised == {key: (facts[key].min_version, facts[key].max_version) for key in advertised}
+
+
+def test_messages_have_the_versions_and_names_of_kafka_4_3() -> None:
+    facts = kafka_facts.apis("broker") | kafka_facts.apis("controller")
+    for api in APIS.values():
+        fact = facts[api.key]
+        # Versions 0 to 2 of Produce are listed and have no messages (KAFKA-18659).
+        lowest = 3 if api.key == PRODUCE else fact.min_version
+        assert (api.name, api.min_version, api.max_version) == (fact.name, lowest, fact.max_version)
+        if fact.flexible_from is not None:
+            assert max(api.flexible_from, api.min_version) == fact.flexible_from, api.name
+        else:
+            assert api.flexible_from > api.max_version, api.name

@@ -1,0 +1,21 @@
+"""The facts in `tests/kafka_facts` are those of Kafka's own jars."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from benchmarks import apache_kafka
+from tests.support import kafka_facts
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.mark.parametrize("kind", ["apis", "features", "configs"])
+def test_facts_equal_those_of_kafkas_jars(kind: str, kafka_jars: None) -> None:
+    if shutil.which("javac") is None:
+        pytest.skip("no Java compiler on PATH")
+    program = kafka_facts.DIRECTORY / "KafkaFacts.java"
+    line = [*apache_kafka.java(str(program)), kind]
+    printed = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300).stdout
+    assert printed.splitlines() == (kafka_facts.DIRECTORY / f"{kind}.csv").read_text().splitlines()

@@ -1,0 +1,102 @@
+// Prints facts about a release of Apache Kafka from its own jars, as the CSV files beside this file hold them.
+//
+//   java -cp 'DIRECTORY/*' KafkaFacts.java apis|features|configs
+
+import java.util.Arrays;
+import java.util.Map;
+import java.util.StringJoiner;
+import java.util.TreeMap;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.ApiVersionsResponseData.ApiVersion;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.coordinator.group.GroupConfig;
+import org.apache.kafka.server.config.AbstractKafkaConfig;
+import org.apache.kafka.server.common.Feature;
+import org.apache.kafka.server.common.FeatureVersion;
+import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.metrics.ClientMetricsConfigs;
+import org.apache.kafka.storage.internals.log.LogConfig;
+
+class KafkaFacts {
+    public static void main(String[] arguments) {
+        switch (arguments[0]) {
+            case "apis" -> apis();
+            case "features" -> features();
+            case "configs" -> configs();
+            default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    private static void apis() {
+        print("key", "name", "listener", "min_version", "max_version", "flexible_from");
+        for (ApiKeys api : ApiKeys.values()) {
+            for (ApiMessageType.ListenerType listener : ApiMessageType.ListenerType.values()) {
+                if (!api.inScope(listener)) {
+                    continue;
+                }
+                // What a node of this release lists in ApiVersions where unstable versions are not enabled.
+                ApiVersion listed = api.toApiVersionForApiResponse(false, listener).orElse(null);
+                if (listed != null) {
+                    print(api.id, api.messageType.name, listener.name().toLowerCase(), listed.minVersion(),
+                        listed.maxVersion(), flexibleFrom(api.messageType));
+                }
+            }
+        }
+    }
+
+    private static String flexibleFrom(ApiMessageType type) {
+        for (short version = type.lowestSupportedVersion(); version <= type.highestSupportedVersion(true); version++) {
+            if (type.requestHeaderVersion(version) >= 2) {
+                return String.valueOf(version);
+            }
+        }
+        return "";
+    }
+
+    private static void features() {
+        print("feature", "level", "release", "production", "changes_metadata", "bootstrap_metadata_version", "depends_on");
+        for (MetadataVersion version : MetadataVersion.VERSIONS) {
+            print(MetadataVersion.FEATURE_NAME, version.featureLevel(), version.version(), version.isProduction(),
+                version.didMetadataChange(), "", "");
+        }
+        for (Feature feature : Feature.PRODUCTION_FEATURES) {
+            for (FeatureVersion version : feature.featureVersions()) {
+                StringJoiner dependencies = new StringJoiner(" ");
+                new TreeMap<>(version.dependencies()).forEach((name, level) -> dependencies.add(name + "=" + level));
+                print(feature.featureName(), version.featureLevel(), "",
+                    version.featureLevel() <= feature.latestProduction(), "",
+                    version.bootstrapMetadataVersion().featureLevel(), dependencies);
+            }
+        }
+    }
+
+    private static void configs() {
+        print("scope", "name", "type", "default", "importance", "internal");
+        Map<String, ConfigDef> scopes = new TreeMap<>();
+        scopes.put("broker", AbstractKafkaConfig.CONFIG_DEF);
+        scopes.put("topic", LogConfig.configDefCopy());
+        scopes.put("group", GroupConfig.CONFIG_DEF);
+        scopes.put("client-metrics", ClientMetricsConfigs.configDef());
+        scopes.forEach((scope, definition) -> {
+            for (ConfigDef.ConfigKey key : new TreeMap<>(definition.configKeys()).values()) {
+                print(scope, key.name, key.type, defaultOf(key), key.importance, key.internalConfig);
+            }
+        });
+    }
+
+    private static String defaultOf(ConfigDef.ConfigKey key) {
+        if (!key.hasDefault()) {
+            return "REQUIRED";
+        }
+        return key.defaultValue == null ? "null" : ConfigDef.convertToString(key.defaultValue, key.type);
+    }
+
+    private static void print(Object... cells) {
+        StringJoiner line = new StringJoiner(",");
+        Arrays.stream(cells).map(String::valueOf).forEach(cell -> {
+            line.add(cell.contains(",") || cell.contains("\"") ? '"' + cell.replace("\"", "\"\"") + '"' : cell);
+        });
+        System.out.println(line);
+    }
+}

@@ -1,0 +1,45 @@
+"""Facts about Apache Kafka 4.3: its APIs, features and configs, as `tests/kafka_facts` holds them.
+
+`tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, where Java and the jars are there.
+"""
+
+import csv
+from pathlib import Path
+
+import attrs
+
+DIRECTORY = Path(__file__).parents[1] / "kafka_facts"
+
+
+@attrs.frozen
+class ApiFact:
+    """What a node of Kafka 4.3 lists in ApiVersions about one API, and its first flexible version (None: not yet)."""
+
+    key: int
+    name: str
+    listener: str
+    min_version: int
+    max_version: int
+    flexible_from: int | None
+
+
+def read(kind: str) -> list[dict[str, str]]:
+    """The rows of `kind`: apis, features or configs."""
+    with (DIRECTORY / f"{kind}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def apis(listener: str) -> dict[int, ApiFact]:
+    """The APIs of a listener, "broker" or "controller", by key."""
+    return {
+        int(row["key"]): ApiFact(
+            int(row["key"]),
+            row["name"],
+            row["listener"],
+            int(row["min_version"]),
+            int(row["max_version"]),
+            int(row["flexible_from"]) if row["flexible_from"] else None,
+        )
+        for row in read("apis")
+        if row["listener"] == listener
+    }
