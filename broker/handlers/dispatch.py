@@ -19,6 +19,7 @@ from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
+from broker.wire.api.names import api_name
 from broker.wire.codec import Decoder, Encoder, decoder, encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header, request_header_version, response_header_version
@@ -131,7 +132,7 @@ class Dispatcher(Generic[S]):
             api_key, version, correlation_id, client_id, position = parse_request_header(payload)
             route = self._routes.get((api_key, version)) or self._route(api_key, version)
             if route is None:
-                raise UnservedVersion(f"version {version} of API {api_key} is not served")
+                raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
             request, _ = route.decode(payload, position, len(payload))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
@@ -204,11 +205,11 @@ class Dispatcher(Generic[S]):
         """The route, made on first use; None for a version of ApiVersions nobody knows. Raises ProtocolError."""
         handler = self._handlers.get(api_key)
         if handler is None:
-            raise ProtocolError(f"API {api_key} is not served")
+            raise ProtocolError(f"{api_name(api_key)} is not served")
         if not handler.min_version <= version <= handler.max_version:
             if api_key == _API_VERSIONS:
                 return None
-            raise UnservedVersion(f"version {version} of API {api_key} is not served")
+            raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
         api = APIS[api_key]
         route = Route(
             handler,

@@ -124,6 +124,26 @@ async def test_what_is_not_advertised_closes_the_connection(node: RunningNode, a
     assert node.traced.of("connection-closed")
 
 
+@pytest.mark.parametrize(
+    ("api_key", "version", "reason"),
+    [
+        (51, 0, "AlterUserScramCredentials (API 51) is not served"),
+        (7, 3, "ControlledShutdown (API 7) is not served"),
+        (9999, 0, "API 9999, which Kafka does not have, is not served"),
+        (-1, 0, "API -1, which Kafka does not have, is not served"),
+        (1, 99, "version 99 of Fetch (API 1) is not served"),
+    ],
+)
+async def test_a_request_that_is_not_served_is_traced_with_the_name_of_its_api(
+    node: RunningNode, api_key: int, version: int, reason: str
+) -> None:
+    header = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + b"\0\0\0\7\0\4test"
+    async with connected(node.port) as client:
+        await client.send_bytes(framed(header + bytes(64)))
+        await client.expect_close()
+    assert [fields["reason"] for fields in node.traced.of("connection-closed")] == [reason]
+
+
 @pytest.mark.parametrize("version", [5, 99, -1])
 async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(client: WireClient, version: int) -> None:
     """KIP-511: the client learns from it which version to ask in."""
