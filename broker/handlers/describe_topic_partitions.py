@@ -101,7 +101,12 @@ def _partition(view: ClusterView, index: int, partition: PartitionImage) -> Desc
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=why_unknown(name), name=name, is_internal=is_internal(name))
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=why_unknown(name),
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
 
 
 HANDLER = Handler(api_key=75, min_version=0, max_version=0, immediate=describe_topic_partitions)

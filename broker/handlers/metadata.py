@@ -135,7 +135,7 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            if topic.error_code == ErrorCode.NONE:
+            if topic.name is not None:  # also of a topic that does not exist, as in Kafka
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 

@@ -344,10 +344,11 @@ async def test_without_an_authorizer_everything_is_authorized(client: WireClient
     )
     told = await client.call(asked, 9)
     assert told.cluster_authorized_operations == ALL_OF_THE_CLUSTER
-    assert [topic.topic_authorized_operations for topic in told.topics] == [ALL_OF_A_TOPIC, NOT_ASKED_FOR]
+    assert [topic.topic_authorized_operations for topic in told.topics] == [ALL_OF_A_TOPIC, ALL_OF_A_TOPIC]
 
-    described = await client.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="topic")]), 0)
-    assert only(described.topics).topic_authorized_operations == ALL_OF_A_TOPIC
+    names = [TopicRequest(name="missing"), TopicRequest(name="topic")]
+    described = await client.call(DescribeTopicPartitionsRequest(topics=names), 0)
+    assert [topic.topic_authorized_operations for topic in described.topics] == [ALL_OF_A_TOPIC, ALL_OF_A_TOPIC]
 
     cluster = await client.call(DescribeClusterRequest(), 1)
     assert cluster.cluster_authorized_operations == NOT_ASKED_FOR
