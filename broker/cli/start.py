@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.event_printer import EventPrinter
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.cli.signals import heed
@@ -42,22 +43,6 @@ _REFUSALS: Final = (
     NoLogDirOnline,
     CorruptLog,
     OSError,
-)
-# Traced events that are worth a line on the terminal.
-_SHOWN: Final = frozenset(
-    {
-        "connection-closed",
-        "controller-connection-lost",
-        "dynamic-config-refused",
-        "handler-failed",
-        "leader",
-        "node-stopped",
-        "partition-offline",
-        "snapshot_installed",
-        "storage.log_dir_offline",
-        "stray-log-put-aside",
-        "voter_directory_differs",
-    }
 )
 
 
@@ -105,8 +90,10 @@ def _warn(config: KafkaConfig) -> None:
 
 
 async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
-    node = Node(real_env(_trace), config)
+    printer = EventPrinter()
+    node = Node(real_env(printer.trace), config)
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(printer.run)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             nursery.start_soon(heed, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
@@ -145,9 +132,3 @@ def _tune_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
-
-
-def _trace(kind: str, /, **fields: object) -> None:
-    if kind in _SHOWN:
-        with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason for a node to end
-            print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)

@@ -131,8 +131,11 @@ class Acceptor:
 
         await _accept(handle, listeners)
 
-    def close_all(self, listener: str, reason: str) -> None:
-        """Close the connections of clients and brokers to a listener, also those that said nothing yet."""
+    def close_all(self, listener: str, reason: str | None) -> None:
+        """Close the connections of clients and brokers to a listener, also those that said nothing yet.
+
+        `reason` is traced for each of them; None traces nothing.
+        """
         self._times_closed[listener] += 1
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.close(reason)
@@ -184,7 +187,7 @@ class Acceptor:
                 if connection.activity != before:
                     self._activity[connection] = connection.activity
                 elif not connection.awaits_reply:
-                    connection.close("idle for connections.max.idle.ms")
+                    connection.close(None)  # clients expect it, and connect again when they need to: no news
 
 
 async def _accept(

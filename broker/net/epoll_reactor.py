@@ -63,7 +63,7 @@ class EpollReactor:
                     self.turns.run_all()
         finally:
             for transport in list(self._transports.values()):
-                transport.connection.close("the node is stopping")
+                transport.connection.close(None)
             self._epoll.close()
 
     def forget(self, transport: "EpollTransport") -> None:

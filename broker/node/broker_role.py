@@ -119,7 +119,7 @@ class BrokerRole:
         """Hand over what this broker leads, and close its clients' connections; the tasks are the nursery's to end."""
         await self._lifecycle.shut_down()
         for listener in self._shared.config.endpoints.broker_listeners:
-            self._shared.acceptor.close_all(listener.name, "the node is stopping")
+            self._shared.acceptor.close_all(listener.name, None)
 
     async def close_logs(self) -> None:
         """Leave the log directories as cleanly as they can be, once all tasks have ended."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -16,6 +16,7 @@ from broker.replication.replica_directories import ReplicaDirectories, has_repli
 from broker.replication.surroundings import Surroundings
 from broker.storage.log import Log
 from broker.storage.log_dirs import LogDirs
+from broker.storage.partition_directory import partition_directory_name
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
 from metadata.configuration import ResourceType
@@ -25,6 +26,9 @@ from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionI
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
 # Hears of the partitions that this broker leads under another epoch now, or no more. Must not block.
 LedListener: TypeAlias = Callable[[Sequence[Partition]], None]
+
+# Partitions that are named when logs are put aside, of as many as there may be.
+_STRAYS_SHOWN: Final = 10
 
 
 class LocalTopic:
@@ -337,11 +341,16 @@ class Partitions:
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
+        strays: dict[str, list[str]] = {}
         for key, topic_id in list(self._log_dirs.topic_ids.items()):
             if not has_replica(image, self._local_id, key, topic_id):
-                name, index = key
-                self._trace("stray-log-put-aside", topic=name, partition=index)
-                self._log_dirs.put_aside(name, index)
+                directory = self._log_dirs.directory_of(*key)
+                assert directory is not None, f"{key} is in the log directories"
+                strays.setdefault(directory.path, []).append(partition_directory_name(*key))
+                self._log_dirs.put_aside(*key)
+        for path, partitions in strays.items():
+            shown = ", ".join(partitions[:_STRAYS_SHOWN]) + (", ..." if len(partitions) > _STRAYS_SHOWN else "")
+            self._trace("stray-logs-put-aside", path=path, count=len(partitions), partitions=shown)
 
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:

@@ -1,0 +1,92 @@
+"""The traced events that an operator has to know of, printed as lines on standard error.
+
+Clients cause some of these events as often as they like: each refused connection is one. So of every kind at most
+LINES_MAX lines are printed in an interval, and one more line says how many there were besides. Events that only the
+node itself causes are printed without a bound.
+"""
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+import trio
+
+INTERVAL_S: Final = 60
+LINES_MAX: Final = 10
+
+
+@attrs.frozen
+class Line:
+    """How one kind of event is printed.
+
+    `sentence` is formatted with the event's fields; None prints the kind and all fields. `is_limited` says that clients
+    can cause the event at will, or that one failure causes it once per partition.
+    """
+
+    sentence: str | None = None
+    is_limited: bool = False
+
+
+# Kinds that are not listed are not printed.
+LINES: Final[Mapping[str, Line]] = {
+    "connection-closed": Line(is_limited=True),
+    "controller-connection-lost": Line(is_limited=True),
+    "dynamic-config-refused": Line(),
+    "handler-failed": Line(is_limited=True),
+    "leader": Line(),
+    "node-stopped": Line(),
+    "partition-offline": Line(is_limited=True),
+    "snapshot_installed": Line(),
+    "storage.log_dir_offline": Line(),
+    "stray-logs-put-aside": Line(
+        "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
+        "served any more: their directories are renamed to end with -stray, and kept. Delete them to free their space."
+    ),
+    "voter_directory_differs": Line(),
+}
+
+
+class EventPrinter:
+    """A tracer that prints; `run` has to run beside it, for what was not printed to be counted."""
+
+    def __init__(self, lines: Mapping[str, Line] = LINES) -> None:
+        self._lines = lines
+        self._counts: Counter[str] = Counter()  # of limited kinds, in this interval
+
+    def trace(self, kind: str, /, **fields: object) -> None:
+        """Print an event, unless its kind is not to be printed or was printed often enough in this interval."""
+        line = self._lines.get(kind)
+        if line is None:
+            return
+        if line.is_limited:
+            self._counts[kind] += 1
+            if self._counts[kind] > LINES_MAX:
+                return
+        if line.sentence is None:
+            _print(" ".join([kind, *(f"{name}={value}" for name, value in fields.items())]))
+        else:
+            _print(line.sentence.format_map(fields))
+
+    async def run(self) -> None:
+        """End one interval after the other until cancelled, and then the last one."""
+        try:
+            while True:
+                await trio.sleep(INTERVAL_S)
+                self.end_interval()
+        finally:
+            self.end_interval()
+
+    def end_interval(self) -> None:
+        """Say how many events were not printed, and print again from now on."""
+        counts, self._counts = self._counts, Counter()
+        for kind, count in counts.items():
+            if count > LINES_MAX:
+                _print(f"{kind}: {count - LINES_MAX:,} more like it in the last {INTERVAL_S} s")
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason for a node to end
+        print(f"kraft: {text}", file=sys.stderr, flush=True)
