@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import random
+import resource
 import shutil
 import socket
 import time
@@ -156,16 +157,25 @@ def kernel_socket(stream: trio.abc.Stream) -> socket.socket | None:
     """The kernel's non-blocking socket beneath a plain TCP stream, taken over from it; None where there is none.
 
     A stream that runs over TLS, or over a simulated network, has no descriptor to give, and is served through Trio's
-    stream interface instead. On success the stream must not be used again.
+    stream interface instead. On success the stream must not be used again. Raises OSError, with the socket closed.
+
+    The descriptor stays the same one: the process may have no other to give.
     """
     if not isinstance(stream, trio.SocketStream) or stream.socket.fileno() < 0:
         return None
-    descriptor = os.dup(stream.socket.fileno())
-    stream.socket.close()
-    sock = socket.socket(fileno=descriptor)
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock = socket.socket(fileno=stream.socket.detach())
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        sock.close()
+        raise
     return sock
+
+
+def descriptor_limit() -> int:
+    """How many files and sockets this process may have open (RLIMIT_NOFILE)."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class RealDisk:

@@ -33,6 +33,9 @@ class Line:
 # Kinds that are not listed are not printed.
 LINES: Final[Mapping[str, Line]] = {
     "connection-closed": Line(is_limited=True),
+    "connection-refused": Line(
+        "warning: connection-refused: {listener} did not serve {peer}: {reason}.", is_limited=True
+    ),
     "controller-connection-lost": Line(is_limited=True),
     "dynamic-config-refused": Line(),
     "handler-failed": Line(is_limited=True),

@@ -24,11 +24,12 @@ from broker.cli.signals import heed
 from broker.config import KafkaConfig
 from broker.lifecycle_protocol import RegistrationFailed
 from broker.node import Node, NotFormatted
+from broker.node.settings import client_descriptors_max
 from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
-from kraft.env import real_env
+from kraft.env import descriptor_limit, real_env
 from kraft.log import CorruptLog
 from metadata.configuration import ConfigError
 
@@ -51,8 +52,8 @@ def main(argv: Sequence[str]) -> int:
     exit_code = 0
     try:
         config = read_node_config(options.properties, options.override)
-        _warn(config)
         _raise_descriptor_limit()
+        _warn(config)
         trio.run(_serve, config, options.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         print_refusals(group)
@@ -63,10 +64,11 @@ def main(argv: Sequence[str]) -> int:
 def _raise_descriptor_limit() -> None:
     """Take all descriptors the system grants: every connection and every active partition holds one.
 
-    Running out of them looks like a disk that fails. Many systems grant 1,024 at first and far more to who asks.
+    Running out of them looks like a disk that fails. Many systems grant 1,024 at first and far more to who asks. Here
+    and not in `Node`: whoever runs a node within a process of theirs decides on the limits of that process.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems grant less than they say
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -87,6 +89,14 @@ def _warn(config: KafkaConfig) -> None:
         print(f"kraft: warning: {name} is not a config that Kafka knows", file=sys.stderr)
     for name in config.ignored():
         print(f"kraft: warning: {name} has no effect yet", file=sys.stderr)
+    descriptors = descriptor_limit()
+    connections = client_descriptors_max(descriptors)
+    if "max.connections" in config.layers.static and config.max_connections > connections:
+        print(
+            f"kraft: warning: max.connections={config.max_connections} is more than the {connections} connections that "
+            f"this process can serve: it may open {descriptors} files and connections. Raise that limit (ulimit -n)",
+            file=sys.stderr,
+        )
 
 
 async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:

@@ -1,10 +1,18 @@
-"""Accepting connections, within limits, and handing each to the driver that suits it."""
+"""Accepting connections, within limits, and handing each to the driver that suits it.
 
+The kernel gives a new connection the lowest descriptor that is free. A high one therefore says that the process has
+nearly all open that it may, whether connections or files, and the connection is closed: what is left is for the node's
+own files and links, without which it could not go on. Those of peers may take more of it than those of clients.
+"""
+
+import errno
 import socket
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -25,14 +33,19 @@ _ARRAY_OF_THREE: Final = 0x93
 ENVELOPE_BYTES_MAX: Final = 8_192
 # Whoever connects to a controller says so at once.
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
+# How long to wait after the kernel had no resources for another connection.
+_ACCEPT_PAUSE_S: Final = 0.1
+_NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 ServeStream: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
 
 @attrs.frozen
 class ConnectionLimits:
-    """`socket.request.max.bytes`, `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`, and
-    `socket.send.buffer.bytes`.
+    """`socket.request.max.bytes`, `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`,
+    `socket.send.buffer.bytes`, and the descriptors below which connections of clients and those of peers stay.
+
+    `max.connections` holds for clients and for peers, each by themselves: clients do not lock out the peers.
 
     Left to itself, Linux lets a send buffer grow to 4 MiB: what is sent has then long left the processor's caches
     when it is received. 400,000 bytes more than double what a large fetch achieves on the loopback interface, at half
@@ -44,13 +57,16 @@ class ConnectionLimits:
     connections_per_ip_max: int
     idle_ms_max: int
     send_buffer_bytes: int = 400_000
+    client_descriptors_max: int = sys.maxsize
+    peer_descriptors_max: int = sys.maxsize
 
 
 class Acceptor:
     """Accepts on any number of listeners and keeps count of what it accepted.
 
     `commit` ends every turn (see `Turns`). `kernel_socket` gives the kernel's socket beneath a stream, or None for a
-    stream that has none and is served through Trio. `on_close` hears of every connection that ended, with its reason.
+    stream that has none and is served through Trio. `on_close` hears of every connection that ended, with its reason,
+    and `on_refused` of those that were not served at all: the listener, the peer's address and the reason.
     """
 
     def __init__(
@@ -59,15 +75,18 @@ class Acceptor:
         limits: ConnectionLimits,
         kernel_socket: Callable[[trio.abc.Stream], socket.socket | None],
         on_close: Callable[[Connection], None],
+        on_refused: Callable[[str, str, str], None],
     ) -> None:
         self._limits = limits
         self._kernel_socket = kernel_socket
         self._on_close = on_close
+        self._on_refused = on_refused
         self._turns = Turns(commit)
         self._reactor = EpollReactor(self._turns, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
-        self._count = 0
+        self._counts: Counter[str] = Counter()  # open connections by listener
+        self._peer_listeners: set[str] = set()
         self._times_closed: Counter[str] = Counter()
 
     def limit(self, limits: ConnectionLimits) -> None:
@@ -76,7 +95,7 @@ class Acceptor:
 
     @property
     def connection_count(self) -> int:
-        return self._count
+        return sum(self._counts.values())
 
     async def run(self) -> None:
         """Drive the accepted connections; runs beside any number of `serve`."""
@@ -84,21 +103,34 @@ class Acceptor:
             nursery.start_soon(self._reactor.run)
             nursery.start_soon(self._close_idle)
 
-    async def serve(self, name: str, listeners: Sequence[trio.SocketListener], service: Service) -> None:
-        """Accept on the sockets of the listener called `name`, for `service`, until cancelled."""
+    async def serve(
+        self, name: str, listeners: Sequence[trio.SocketListener], service: Service, *, is_for_peers: bool = False
+    ) -> None:
+        """Accept on the sockets of the listener called `name`, for `service`, until cancelled.
+
+        `is_for_peers` says that brokers connect to it and clients do not.
+        """
+        if is_for_peers:
+            self._peer_listeners.add(name)
 
         async def handle(stream: trio.SocketStream) -> None:
-            host = self._admitted(stream)
+            host = self._admitted(stream, name)
             if host is None:
                 return
             connection = self._connection(host, name, service, self._limits.request_size_max)
-            sock = self._kernel_socket(stream)
-            if sock is None:
-                await serve_stream(stream, connection, self._turns)
-            else:
-                self._reactor.adopt(sock, connection)
+            try:
+                sock = self._kernel_socket(stream)
+                if sock is not None:
+                    self._reactor.adopt(sock, connection)
+                    return
+            except OSError as error:
+                del self._activity[connection]
+                self._gone(host, name)
+                self._on_refused(name, host, str(error))
+                return
+            await serve_stream(stream, connection, self._turns)
 
-        await _accept(handle, listeners)
+        await self._accept(name, handle, listeners)
 
     async def serve_controllers(
         self, name: str, listeners: Sequence[trio.SocketListener], service: Service, replicas: ServeStream
@@ -108,10 +140,11 @@ class Acceptor:
         A frame of theirs takes what a frame of Kafka's protocol does, so the first bytes tell them apart. Brokers may
         send what is the largest request within an envelope.
         """
+        self._peer_listeners.add(name)
         request_size_max = self._limits.request_size_max + ENVELOPE_BYTES_MAX
 
         async def handle(stream: trio.SocketStream) -> None:
-            host = self._admitted(stream)
+            host = self._admitted(stream, name)
             if host is None:
                 return
             times_closed = self._times_closed[name]
@@ -127,9 +160,9 @@ class Acceptor:
                 if is_whole and begun[-1] == _ARRAY_OF_THREE:
                     await replicas(peeked)
             finally:
-                self._gone(host)
+                self._gone(host, name)
 
-        await _accept(handle, listeners)
+        await self._accept(name, handle, listeners)
 
     def close_all(self, listener: str, reason: str | None) -> None:
         """Close the connections of clients and brokers to a listener, also those that said nothing yet.
@@ -140,7 +173,7 @@ class Acceptor:
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.close(reason)
 
-    def _admitted(self, stream: trio.SocketStream) -> str | None:
+    def _admitted(self, stream: trio.SocketStream, listener: str) -> str | None:
         """The address of who connected; None where it is gone already, or is one too many.
 
         Those are closed without a word; Kafka does so per address, and lets others wait.
@@ -149,15 +182,31 @@ class Acceptor:
             host: str = stream.socket.getpeername()[0]
         except OSError:
             return None
-        limits = self._limits
-        if self._count >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
+        reason = self._reason_to_refuse(stream.socket.fileno(), host, listener)
+        if reason is not None:
+            self._on_refused(listener, host, reason)
             return None
         self._per_host[host] += 1
-        self._count += 1
+        self._counts[listener] += 1
         return host
 
-    def _gone(self, host: str) -> None:
-        self._count -= 1
+    def _reason_to_refuse(self, descriptor: int, host: str, listener: str) -> str | None:
+        limits = self._limits
+        is_peer = listener in self._peer_listeners
+        count = sum(count for name, count in self._counts.items() if (name in self._peer_listeners) == is_peer)
+        if count >= limits.connections_max:
+            return f"there are {count} connections, as many as max.connections allows"
+        if self._per_host[host] >= limits.connections_per_ip_max:
+            return f"{self._per_host[host]} connections come from there, as many as max.connections.per.ip allows"
+        if descriptor >= (limits.peer_descriptors_max if is_peer else limits.client_descriptors_max):
+            return (
+                f"{count} connections and the open files have taken all descriptors but those in reserve for the "
+                "node's own files. Raise the limit of descriptors (ulimit -n)"
+            )
+        return None
+
+    def _gone(self, host: str, listener: str) -> None:
+        self._counts[listener] -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
@@ -176,7 +225,7 @@ class Acceptor:
 
     def _closed(self, connection: Connection) -> None:
         if self._activity.pop(connection, None) is not None:
-            self._gone(connection.peer_host)
+            self._gone(connection.peer_host, connection.listener)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:
@@ -189,9 +238,32 @@ class Acceptor:
                 elif not connection.awaits_reply:
                     connection.close(None)  # clients expect it, and connect again when they need to: no news
 
+    async def _accept(
+        self,
+        name: str,
+        handle: Callable[[trio.SocketStream], Awaitable[None]],
+        listeners: Sequence[trio.SocketListener],
+    ) -> None:
+        patient = [_PatientListener(listener, partial(self._on_refused, name, "a client")) for listener in listeners]
+        await trio.serve_listeners(handle, patient)
 
-async def _accept(
-    handle: Callable[[trio.SocketStream], Awaitable[None]], listeners: Sequence[trio.SocketListener]
-) -> None:
-    """Survives running out of descriptors or memory: it logs, pauses and tries again."""
-    await trio.serve_listeners(handle, list[trio.abc.Listener[Any]](listeners))
+
+class _PatientListener(trio.abc.Listener[trio.SocketStream]):
+    """Waits and tries again where the kernel has no descriptor or memory for another connection."""
+
+    def __init__(self, listener: trio.SocketListener, on_failure: Callable[[str], None]) -> None:
+        self._listener = listener
+        self._on_failure = on_failure
+
+    async def accept(self) -> trio.SocketStream:
+        while True:
+            try:
+                return await self._listener.accept()
+            except OSError as error:
+                if error.errno not in _NO_RESOURCES:
+                    raise
+                self._on_failure(f"{error.strerror}; it waits to be accepted")
+                await trio.sleep(_ACCEPT_PAUSE_S)
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()

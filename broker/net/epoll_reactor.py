@@ -34,13 +34,20 @@ class EpollReactor:
         self._transports: dict[int, EpollTransport] = {}
 
     def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
-        """Serve a connected, non-blocking socket from now on; the reactor closes it."""
-        if self._send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        """Serve a connected, non-blocking socket from now on; the reactor closes it.
+
+        Raises OSError where the kernel refuses, with the socket closed.
+        """
+        try:
+            if self._send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+            self._epoll.register(sock.fileno(), _READ)
+        except OSError:
+            sock.close()
+            raise
         transport = EpollTransport(self, sock, connection)
         connection.transport = transport
         self._transports[transport.descriptor] = transport
-        self._epoll.register(transport.descriptor, _READ)
         return transport
 
     async def run(self) -> None:

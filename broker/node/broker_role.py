@@ -111,9 +111,18 @@ class BrokerRole:
             nursery.start_soon(telling.run, self._channel, lambda: self._lifecycle.broker_epoch)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_told_of, inf)
+        self._serve(services)
+
+    def _serve(self, services: Services) -> None:
+        """Accept connections on the brokers' listeners."""
+        shared, nursery = self._shared, self._nursery
         dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
-        for bound in shared.bound_for(shared.config.endpoints.broker_listeners):
-            nursery.start_soon(shared.acceptor.serve, bound.listener.name, bound.sockets, dispatcher)
+        endpoints = shared.config.endpoints
+        for bound in shared.bound_for(endpoints.broker_listeners):
+            name = bound.listener.name
+            is_for_peers = len(endpoints.broker_listeners) > 1 and name == endpoints.inter_broker_listener_name
+            serve = partial(shared.acceptor.serve, name, bound.sockets, dispatcher, is_for_peers=is_for_peers)
+            nursery.start_soon(serve)
 
     async def stop(self) -> None:
         """Hand over what this broker leads, and close its clients' connections; the tasks are the nursery's to end."""

@@ -99,8 +99,7 @@ class Node:
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
-        acceptor = Acceptor(partitions.end_turn, connection_limits(config), kernel_socket, self._on_connection_closed)
-        effective.when_changed(lambda changed: acceptor.limit(connection_limits(changed)))
+        acceptor = self._acceptor(partitions, effective)
         shared = Shared(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)
@@ -112,6 +111,17 @@ class Node:
             await quorum.leave()
             nursery.cancel_scope.cancel()
         return self.broker
+
+    def _acceptor(self, partitions: Partitions, effective: EffectiveConfig) -> Acceptor:
+        acceptor = Acceptor(
+            partitions.end_turn,
+            connection_limits(self._config),
+            kernel_socket,
+            self._on_connection_closed,
+            self._on_connection_refused,
+        )
+        effective.when_changed(lambda changed: acceptor.limit(connection_limits(changed)))
+        return acceptor
 
     async def _join_quorum(self, shared: Shared, nursery: trio.Nursery) -> ControllerChannel:
         """Everything that listens to the quorum, in the order in which it has to hear; all but the quorum runs."""
@@ -178,6 +188,9 @@ class Node:
                 listener=connection.listener,
                 reason=connection.close_reason,
             )
+
+    def _on_connection_refused(self, listener: str, peer: str, reason: str) -> None:
+        self._env.trace("connection-refused", peer=peer, listener=listener, reason=reason)
 
 
 def _directory_id(log_dirs: LogDirs, path: str) -> str:

@@ -1,6 +1,7 @@
 """The settings of single rooms, from a node's configuration."""
 
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -13,8 +14,14 @@ from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelect
 from broker.replication.throttles import ReplicationThrottles, Throttle
 from broker.storage.cleaner import CleanerConfig
 from broker.storage.log_dirs import LogDirsConfig
+from kraft.env import descriptor_limit
 from metadata.configuration import ConfigError
 from metadata.controller import ControllerConfig
+
+# Descriptors that connections of clients leave free: the larger part of what a node without many partitions needs, and
+# enough for a topic with 4,000 partitions where the limit is high.
+_RESERVE_MIN: Final = 64
+_RESERVE_MAX: Final = 4_096
 
 
 def controller_config(config: KafkaConfig, cluster_id: str) -> ControllerConfig:
@@ -101,12 +108,24 @@ def cleaner_config(config: KafkaConfig) -> CleanerConfig:
     )
 
 
+def client_descriptors_max(descriptors: int) -> int:
+    """The descriptor from which on connections of clients are refused, of all that the process may have.
+
+    What is left is for new segments, checkpoints, snapshots, and links to other nodes.
+    """
+    return descriptors - min(max(descriptors // 8, _RESERVE_MIN), _RESERVE_MAX, descriptors // 2)
+
+
 def connection_limits(config: KafkaConfig) -> ConnectionLimits:
+    descriptors = descriptor_limit()
+    clients = client_descriptors_max(descriptors)
     limits = ConnectionLimits(
         request_size_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         idle_ms_max=config.connections_max_idle_ms,
+        client_descriptors_max=clients,
+        peer_descriptors_max=clients + (descriptors - clients) // 2,
     )
     if "socket.send.buffer.bytes" in config.layers.static:
         return attrs.evolve(limits, send_buffer_bytes=config.socket_send_buffer_bytes)

@@ -40,7 +40,7 @@ KEYS: tuple[ConfigKey, ...] = (
         "SO_RCVBUF of server sockets; -1 leaves it to the operating system."),
     ConfigKey("socket.request.max.bytes", INT, 100 * MIB, at_least(1), HIGH,
         "Largest request; a larger one closes the connection."),
-    ConfigKey("socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM,
+    ConfigKey("socket.listen.backlog.size", INT, 4096, at_least(1), MEDIUM,
         "How many connections may wait to be accepted; the operating system may allow fewer."),
     ConfigKey("max.connections.per.ip", INT, INT_MAX, at_least(0), MEDIUM,
         "Most connections from one address.", CLUSTER_WIDE),

@@ -31,6 +31,7 @@ class Commands:
         self.commit_succeeds = True
         self.connections: list[Connection] = []
         self.closed: list[str | None] = []
+        self.refused: list[str] = []
         self.file: FileRange | None = None
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
@@ -66,6 +67,9 @@ class Commands:
     def on_close(self, connection: Connection) -> None:
         self.closed.append(connection.close_reason)
 
+    def on_refused(self, listener: str, peer: str, reason: str) -> None:
+        self.refused.append(reason)
+
 
 class Server:
     def __init__(self, commands: Commands, acceptor: Acceptor, port: int) -> None:
@@ -82,7 +86,7 @@ async def server(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Async
     commands = Commands()
     take_socket = kernel_socket if request.param == "epoll" else lambda stream: None
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=6, idle_ms_max=600_000)
-    acceptor = Acceptor(commands.commit, limits, take_socket, commands.on_close)
+    acceptor = Acceptor(commands.commit, limits, take_socket, commands.on_close, commands.on_refused)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(acceptor.run)
     nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
@@ -323,7 +327,7 @@ async def test_connections_beyond_the_limit_per_host_are_closed_at_once(server: 
 async def test_idle_connections_are_closed(nursery: trio.Nursery) -> None:
     commands = Commands()
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=8, idle_ms_max=50)
-    acceptor = Acceptor(commands.commit, limits, kernel_socket, commands.on_close)
+    acceptor = Acceptor(commands.commit, limits, kernel_socket, commands.on_close, commands.on_refused)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(acceptor.run)
     nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)

@@ -52,7 +52,13 @@ class Served:
 async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
     limits = ConnectionLimits(SIZE_MAX, connections_max=3, connections_per_ip_max=3, idle_ms_max=600_000)
     closed: list[str | None] = []
-    acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda connection: closed.append(connection.close_reason))
+    acceptor = Acceptor(
+        lambda: True,
+        limits,
+        kernel_socket,
+        lambda connection: closed.append(connection.close_reason),
+        lambda listener, peer, reason: None,
+    )
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     served = Served(acceptor, listeners[0].socket.getsockname()[1], closed=closed)
     nursery.start_soon(acceptor.run)

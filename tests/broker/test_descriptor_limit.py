@@ -1,0 +1,88 @@
+"""A node in a process that may open few files (RLIMIT_NOFILE), under more connections than it has descriptors for."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.wire.api.metadata import MetadataRequest
+from tests.support.node_process import NodeProcess
+from tests.support.requests import batch, create_topic, produce, read_values
+from tests.support.wire_client import WireClient, connected
+
+DESCRIPTORS = 128
+SEGMENT_BYTES = 1024 * 1024
+
+
+class LimitedNode(NodeProcess):
+    """A node whose process may have DESCRIPTORS descriptors, whatever it asks for."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *super().command()]
+
+
+@asynccontextmanager
+async def idle_connections(port: int, count: int) -> AsyncIterator[list[trio.SocketStream]]:
+    """Connections that say nothing, open within the block unless the node closes them."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port)) for _ in range(count)]
+
+
+async def is_open(stream: trio.SocketStream) -> bool:
+    with trio.move_on_after(0.01):
+        try:
+            return await stream.receive_some() != b""
+        except trio.BrokenResourceError:
+            return False
+    return True
+
+
+async def reconnected(port: int) -> None:
+    """Until a new connection is served."""
+    with trio.fail_after(20):
+        while True:
+            try:
+                async with connected(port) as client:
+                    await client.call(MetadataRequest(topics=[]), 9)
+                return
+            except (OSError, EOFError, trio.BrokenResourceError):
+                await trio.sleep(0.05)
+
+
+async def write_beyond_one_segment(client: WireClient, topic: str) -> None:
+    for _ in range(3):
+        await produce(client, batch(bytes(SEGMENT_BYTES // 2)), topic=topic)
+
+
+@pytest.mark.parametrize("port", ["port", "controller_port"])
+async def test_a_node_out_of_descriptors_for_clients_serves_on_and_recovers(tmp_path: Path, port: str) -> None:
+    overrides = {"log.segment.bytes": str(SEGMENT_BYTES), "max.connections": "65"}
+    node = LimitedNode(tmp_path / "data", overrides)
+    try:
+        await trio.to_thread.run_sync(node.start)
+        async with connected(node.port) as client:
+            await create_topic(client)
+            await produce(client, batch(b"first"))
+            async with idle_connections(getattr(node, port), 2 * DESCRIPTORS) as idle:
+                await trio.sleep(0.5)  # as long as it takes to accept them
+                assert node.is_running, node.output_tail()
+                # Its own files: a topic with new logs, and new segments of old and new ones.
+                await create_topic(client, "new", partitions=8)
+                for topic in ("topic", "new"):
+                    await write_beyond_one_segment(client, topic)
+                assert (await read_values(client))[0] == b"first"
+                assert await is_open(idle[0])
+                assert not await is_open(idle[-1])
+            await reconnected(node.port)
+        segments = sorted(path.name for path in (tmp_path / "data" / "topic-0").glob("*.log"))
+        assert len(segments) > 1
+        output = node.output()
+        assert "warning: max.connections=65 is more than the 64 connections that this process can serve" in output
+        assert "Traceback" not in output
+        assert "offline" not in output
+        assert 0 < sum("connection-refused" in line for line in output.splitlines()) <= 11
+        await trio.to_thread.run_sync(node.stop)
+    finally:
+        node.discard()
