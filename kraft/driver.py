@@ -339,6 +339,8 @@ class Quorum:
                 self._askers.answer(effect.token, effect.response)
             case todo.RoleChanged():
                 self._change_role(effect)
+            case todo.RefusedEpoch():
+                self._trace.refused_epoch(effect)
             case todo.AnswerSnapshot():
                 self._askers.answer_snapshot(effect, self._snapshots, FETCH_BYTES_MAX)
             case todo.WriteSnapshot():

@@ -14,6 +14,7 @@ voter; an `end_offset` is that of the next entry, and what holds "to" it holds f
     snapshot_taken      end_offset                              durable
     snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
     voters_changed      offset voters                           of the entry that names them, -1 where none does
+    implausible_epoch   epoch told source                       the epoch that another replica told was refused
     voter_directory_differs  voter mine                         a voter has this node id and another disk: not this one
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 
 from kraft.core import Core, ElectionState, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
-from kraft.core.effects import RoleChanged
+from kraft.core.effects import RefusedEpoch, RoleChanged
 from kraft.env import Tracer
 from kraft.replicated_log import Batch, BatchKind
 
@@ -33,6 +34,7 @@ class QuorumTrace:
         self._tracer = tracer
         self._me = me
         self.voters_offset = -1
+        self._refused: dict[int, int] = {}
 
     def __call__(self, kind: str, /, **fields: object) -> None:
         self._tracer(kind, node=self._me.node_id, **fields)
@@ -44,6 +46,12 @@ class QuorumTrace:
 
     def role(self, change: RoleChanged) -> None:
         self("role", role=change.role.value, epoch=change.epoch, leader=change.leader_id)
+
+    def refused_epoch(self, refused: RefusedEpoch) -> None:
+        """Once per source and own epoch: a broken peer repeats itself."""
+        if self._refused.get(refused.source) != refused.own:
+            self._refused[refused.source] = refused.own
+            self("implausible_epoch", epoch=refused.own, told=refused.told, source=refused.source)
 
     def vote_synced(self, state: ElectionState) -> None:
         voted_for = None if state.voted_for is None else state.voted_for.node_id

@@ -6,6 +6,7 @@ import attrs
 
 from kraft.core import LogShape, OffsetAndEpoch, VoterHistory, VoterSet
 from kraft.core.control import decode_voters
+from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
 from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
 from kraft.replicated_log import Batch, BatchKind
@@ -13,6 +14,10 @@ from kraft.replicated_log import Batch, BatchKind
 # Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
 # it get along with such that do not (KIP-853).
 BOOTSTRAP = OffsetAndEpoch(0, 0)
+
+
+class EpochsExhausted(Exception):
+    """The epoch on disk is at the end of the range: no leader can be elected after it."""
 
 
 @attrs.frozen
@@ -47,11 +52,12 @@ async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequ
 async def recover(disk: Disk, directory: str, initial: VoterSet) -> Recovered:
     """Open what is in `directory`, which is made if missing. `initial` vote as long as the log names nobody.
 
-    Raises CorruptLog, also where the snapshot that the log starts at is gone; OSError.
+    Raises CorruptLog, also where the snapshot that the log starts at is gone; EpochsExhausted; OSError.
     """
     log, batches = await DurableLog.open(disk, directory)
     snapshots = await Snapshots.open(disk, directory)
     election = await ElectionFile.open(disk, directory)
+    _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
     shape, voters = _read(log, batches, snapshots, initial)
     place = snapshots.latest
     if place is None:
@@ -70,6 +76,17 @@ async def recover(disk: Disk, directory: str, initial: VoterSet) -> Recovered:
     bootstrap = tuple(record for portion in snapshot.portions for record in portion) if place == BOOTSTRAP else ()
     kept = [batch for batch in batches if batch.base_offset >= place.offset]
     return Recovered(log, snapshots, election, shape, voters, kept, bootstrap)
+
+
+def _refuse_last_epoch(directory: str, epoch: int) -> None:
+    """Raises EpochsExhausted where the epoch after `epoch` cannot be entered."""
+    if epoch + 1 >= EPOCH_END:
+        raise EpochsExhausted(
+            f"Epoch {epoch} in {directory} is at the end of the range, so no leader can be elected after it. "
+            "Controllers with a lower epoch can go on without this node: replace its metadata directory by an empty, "
+            "formatted one, and if it was a voter, remove and add it as one. If all controllers say this, restore "
+            "their metadata directories from a backup."
+        )
 
 
 def _read(

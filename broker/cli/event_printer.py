@@ -39,6 +39,11 @@ LINES: Final[Mapping[str, Line]] = {
     "controller-connection-lost": Line(is_limited=True),
     "dynamic-config-refused": Line(),
     "handler-failed": Line(is_limited=True),
+    "implausible_epoch": Line(
+        "warning: replica {source} told of epoch {told}, which no honest quorum can have reached from epoch {epoch}. It "
+        "is not believed; look at that node.",
+        is_limited=True,
+    ),
     "leader": Line(),
     "node-stopped": Line(),
     "partition-offline": Line(is_limited=True),

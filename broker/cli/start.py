@@ -31,6 +31,7 @@ from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
 from kraft.env import descriptor_limit, real_env
 from kraft.log import CorruptLog
+from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError
 
 # What a person can do something about; anything else is a bug, and shows its traceback.
@@ -43,6 +44,7 @@ _REFUSALS: Final = (
     DuplicateLogDir,
     NoLogDirOnline,
     CorruptLog,
+    EpochsExhausted,
     OSError,
 )
 

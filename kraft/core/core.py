@@ -188,13 +188,19 @@ class Core:
                     replica.answer(token, VoterChangeResponse(replica.known, Error.NOT_LEADER_OR_FOLLOWER))
 
     def _received_fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest) -> None:
-        """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing."""
+        """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing.
+
+        Only a voter's Fetch spreads the news of a higher epoch: what an observer believes must not depose a leader.
+        """
         replica = self._replica
-        elections.see_epoch(replica, request.epoch)
+        if replica.voters.contains(request.replica):
+            elections.see_epoch(replica, request.replica.node_id, request.epoch)
         state = replica.state
         error = Error.NONE if isinstance(state, Leader) else Error.NOT_LEADER_OR_FOLLOWER
         if request.epoch < replica.epoch:
             error = Error.FENCED_LEADER_EPOCH
+        elif request.epoch > replica.epoch:
+            error = Error.UNKNOWN_LEADER_EPOCH
         if error is Error.NONE:
             assert isinstance(state, Leader)
             if isinstance(request, FetchRequest):
@@ -209,7 +215,7 @@ class Core:
     def _responded(self, event: events.Responded) -> None:
         replica = self._replica
         source, request, response = event.destination, event.request, event.response
-        elections.learn(replica, source, response.known)
+        elections.learn(replica, source, response.known, was_asked=True)
         if not replica.requests.finish(source, request):
             return
         match request, response:

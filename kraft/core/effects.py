@@ -123,6 +123,15 @@ class RoleChanged:
     cause: Cause
 
 
+@attrs.frozen
+class RefusedEpoch:
+    """For the driver's trace: replica `source` told of the epoch `told`, which is no plausible successor of `own`."""
+
+    source: int
+    own: int
+    told: int
+
+
 Effect: TypeAlias = (
     PersistElection
     | TruncateLog
@@ -137,4 +146,5 @@ Effect: TypeAlias = (
     | TruncatePrefix
     | Committed
     | RoleChanged
+    | RefusedEpoch
 )

@@ -1,6 +1,7 @@
 """How a leader is found: votes, pre-votes (KIP-996), and the news of epochs and leaders that every message carries."""
 
 from kraft.core import leading
+from kraft.core.effects import RefusedEpoch
 from kraft.core.messages import (
     BeginEpochRequest,
     BeginEpochResponse,
@@ -11,6 +12,7 @@ from kraft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from kraft.core.plausible_epochs import EPOCH_END
 from kraft.core.quorum import Outcome, outcome
 from kraft.core.replica import Replica
 from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
@@ -20,19 +22,30 @@ from kraft.core.transitions import Cause
 PRE_VOTES_IN_ELECTION_TIMEOUT = 10
 
 
-def see_epoch(replica: Replica, epoch: int) -> None:
-    """Whoever hears of a higher epoch enters it, and ceases to be what it was (Raft's paper, section 5.1)."""
+def see_epoch(replica: Replica, source: int, epoch: int, *, was_asked: bool = False) -> bool:
+    """Enter a higher epoch that replica `source` told of, and leave the role (Raft's paper, section 5.1).
+
+    Returns False, and changes nothing, if the epoch is not plausible (`PlausibleEpochs`). `was_asked` says that the
+    epoch stands in the answer to a request of this replica: a new observer, which knows of no epoch and does not vote,
+    has nothing to compare the first answer with. It believes any epoch below EPOCH_END.
+    """
     if epoch <= replica.epoch:
-        return
+        return True
+    is_new_observer = was_asked and replica.epoch == 0 and not replica.is_voter and epoch < EPOCH_END
+    if not is_new_observer and not replica.plausible_epochs.believe(replica.epoch, epoch, source, replica.now_ms):
+        replica.effects.append(RefusedEpoch(source, replica.epoch, epoch))
+        return False
     former = replica.state
     replica.enter_epoch(epoch)
     replica.become(Cause.HIGHER_EPOCH, Unattached(replica.now_ms + replica.random_election_timeout_ms()))
     leading.abandon(replica, former)
+    return True
 
 
-def learn(replica: Replica, source: int, known: Known) -> None:
+def learn(replica: Replica, source: int, known: Known, *, was_asked: bool = False) -> None:
     """Take the news that a message carries. Word of a leader that was just given up only counts from itself."""
-    see_epoch(replica, known.epoch)
+    if not see_epoch(replica, source, known.epoch, was_asked=was_asked):
+        return
     if known.epoch != replica.epoch or known.leader_id in (None, replica.me.node_id):
         return
     assert known.leader_id is not None
@@ -57,7 +70,9 @@ def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
     if request.epoch < replica.epoch:
         replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.FENCED_LEADER_EPOCH))
         return
-    see_epoch(replica, request.epoch)
+    if not see_epoch(replica, request.candidate.node_id, request.epoch):
+        replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.UNKNOWN_LEADER_EPOCH))
+        return
     granted = would_vote(replica, request) if request.pre_vote else may_vote(replica, request)
     if granted and request.pre_vote:
         _give_way(replica)
@@ -131,6 +146,9 @@ def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> 
         replica.answer(token, BeginEpochResponse(replica.known, Error.FENCED_LEADER_EPOCH))
         return
     learn(replica, request.leader_id, Known(request.epoch, request.leader_id, request.leader_address))
+    if request.epoch > replica.epoch:
+        replica.answer(token, BeginEpochResponse(replica.known, Error.UNKNOWN_LEADER_EPOCH))
+        return
     state = replica.state
     if isinstance(state, Follower) and state.leader_id == request.leader_id:
         state.heard_ms = replica.now_ms
@@ -143,7 +161,9 @@ def on_end_epoch(replica: Replica, token: int, request: EndEpochRequest) -> None
     if request.epoch < replica.epoch:
         replica.answer(token, EndEpochResponse(replica.known, Error.FENCED_LEADER_EPOCH))
         return
-    see_epoch(replica, request.epoch)
+    if not see_epoch(replica, request.leader_id, request.epoch):
+        replica.answer(token, EndEpochResponse(replica.known, Error.UNKNOWN_LEADER_EPOCH))
+        return
     replica.answer(token, EndEpochResponse(replica.known))
     state = replica.state
     if not isinstance(state, Follower) or state.leader_id != request.leader_id:

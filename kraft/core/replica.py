@@ -19,6 +19,7 @@ from kraft.core.effects import (
 )
 from kraft.core.log_shape import LogShape, OffsetAndEpoch
 from kraft.core.messages import Known, Request, Response
+from kraft.core.plausible_epochs import EPOCH_END, PlausibleEpochs
 from kraft.core.requests import Requests
 from kraft.core.roles import Follower, Leader, RoleState, Unattached
 from kraft.core.transitions import Cause, IllegalTransition, next_role
@@ -50,6 +51,7 @@ class Replica:
         self.high_watermark = log.start.offset
         self.now_ms = now_ms
         self.requests = Requests()
+        self.plausible_epochs = PlausibleEpochs(now_ms)
         self.effects: list[Effect] = []
         self.lost_elections = 0
         self.is_leaving = False
@@ -75,7 +77,9 @@ class Replica:
         Where a leader that removed itself has failed, nobody else may have the entry: it must win and spread it, by the
         votes of the others (Raft's dissertation, section 4.2.2).
         """
-        return (self.is_voter or self._is_being_removed) and self.installing is None and not self.is_leaving
+        if self.installing is not None or self.is_leaving or self.epoch + 1 >= EPOCH_END:
+            return False
+        return self.is_voter or self._is_being_removed
 
     @property
     def _is_being_removed(self) -> bool:

@@ -263,6 +263,8 @@ class RaftWorld:
             case todo.Committed():
                 self.listener.committed(host.node_id, effect.end_offset)
                 self.invariants.commits(host.node_id, effect.end_offset, host.disk.history())
+            case todo.RefusedEpoch():
+                raise AssertionError(f"replica {host.node_id} refuses the epoch of an honest one: {effect}")
             case todo.RoleChanged():
                 self.listener.became(host.node_id, effect)
                 if effect.role is Role.LEADER:  # what it did before its vote was durable, nobody has seen
