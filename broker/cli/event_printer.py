@@ -14,6 +14,8 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.storage_lines import STORAGE_LINES
+
 INTERVAL_S: Final = 60
 LINES_MAX: Final = 10
 
@@ -40,20 +42,20 @@ LINES: Final[Mapping[str, Line]] = {
     "dynamic-config-refused": Line(),
     "handler-failed": Line(is_limited=True),
     "implausible_epoch": Line(
-        "warning: replica {source} told of epoch {told}, which no honest quorum can have reached from epoch {epoch}. It "
-        "is not believed; look at that node.",
+        "warning: replica {source} told of epoch {told}, which no honest quorum can have reached from epoch {epoch}. "
+        "It is not believed; look at that node.",
         is_limited=True,
     ),
     "leader": Line(),
     "node-stopped": Line(),
     "partition-offline": Line(is_limited=True),
     "snapshot_installed": Line(),
-    "storage.log_dir_offline": Line(),
     "stray-logs-put-aside": Line(
         "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
         "served any more: their directories are renamed to end with -stray, and kept. Delete them to free their space."
     ),
     "voter_directory_differs": Line(),
+    **{kind: Line(sentence) for kind, sentence in STORAGE_LINES.items()},
 }
 
 

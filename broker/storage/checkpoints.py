@@ -20,6 +20,9 @@ REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINT_VERSION = 0
+PARTITION_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
+LINE_SHOWN = 100  # characters of a damaged line that a message shows: it may be as long as the file
 
 
 class CorruptCheckpoint(ValueError):
@@ -36,7 +39,7 @@ def decode_checkpoint(content: bytes, path: str) -> list[str]:
         version_line, *rest = content.decode().splitlines() or [str(CHECKPOINT_VERSION)]
         version, count = int(version_line), int(rest[0]) if rest else 0
     except ValueError as error:
-        raise CorruptCheckpoint(f"Malformed line in checkpoint file [{path}]: {error}") from error
+        raise CorruptCheckpoint(f"Malformed line in checkpoint file [{path}]: {str(error)[:LINE_SHOWN]}") from error
     if version != CHECKPOINT_VERSION:
         raise CorruptCheckpoint(
             f"Unrecognised version:{version}, expected version: {CHECKPOINT_VERSION} in checkpoint file at: {path}"
@@ -47,6 +50,14 @@ def decode_checkpoint(content: bytes, path: str) -> list[str]:
             f"Expected [{count}] entries in checkpoint file [{path}], but found only [{len(lines)}]"
         )
     return lines
+
+
+def number_up_to(maximum: int, text: str) -> int:
+    """The number in a checkpoint's line. Raises ValueError unless it is one from 0 to `maximum`."""
+    number = int(text)
+    if not 0 <= number <= maximum:
+        raise ValueError(f"{text} is out of range")
+    return number
 
 
 class OffsetCheckpoint:
@@ -69,9 +80,11 @@ class OffsetCheckpoint:
         for line in decode_checkpoint(content, self.path):
             try:
                 topic, partition, offset = line.split()
-                offsets[topic, int(partition)] = int(offset)
+                offsets[topic, number_up_to(PARTITION_MAX, partition)] = number_up_to(OFFSET_MAX, offset)
             except ValueError as error:
-                raise CorruptCheckpoint(f"Malformed line in checkpoint file [{self.path}]: {line}") from error
+                raise CorruptCheckpoint(
+                    f"Malformed line in checkpoint file [{self.path}]: {line[:LINE_SHOWN]}"
+                ) from error
         self._written = dict(offsets)
         return offsets
 

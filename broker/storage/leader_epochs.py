@@ -15,13 +15,21 @@ from bisect import bisect_left, bisect_right
 
 import trio
 
-from broker.storage.checkpoints import CorruptCheckpoint, decode_checkpoint, encode_checkpoint
+from broker.storage.checkpoints import (
+    LINE_SHOWN,
+    OFFSET_MAX,
+    CorruptCheckpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+    number_up_to,
+)
 from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import Disk
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 UNDEFINED_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
 UNDEFINED_EPOCH_OFFSET = -1
 
 
@@ -48,10 +56,12 @@ class LeaderEpochCache:
             return cache
         for line in decode_checkpoint(content, cache.path):
             try:
-                epoch, start_offset = map(int, line.split())
-                cache.assign(epoch, start_offset)
+                epoch, start_offset = line.split()
+                cache.assign(number_up_to(EPOCH_MAX, epoch), number_up_to(OFFSET_MAX, start_offset))
             except ValueError as error:
-                raise CorruptCheckpoint(f"Malformed line in checkpoint file [{cache.path}]: {line}") from error
+                raise CorruptCheckpoint(
+                    f"Malformed line in checkpoint file [{cache.path}]: {line[:LINE_SHOWN]}"
+                ) from error
         cache.dirty = False
         return cache
 

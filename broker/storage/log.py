@@ -59,9 +59,10 @@ class Log(LogStore):
     ) -> "Log":
         """The log in `directory`, which has to exist; an empty directory becomes an empty log.
 
-        `clean` says that the log was closed cleanly: it is taken as it is. Otherwise what lies behind the checkpointed
-        `recovery_point` is validated, and the log is cut at the first batch that is not intact. `cleaned_offset` is the
-        checkpointed end of what is compacted, -1 where nothing is.
+        `clean` says that the log was closed cleanly: it is taken as it is if it ends at the checkpointed
+        `recovery_point`, or if that is not known. Otherwise what lies behind the recovery point is validated, and the
+        log is cut at the first batch that is not intact. `cleaned_offset` is the checkpointed end of what is compacted,
+        -1 where nothing is.
 
         Raises OSError, NotADirectoryError among them.
         """

@@ -5,7 +5,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -38,6 +38,14 @@ LOGS_PER_TURN = 100
 # take half the time of two. More would leave nothing of Trio's 40 threads to others. Not
 # num.recovery.threads.per.data.dir, which is about threads that compute.
 SYNCING_TASKS = 32
+
+# What it means that a checkpoint cannot be read.
+_CONSEQUENCES: Final = {
+    RECOVERY_POINT_CHECKPOINT: "after a crash, all logs of the directory are validated whole",
+    LOG_START_OFFSET_CHECKPOINT: "records that were deleted with DeleteRecords may be read again",
+    CLEANER_OFFSET_CHECKPOINT: "compacted logs are compacted again from their start",
+    REPLICATION_OFFSET_CHECKPOINT: "high watermarks are not known until replicas in sync have fetched again",
+}
 
 PartitionKey: TypeAlias = tuple[str, int]
 
@@ -119,11 +127,14 @@ class LogDir:
         await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", content.encode())
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[PartitionKey, int]:
-        """A checkpoint's offsets; none where it is corrupt, which costs a longer recovery. Raises OSError."""
+        """A checkpoint's offsets; none where it is damaged, which the operator is told of. Raises OSError."""
         try:
             return checkpoint.read()
         except CorruptCheckpoint as error:
-            self._env.trace("storage.checkpoint_corrupt", path=checkpoint.path, error=str(error))
+            consequence = _CONSEQUENCES[checkpoint.path.rpartition("/")[2]]
+            self._env.trace(
+                "storage.checkpoint_corrupt", path=checkpoint.path, error=str(error), consequence=consequence
+            )
             return {}
 
     async def write_recovery_points(self) -> None:
@@ -179,8 +190,8 @@ class LogDir:
                     clean=clean,
                     cleaned_offset=cleaned_offsets.get(key, NOT_CLEANED),
                 )
-            except NotADirectoryError as error:
-                self._env.trace("storage.directory_skipped", path=path, reason=str(error))
+            except NotADirectoryError:
+                self._env.trace("storage.file_ignored", path=path, reason="it is a file, and no partition's directory")
                 continue
             self.logs[key] = log
             self.topic_ids[key] = self._read_topic_id(path)

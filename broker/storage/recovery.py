@@ -6,14 +6,16 @@ point on is read whole: its indexes and leader epochs are built anew, and the lo
 intact or does not follow the one before it. Bytes that never were a batch end a log too: zeros, or half a write.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import attrs
 
 from broker.storage.batch_scan import scan_batches
 from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.log_config import LogConfig
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.lost_records import Cut, LostRecords, cut_before, cut_within
 from broker.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -54,6 +56,11 @@ class Recovery:
     cleaned_offset: int
     durable_end: int
     has_cut: bool = False
+    _cut: Cut | None = None
+
+    @property
+    def partition(self) -> str:
+        return self.directory.rpartition("/")[2]
 
     @property
     def allows_gaps(self) -> bool:
@@ -63,8 +70,11 @@ class Recovery:
     def load(
         self, names: Collection[str], *, recovery_point: int, log_start_offset: int, clean: bool
     ) -> tuple[list[Segment], int]:
-        """The log's segments, at least one, and the offset behind the last batch. Raises OSError."""
-        self.has_cut = is_marked_unsettled(names)
+        """The log's segments, at least one, and the offset behind the last batch. Raises OSError.
+
+        What the log has lost is traced, in one event for the operator.
+        """
+        self.has_cut = was_cut = is_marked_unsettled(names)
         bases = self.finish_interrupted(names)
         segments = [Segment.open(self.disk, self.directory, base, self.config, now_ms=self.now_ms) for base in bases]
         end_offset = self._end_of_clean(segments) if clean else None
@@ -72,9 +82,21 @@ class Recovery:
             end_offset = self._recover_from(segments, 0 if clean else recovery_point)
         if end_offset < self.durable_end:
             self._mark()  # what comes next must not count as durable
+        if self._cut is not None:
+            self._cut.tell(self.trace, self.partition, self.durable_end)
+        elif end_offset < self.durable_end and not was_cut:
+            reason = f"the log ends at offset {end_offset}, before its recovery point {self.durable_end}"
+            self._tell_missing(end_offset, self.durable_end, reason)
+        if clean and segments and log_start_offset < segments[0].base_offset:
+            reason = f"the log starts at offset {log_start_offset}, and its first segment at {segments[0].base_offset}"
+            self._tell_missing(log_start_offset, segments[0].base_offset, reason)
         if segments and end_offset < log_start_offset:
             self.trace(
-                "storage.log_ends_before_start", path=self.directory, end=end_offset, log_start_offset=log_start_offset
+                "storage.log_ends_before_start",
+                partition=self.partition,
+                path=self.directory,
+                end=end_offset,
+                log_start_offset=log_start_offset,
             )
             self._drop(segments, 0)
             self.epochs.clear()
@@ -107,6 +129,9 @@ class Recovery:
                 self.trace("storage.index_orphaned", path=f"{self.directory}/{name}")
                 self._put_aside(name)
         logs = sorted(name for name in present if name.endswith(LOG_SUFFIX))
+        for name in logs:
+            if _base_offset(name) is None:
+                self.trace("storage.file_ignored", path=f"{self.directory}/{name}", reason="no segment has this name")
         return [base for name in logs if (base := _base_offset(name)) is not None]
 
     def _swap_in(self, swaps: list[str], present: set[str]) -> None:
@@ -116,54 +141,85 @@ class Recovery:
                 continue
             first = _base_offset(name)
             assert first is not None, "others were put aside"
-            end = self._end_of_swapped(name, first)
+            end, error = self._end_of_swapped(name, first)
+            path = f"{self.directory}/{name}"
+            if error and segment_file_name(first, LOG_SUFFIX) in present:
+                # The oldest is put aside first: as long as it is there, so are the others.
+                self.trace("storage.swap_corrupt", path=path, error=error, consequence="it is dropped, nothing is lost")
+                self._drop_swap(first, present)
+                continue
+            if error:
+                self.trace("storage.swap_corrupt", path=path, error=error, consequence="what follows it may be lost")
             for old in sorted(present):
                 base = _base_offset(old)
                 if base is not None and first <= base < end and old.endswith(SEGMENT_SUFFIXES):
                     self._put_aside(old)
                     present.discard(old)
         for name in swaps:
+            if name not in present:
+                continue
             final = name.removesuffix(SWAP_SUFFIX)
             self.disk.rename(f"{self.directory}/{name}", f"{self.directory}/{final}")
             present.discard(name)
             present.add(final)
             self.trace("storage.swap_finished", path=f"{self.directory}/{final}")
 
-    def _end_of_swapped(self, name: str, first: int) -> int:
+    def _drop_swap(self, base_offset: int, present: set[str]) -> None:
+        for name in sorted(present):
+            if name.endswith(SWAP_SUFFIX) and _base_offset(name) == base_offset:
+                self._put_aside(name)
+                present.discard(name)
+
+    def _end_of_swapped(self, name: str, first: int) -> tuple[int, str]:
+        """Where a cleaned segment ends, and what is wrong with it, if anything is."""
         file = self.disk.open(f"{self.directory}/{name}")
         end = first
         try:
             for _, header in scan_batches(file, 0, file.size()):
                 end = header.next_offset
         except CorruptBatch as error:
-            self.trace("storage.swap_corrupt", path=f"{self.directory}/{name}", error=str(error))
+            return end, str(error)
         finally:
             file.close()
-        return end
+        return end, ""
 
     def _end_of_clean(self, segments: list[Segment]) -> int | None:
-        """Where a cleanly closed log ends; None if it turns out not to be one."""
-        if not segments:
-            return 0
-        try:
-            return segments[-1].load_end()
-        except CorruptBatch as error:
-            self.trace("storage.clean_log_corrupt", path=segments[-1].path, error=str(error))
+        """Where a cleanly closed log ends; None if it turns out not to be one.
+
+        Its recovery point was checkpointed when it was closed, so it ends there.
+        """
+        end_offset, error = 0, ""
+        if segments:
+            try:
+                end_offset = segments[-1].load_end()
+            except CorruptBatch as corrupt:
+                error = str(corrupt)
+        if not error and self.durable_end not in (UNKNOWN, end_offset):
+            error = f"the log was closed at offset {self.durable_end}, and ends at {end_offset}"
+        if error:
+            self.trace("storage.clean_log_corrupt", path=self.directory, error=error)
             return None
+        self._tell_holes(segments)
+        return end_offset
 
     def _recover_from(self, segments: list[Segment], recovery_point: int) -> int:
         """Recover what may not have been flushed; where the log ends then."""
         first = next((at for at in reversed(range(len(segments))) if segments[at].base_offset <= recovery_point), 0)
         end_offset = segments[first].base_offset if segments else 0
+        self._tell_holes(segments[: first + 1])
         # The epochs' file may be older than the log: what it says of this part is found in the batches themselves.
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
             is_apart = segment.base_offset > end_offset
             if segment.base_offset < end_offset or (is_apart and not self._may_be_apart(segments[at - 1], segment)):
+                reason = (
+                    f"the segment begins at offset {segment.base_offset}, and the one before it ends at {end_offset}"
+                )
+                self._cut = cut_before(segments[at:], end_offset, reason)
                 self._drop(segments, at)
                 break
-            end_offset, cut = self.recover_segment(segment, is_last=at + 1 == len(segments))
+            end_offset, cut = self._recover_segment(segment, segments[at + 1 :])
             if cut:
                 self.trace("storage.segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
                 self._drop(segments, at + 1)
@@ -172,6 +228,24 @@ class Recovery:
                 segment.seal()
                 segment.release()
         return end_offset
+
+    def _tell_holes(self, segments: Sequence[Segment]) -> None:
+        """Tell of records that are missing between segments that are trusted, as when a file was deleted.
+
+        Nothing is cut: what follows the hole is intact, and was durable.
+        """
+        if self.allows_gaps:
+            return
+        for before, after in pairwise(segments):
+            try:
+                end_offset = before.load_end()
+            except CorruptBatch as error:
+                reason = f"the end of {before.path} is damaged: {error}"
+                self._tell_missing(before.base_offset, after.base_offset, reason)
+                continue
+            if end_offset < after.base_offset:
+                reason = f"{before.path} ends at offset {end_offset}, and {after.path} begins at {after.base_offset}"
+                self._tell_missing(end_offset, after.base_offset, reason)
 
     def _may_be_apart(self, before: Segment, segment: Segment) -> bool:
         """Whether there may be a gap between two segments, which is what compaction leaves.
@@ -184,14 +258,15 @@ class Recovery:
         is_durable = self.durable_end == UNKNOWN or segment.base_offset <= self.durable_end
         return is_durable or before.base_offset < self.cleaned_offset
 
-    def recover_segment(self, segment: Segment, *, is_last: bool) -> tuple[int, int]:
+    def _recover_segment(self, segment: Segment, later: Sequence[Segment]) -> tuple[int, int]:
         """Read a segment whole, and cut it at the first bad batch; where it ends, and the bytes cut. Raises OSError."""
         segment.begin_recovery()
         segment.is_new = True  # whoever made it may have ended before its directory was synced
         end_offset = segment.base_offset
         # Compaction leaves gaps between offsets, but never in the last segment. Elsewhere a gap is damage to a base
         # offset, which is the part of a batch that its checksum does not cover.
-        allows_gaps = self.allows_gaps or not is_last
+        allows_gaps = self.allows_gaps or bool(later)
+        reason = ""
         try:
             for _, header in scan_batches(segment.file, 0, segment.written):
                 _check_follows(header, end_offset, segment, allows_gaps=allows_gaps)
@@ -200,8 +275,9 @@ class Recovery:
                 if header.partition_leader_epoch > self.epochs.latest_epoch:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         except CorruptBatch as error:
-            self.trace("storage.batch_corrupt", path=segment.path, position=segment.size_bytes, error=str(error))
+            reason = str(error)
         if segment.size_bytes < segment.written:
+            self._cut = cut_within(segment, later, end_offset, reason)
             self._mark()
         return end_offset, segment.finish_recovery()
 
@@ -212,6 +288,12 @@ class Recovery:
             for path in segment.delete():
                 self.discard(path)
         del segments[first:]
+
+    def _tell_missing(self, from_offset: int, to_offset: int, reason: str) -> None:
+        lost = LostRecords(from_offset, to_offset, is_known=True)
+        self.trace(
+            "storage.records_missing", partition=self.partition, lost=str(lost), path=self.directory, reason=reason
+        )
 
     def _mark(self) -> None:
         if not self.has_cut:
@@ -237,4 +319,7 @@ def _base_offset(name: str) -> int | None:
     """The offset a file's name begins with; None if it is no segment's."""
     digits = name[:_OFFSET_DIGITS]
     is_offset = len(digits) == _OFFSET_DIGITS and digits.isdecimal() and digits.isascii()
-    return int(digits) if is_offset and name[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] == "." else None
+    if not is_offset or name[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != ".":
+        return None
+    offset = int(digits)
+    return offset if offset < MAX_LONG else None

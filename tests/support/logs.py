@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.storage.log import Log, LogSlice
 from broker.storage.log_config import LogConfig
+from broker.storage.recovery import UNKNOWN
 from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from kraft.env import Buffer, Disk, File, RealDisk
 
@@ -22,14 +23,17 @@ def open_log(
     config: LogConfig | None = None,
     *,
     clean: bool = False,
-    recovery_point: int = 0,
+    recovery_point: int | None = None,
     log_start_offset: int = 0,
     now_ms: int = NOW_MS,
     disk: Disk | None = None,
     trace: Callable[..., None] = no_trace,
     cleaned_offset: int = -1,
 ) -> Log:
+    """A clean log ends at its recovery point, so without one it is taken as it is; otherwise all of it is recovered."""
     directory.mkdir(exist_ok=True)
+    if recovery_point is None:
+        recovery_point = UNKNOWN if clean else 0
     return Log.open(
         disk or RealDisk(),
         str(directory),

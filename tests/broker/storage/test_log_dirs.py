@@ -125,7 +125,8 @@ class TestPartitions:
         (node.a / "notes-1").write_text("a file")
         assert (await node.start()).logs == {}
         skipped = {Path(str(event["path"])).name for event in node.traced("storage.directory_skipped")}
-        assert skipped == {"notes-1", "orders-0.0123456789abcdef-stray", "x-1.0123-future"}
+        assert skipped == {"orders-0.0123456789abcdef-stray", "x-1.0123-future"}
+        assert [event["path"] for event in node.traced("storage.file_ignored")] == [str(node.a / "notes-1")]
 
     async def test_the_same_partition_in_two_directories_is_refused(self, node):
         for directory in (node.a, node.b):

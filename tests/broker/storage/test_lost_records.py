@@ -1,0 +1,197 @@
+"""Recovery tells the operator which records a log has lost: in one event, with the offsets, the file and the reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.storage.checkpoints import CorruptCheckpoint, OffsetCheckpoint
+from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from kraft.env import RealDisk
+from tests.support.logs import append, listing, open_log, values
+from tests.support.running_node import Traced
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+LOG = "00000000000000000000.log"
+COUNT = 60
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The directory of a log of sixty records in several segments that was not closed."""
+    log = open_log(tmp_path / "t-0", SMALL)
+    for number in range(COUNT):
+        append(log, b"%02d" % number)
+    return tmp_path / "t-0"
+
+
+def bases(directory: Path) -> list[int]:
+    return [int(name.removesuffix(".log")) for name in listing(directory, ".log")]
+
+
+def recovered(directory: Path, **arguments: Any) -> tuple[Log, Traced]:
+    traced = Traced()
+    return open_log(directory, SMALL, trace=traced, **arguments), traced
+
+
+def only_cut(traced: Traced) -> dict[str, Any]:
+    (cut,) = traced.of("storage.log_cut")
+    assert not traced.of("storage.records_missing")
+    return cut
+
+
+def flip_last_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_byte_is_told_with_all_offsets_that_go(directory: Path) -> None:
+    names, third = listing(directory, ".log"), bases(directory)[2]
+    size = sum((directory / name).stat().st_size for name in names[1:])
+    flip_last_byte(directory / names[1])
+    log, traced = recovered(directory)
+    cut = only_cut(traced)
+    assert (cut["partition"], cut["path"]) == ("t-0", str(directory / names[1]))
+    assert (cut["from_offset"], cut["to_offset"]) == (log.log_end_offset, COUNT) == (third - 1, COUNT)
+    assert cut["bytes"] == size - cut["position"]
+    assert "Record is corrupt (stored crc = " in cut["reason"]
+    assert cut["lost"] == f"the records from offset {third - 1} to {COUNT - 1} ({COUNT - third + 1} at most)"
+
+
+def test_a_missing_middle_segment_is_told(directory: Path) -> None:
+    names, starts = listing(directory, ".log"), bases(directory)
+    (directory / names[1]).unlink()
+    log, traced = recovered(directory)
+    cut = only_cut(traced)
+    assert (cut["from_offset"], cut["to_offset"], cut["position"]) == (starts[1], COUNT, 0)
+    assert cut["path"] == str(directory / names[2])
+    assert cut["reason"] == f"the segment begins at offset {starts[2]}, and the one before it ends at {starts[1]}"
+    assert log.log_end_offset == starts[1]
+
+
+def test_a_torn_last_batch_is_told_as_a_cut_of_its_records(directory: Path) -> None:
+    last = directory / listing(directory, ".log")[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+    cut = only_cut(recovered(directory)[1])
+    assert (cut["from_offset"], cut["to_offset"]) == (COUNT - 1, COUNT)
+
+
+def test_bytes_that_are_no_batch_are_told_as_an_unknown_number_of_records(directory: Path) -> None:
+    last = directory / listing(directory, ".log")[-1]
+    last.write_bytes(last.read_bytes() + b"nonsense" * 20)
+    cut = only_cut(recovered(directory)[1])
+    assert cut["lost"] == f"the records from offset {COUNT} on, an unknown number of them,"
+
+
+def test_the_recovery_point_tells_how_far_a_log_once_went(directory: Path) -> None:
+    last = directory / listing(directory, ".log")[-1]
+    last.write_bytes(last.read_bytes() + b"nonsense" * 20)
+    assert only_cut(recovered(directory, recovery_point=COUNT + 9)[1])["to_offset"] == COUNT + 9
+
+
+@pytest.mark.parametrize("zeros", [1, 61, 5000])
+def test_a_preallocated_tail_of_zeros_is_no_loss(directory: Path, zeros: int) -> None:
+    last = directory / listing(directory, ".log")[-1]
+    last.write_bytes(last.read_bytes() + bytes(zeros))
+    log, traced = recovered(directory)
+    assert log.log_end_offset == COUNT
+    assert not traced.of("storage.log_cut")
+
+
+def test_a_log_that_lost_nothing_tells_nothing(directory: Path) -> None:
+    for arguments in ({}, {"recovery_point": 30}, {"recovery_point": COUNT}):
+        _, traced = recovered(directory, **arguments)
+        assert not traced.of("storage.log_cut")
+        assert not traced.of("storage.records_missing")
+
+
+def test_a_log_that_was_cut_before_it_ended_is_not_told_of_again(directory: Path) -> None:
+    """The marker `.unsettled` says that the recovery point may be older than the cut, as when a follower truncates."""
+    log = open_log(directory, SMALL)
+    log.truncate_to(30)
+    _, traced = recovered(directory, recovery_point=COUNT)
+    assert not traced.of("storage.log_cut")
+    assert not traced.of("storage.records_missing")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_is_cut(
+    directory: Path, clean: bool
+) -> None:
+    log = open_log(directory, SMALL)
+    trio.run(log.close_cleanly)
+    names, starts = listing(directory, ".log"), bases(directory)
+    (directory / names[1]).unlink()
+    log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
+    (missing,) = traced.of("storage.records_missing")
+    count = starts[2] - starts[1]
+    assert missing["lost"] == f"the records from offset {starts[1]} to {starts[2] - 1} ({count} at most)"
+    assert log.log_end_offset == COUNT
+    assert values(log) == [b"%02d" % number for number in range(COUNT) if not starts[1] <= number < starts[2]]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, clean: bool) -> None:
+    log = open_log(directory, SMALL)
+    trio.run(log.close_cleanly)
+    names, starts = listing(directory, ".log"), bases(directory)
+    (directory / names[-1]).unlink()
+    log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
+    (missing,) = traced.of("storage.records_missing")
+    assert f"from offset {starts[-1]} to {COUNT - 1}" in missing["lost"]
+    assert log.log_end_offset == starts[-1]
+
+
+def test_a_missing_first_segment_of_a_clean_log_is_told(directory: Path) -> None:
+    log = open_log(directory, SMALL)
+    trio.run(log.close_cleanly)
+    (directory / LOG).unlink()
+    log, traced = recovered(directory, recovery_point=COUNT, clean=True)
+    (missing,) = traced.of("storage.records_missing")
+    assert f"from offset 0 to {log.log_start_offset - 1}" in missing["lost"]
+
+
+def test_a_clean_log_with_another_end_than_it_was_closed_at_is_recovered(directory: Path) -> None:
+    trio.run(open_log(directory, SMALL).close_cleanly)
+    (directory / "00000000000000005000.log").touch()
+    log, traced = recovered(directory, recovery_point=COUNT, clean=True)
+    assert log.log_end_offset == COUNT
+    assert only_cut(traced)["reason"].startswith("the segment begins at offset 5000")
+
+
+@pytest.mark.parametrize("name", ["99999999999999999999.log", "9223372036854775807.log", "notes.log"])
+def test_a_file_that_is_no_segment_is_ignored_and_named(directory: Path, name: str) -> None:
+    (directory / name).write_bytes(b"whatever")
+    log, traced = recovered(directory)
+    assert log.log_end_offset == COUNT
+    assert [event["path"] for event in traced.of("storage.file_ignored")] == [str(directory / name)]
+    assert (directory / name).exists()
+
+
+def test_a_damaged_swap_file_is_dropped_while_the_segments_are_there_that_it_was_made_from(directory: Path) -> None:
+    first, second = listing(directory, ".log")[:2]
+    cleaned = bytearray((directory / first).read_bytes() + (directory / second).read_bytes())
+    cleaned[(directory / first).stat().st_size - 1] ^= 1
+    (directory / (first + ".swap")).write_bytes(cleaned)
+    log, traced = recovered(directory)
+    assert values(log) == [b"%02d" % number for number in range(COUNT)]
+    assert len(traced.of("storage.swap_corrupt")) == 1
+
+
+@pytest.mark.parametrize("line", ["t 0 -1", f"t 0 {2**63}", f"t {2**31} 0", "t 0", "t x 0", "t 0 " + "9" * 5000])
+def test_a_checkpoint_with_a_number_out_of_range_is_damaged(tmp_path: Path, line: str) -> None:
+    (tmp_path / "checkpoint").write_text(f"0\n1\n{line}\n")
+    with pytest.raises(CorruptCheckpoint) as raised:
+        OffsetCheckpoint(RealDisk(), str(tmp_path / "checkpoint")).read()
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("line", [f"{2**31} 0", f"0 {2**63}", "-1 0", "0 -1", "0", "x 0"])
+def test_leader_epochs_with_a_number_out_of_range_are_damaged(tmp_path: Path, line: str) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n1\n{line}\n")
+    with pytest.raises(CorruptCheckpoint):
+        LeaderEpochCache.load(RealDisk(), str(tmp_path))
