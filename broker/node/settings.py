@@ -13,7 +13,7 @@ from broker.replication.fetch_plan import FetchSettings
 from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles, Throttle
 from broker.storage.cleaner import CleanerConfig
-from broker.storage.log_dirs import LogDirsConfig
+from broker.storage.log_dirs_config import LogDirsConfig
 from kraft.env import descriptor_limit
 from metadata.configuration import ConfigError
 from metadata.controller import ControllerConfig

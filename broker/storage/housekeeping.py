@@ -1,4 +1,4 @@
-"""The periodic work on a node's logs: retention, flush.ms, checkpoints, expired producers, delayed removals.
+"""The background work on a node's logs: retention, flushes, checkpoints, expired producers, delayed removals.
 
 With ten thousand idle partitions this must cost next to nothing: each pass looks at a log for well below a microsecond,
 lets other tasks run every hundred logs, and writes files only if they would change. Blocking work is in threads.
@@ -11,6 +11,7 @@ import trio
 from broker.storage.log_dir import LogDir, turns
 from broker.storage.log_dirs import LogDirs, NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
+from broker.storage.rolled_logs import FLUSHING_TASKS
 from kraft.env import Env
 
 # How soon a log is flushed after its flush.ms at the latest, and how soon a new flush.ms is noticed.
@@ -46,6 +47,8 @@ class Housekeeping:
             for interval_ms, task in periodic:
                 nursery.start_soon(self._repeat, interval_ms, task)
             nursery.start_soon(self._flush_by_time)
+            for _ in range(FLUSHING_TASKS):
+                nursery.start_soon(self._flush_rolled)
             nursery.start_soon(self._tidy)
             await self._log_dirs.failed.wait()
             raise NoLogDirOnline("Shutdown broker because all log dirs, or the one of the metadata log, have failed")
@@ -111,6 +114,14 @@ class Housekeeping:
     async def _flush_by_time(self) -> None:
         while True:
             await trio.sleep(await self.flush_due() / 1000)
+
+    async def _flush_rolled(self) -> None:
+        """One of the tasks that flush rolled segments. A log that was dropped meanwhile is passed over."""
+        while True:
+            log, directory = await self._log_dirs.rolled.next()
+            if directory.is_online and log.failure is None:
+                with self._log_dirs.offline_on_error(directory):
+                    await log.flush_rolled()
 
     async def _tidy(self) -> None:
         while True:

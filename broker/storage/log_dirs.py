@@ -11,6 +11,7 @@ has to end: `Housekeeping` raises then. A failed fsync (FsyncFailed) is nowhere 
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -19,6 +20,7 @@ from broker.storage.duplicates import Belongs, DuplicateLogDir, stray_of
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, PartitionKey
+from broker.storage.log_dirs_config import LogDirsConfig
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
     deleted_directory_name,
@@ -26,32 +28,14 @@ from broker.storage.partition_directory import (
     stray_directory_name,
 )
 from broker.storage.partition_metadata import write_topic_id
+from broker.storage.rolled_logs import RolledLogs
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.env import Env, FsyncFailed
 
-MAX_LONG = 2**63 - 1
-
 
 class NoLogDirOnline(Exception):
     """Every log directory has failed, or the one with the metadata log: the node cannot go on."""
-
-
-@attrs.frozen
-class LogDirsConfig:
-    """Where the logs are and how often they are looked after; Kafka's names of the configs beside each."""
-
-    directories: tuple[str, ...]  # log.dirs; absolute
-    node_id: int  # node.id
-    metadata_directory: str | None = None  # metadata.log.dir; claimed too, and partitions go there only if in log.dirs
-    initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms
-    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
-    flush_scheduler_interval_ms: int = MAX_LONG  # log.flush.scheduler.interval.ms
-    recovery_point_checkpoint_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
-    log_start_offset_checkpoint_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
-    high_watermark_checkpoint_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
-    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
-    producer_expiration_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
 
 
 @attrs.frozen
@@ -93,6 +77,7 @@ class LogDirs:
         self.created: list[tuple[LogDir, str]] = []  # partitions' directories that are in the page cache only
         self.shrunk: set[str] = set()  # directories whose checkpoints name partitions that are deleted
         self.work = trio.Event()
+        self.rolled = RolledLogs()
         self.failed = trio.Event()
 
     @classmethod
@@ -415,6 +400,7 @@ class LogDirs:
     def _remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
         self.logs[key] = directory.logs[key] = log
         self.topic_ids[key] = directory.topic_ids[key] = topic_id
+        log.on_rolled = partial(self.rolled.add, log, directory)
 
     def _forget(self, directory: LogDir, key: PartitionKey) -> Log:
         if self.logs.get(key) is directory.logs[key]:

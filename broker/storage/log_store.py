@@ -44,6 +44,7 @@ class LogStore(ReadableLog):
         "epochs",
         "failure",
         "is_unsettled",
+        "on_rolled",
         "on_start_moved",
         "producers",
         "recovery_point",
@@ -79,6 +80,7 @@ class LogStore(ReadableLog):
         self.recovery_point = 0
         self.cleaned_offset = NOT_CLEANED
         self.on_start_moved: Callable[[], None] | None = None  # called when records have been deleted from the front
+        self.on_rolled: Callable[[], None] | None = None  # called when a segment was rolled, and is to be flushed
 
     # Properties
 
@@ -142,6 +144,8 @@ class LogStore(ReadableLog):
         self.segments.add(segment)
         self.producers.take_snapshot(base_offset)
         self._trace("storage.segment_rolled", path=segment.path)
+        if self.on_rolled is not None:
+            self.on_rolled()
 
     def _fail(self, error: OSError) -> None:
         self._staged.clear()
@@ -170,8 +174,26 @@ class LogStore(ReadableLog):
         if end_offset <= self.recovery_point:
             return
         self._unflushed_since_ms = -1 if end_offset == self.log_end_offset else self._now_ms
+        await self._flush(self.segments.since(self.recovery_point), end_offset)
+
+    async def flush_rolled(self) -> None:
+        """Make the segments durable that no batch follows, and move the recovery point to where the active one begins.
+
+        Kafka does so in the background after each roll (UnifiedLog.roll). Raises FsyncFailed, OSError.
+        """
+        end_offset = self.segments.active.base_offset
+        if end_offset <= self.recovery_point:
+            return
+        since = self.segments.since(self.recovery_point)
+        rolled = [segment for segment in since if segment.base_offset < end_offset]
+        await self._flush(rolled, end_offset)
+        for segment in rolled:
+            if segment is not self.segments.active:  # which it is again where the log was truncated
+                segment.release()
+
+    async def _flush(self, segments: list[Segment], end_offset: int) -> None:
         truncations = self._truncations
-        await self._sync(self.segments.since(self.recovery_point))
+        await self._sync(segments)
         if truncations == self._truncations:  # otherwise there may be other records by now at these offsets
             self.recovery_point = max(self.recovery_point, end_offset)
 

@@ -91,7 +91,10 @@ class SparseIndex:
         self.save()
         if not self._synced:
             saved = self._saved
-            file = self._disk.open(self.path, create=True)
+            try:
+                file = self._disk.open(self.path)
+            except FileNotFoundError:
+                return  # its segment was deleted meanwhile
             try:
                 await file.sync()
             finally:

@@ -12,7 +12,8 @@ import trio
 from broker.storage import swapping
 from broker.storage.cleaner import cleaned_segment
 from broker.storage.log import Log
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.storage.log_dirs import LogDirs
+from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.records import Record
 from jepsen.simulation import Host, Simulation
 from kraft.env import Buffer, Disk, Env, File

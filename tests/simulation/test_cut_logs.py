@@ -14,7 +14,8 @@ import broker.storage.recovery
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDir
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.storage.log_dirs import LogDirs
+from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.records import CorruptBatch, iter_headers, patch
 from jepsen.simulation import Host, Simulation
 from kraft.env import Env

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.storage.log_dirs import LogDirs
+from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.records.record import Record, encode_batch
 from kraft.env import Env, FsyncFailed, RealDisk, RealFile
 

@@ -14,7 +14,8 @@ from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.cleaner.cleanable import cleanable
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.storage.log_dirs import LogDirs
+from broker.storage.log_dirs_config import LogDirsConfig
 from kraft.env import Env
 from tests.support.compacted_logs import COMPACTED, UnsyncedDisk, latest, put
 from tests.support.logs import NOW_MS, listing, read_all
