@@ -69,7 +69,8 @@ async def run_replica(
     """The sole voter where `leader_address` is "", else an observer of that one. It takes no snapshots by itself."""
     env = real_env(lambda kind, /, **fields: None)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    me = Voter(ReplicaKey(node_id, f"directory{node_id}"), f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
+    key = ReplicaKey(node_id, f"directory{node_id}".ljust(22, "A"))
+    me = Voter(key, f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
     quorum = QuorumConfig(me.key, me.address, (leader_address,) if leader_address else ())
     voters = VoterSet(() if leader_address else (me,))
     log, loader = await Quorum.open(env, directory, DriverConfig(quorum, CLUSTER_ID, voters)), Loader()

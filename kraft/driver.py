@@ -14,12 +14,13 @@ import trio
 
 from kraft.absentees import Absentees
 from kraft.askers import Askers
-from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, Role, VoterSet
+from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, ReplicaKey, Role, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core.messages import Request, Response, VoterChangeRequest, VoterChangeResponse
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
+from kraft.handshake import hello
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
@@ -70,7 +71,10 @@ class Quorum:
         self._trace = QuorumTrace(env.trace, config.quorum.me)
         self._config = config
         self._machines = StateMachines(self.node_id, core.epoch, self._trace, self._log, self._snapshots)
-        self._links = Links(env, self, config.cluster_id, self.node_id, config.request_timeout_ms / 1000)
+        self._hello = hello(config.cluster_id, config.quorum.me)
+        self._links = Links(env, self, self._hello, config.request_timeout_ms / 1000)
+        # The nodes that this one has itself connected to, at the addresses of voters and bootstrap servers.
+        self._reached: dict[int, ReplicaKey] = {}
         # Records that were appended and that the core does not know yet.
         self._staged: list[bytes] = []
         self._staged_bytes = 0
@@ -197,14 +201,14 @@ class Quorum:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Answer another node until it is gone."""
-        connection = ServedConnection(stream, self._config.cluster_id, self._received)
+        connection = ServedConnection(stream, self._hello, self._received)
         async with stream:
             try:
                 await connection.run()
             except ConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
-                if error.was_reset and connection.peer_id is not None:
-                    self._lost(connection.peer_id)
+                if error.was_reset and connection.peer is not None:
+                    self._lost(connection.peer.node_id, is_stranger=self._is_stranger(connection.peer))
             finally:
                 self._askers.forget(connection)
 
@@ -214,6 +218,9 @@ class Quorum:
         self._to_perform.set()
 
     # What the links report
+
+    def connected(self, destination: int, server: ReplicaKey) -> None:
+        self._reached[destination] = server
 
     def responded(self, destination: int, request: Request, response: Response) -> None:
         self._absentees.heard(destination)
@@ -227,13 +234,21 @@ class Quorum:
         self._lost(destination)
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
-        assert connection.peer_id is not None, "a request that came before the node's name"
-        self._absentees.heard(connection.peer_id)
-        self.step(happened.Received(self._askers.over(connection, correlation_id), request))
+        assert connection.peer is not None, "a request that came before the node's name"
+        is_stranger = self._is_stranger(connection.peer)
+        if not is_stranger:
+            self._absentees.heard(connection.peer.node_id)
+        self.step(happened.Received(self._askers.over(connection, correlation_id), request, is_stranger))
 
-    def _lost(self, node_id: int) -> None:
+    def _is_stranger(self, peer: ReplicaKey) -> bool:
+        """Whether neither the log names `peer` as a voter, nor this node has itself connected to it."""
+        return not self.core.names_voter(peer) and peer not in self._reached.values()
+
+    def _lost(self, node_id: int, *, is_stranger: bool = False) -> None:
+        """The listeners hear of strangers too, as brokers are: to them it is a hint, which they look into."""
         if node_id >= 0:
-            self._absentees.lost(node_id, self.core.voters)
+            if not is_stranger:
+                self._absentees.lost(node_id, self.core.voters)
             self._machines.tell_of_reset(node_id)
 
     # Tasks

@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+from kraft.bounds import Epoch, Offset, Records, TimestampMs
+
 
 class NotLeader(Exception):
     """This node does not lead the log in the given epoch; what it had appended but not committed may be gone."""
@@ -37,10 +39,10 @@ class Batch:
     `append_time_ms` is the leader's wall clock, in milliseconds since 1970.
     """
 
-    base_offset: int
-    epoch: int
-    append_time_ms: int
-    records: tuple[bytes, ...]
+    base_offset: Offset
+    epoch: Epoch
+    append_time_ms: TimestampMs
+    records: Records
     kind: BatchKind = BatchKind.DATA
 
     @property

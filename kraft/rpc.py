@@ -1,26 +1,37 @@
 """Requests and responses between nodes: msgpack in length-prefixed frames, many at a time on one connection.
 
-A connection begins with one frame from the client, which names the protocol, the cluster and the node. Then requests go
-one way and responses the other, in any order, matched by correlation ids that a connection never uses twice: what
-arrives late on an old connection can never pass for the answer to a new request.
+A connection begins with a Hello from either side (`kraft.handshake`). Then requests go one way and responses the other,
+in any order, matched by correlation ids that a connection never uses twice: what arrives late on an old connection can
+never pass for the answer to a new request.
 """
 
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Protocol, TypeVar
 
+import attrs
 import trio
 
-from kraft.core.messages import Request, Response
+from kraft.core import ReplicaKey
+from kraft.core.messages import Request, Response, is_answer, sender_is
 from kraft.env import Env
-from kraft.message_codec import MalformedMessage, decode, decode_request, decode_response, encode
+from kraft.handshake import ANSWER_BYTES_MAX, HELLO_BYTES_MAX, HELLO_TIMEOUT_S, Hello, decode_hello, refusal_of
+from kraft.message_codec import (
+    MalformedMessage,
+    decode_request,
+    decode_response,
+    encode,
+    encode_request,
+    encode_response,
+)
 
 T = TypeVar("T")
 
-PROTOCOL = "kraft/1"
 # One answer to a Fetch holds a megabyte of batches, or one larger one: the largest that a controller writes is a
 # decision with ten thousand records.
 FRAME_BYTES_MAX = 64 << 20
+# No request carries batches: the largest names all voters.
+REQUEST_BYTES_MAX = 4_096
 # A core has at most one request of each kind under way to a node; whoever sends more is none.
 IN_FLIGHT_MAX = 32
 CONNECT_TIMEOUT_S = 1.0
@@ -45,10 +56,10 @@ class Frames:
         self._stream = stream
         self._buffer = bytearray()
 
-    async def receive(self) -> bytes:
-        """Raises ConnectionLost."""
+    async def receive(self, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+        """The next frame. Its bytes are buffered as they come, whatever size it announces. Raises ConnectionLost."""
         size = int.from_bytes(await self._exactly(4))
-        if size > FRAME_BYTES_MAX:
+        if size > bytes_max:
             raise ConnectionLost(f"a frame of {size} bytes")
         return await self._exactly(size)
 
@@ -68,13 +79,16 @@ class Frames:
             if not data:
                 raise ConnectionLost("closed by the other side", was_reset=True)
             self._buffer += data
-        taken = bytes(self._buffer[:count])
+        with memoryview(self._buffer) as view:
+            taken = bytes(view[:count])
         del self._buffer[:count]
         return taken
 
 
 class Caller(Protocol):
     """Who sends requests. Its methods must not block."""
+
+    def connected(self, destination: int, server: ReplicaKey) -> None: ...
 
     def responded(self, destination: int, request: Request, response: Response) -> None: ...
 
@@ -86,7 +100,7 @@ class Caller(Protocol):
 class Link:
     """The way to one destination. Every request ends in exactly one `responded` or `request_failed`, in time."""
 
-    def __init__(self, env: Env, caller: Caller, destination: int, hello: bytes, request_timeout_s: float) -> None:
+    def __init__(self, env: Env, caller: Caller, destination: int, hello: Hello, request_timeout_s: float) -> None:
         self.address = ""
         self._env = env
         self._caller = caller
@@ -99,6 +113,7 @@ class Link:
         self._next_id = 0
         self._scope = trio.CancelScope()
         self._failures = 0
+        self._refusal = ""
 
     def send(self, request: Request) -> None:
         self._unsent.append(request)
@@ -138,7 +153,7 @@ class Link:
         """Until the connection breaks, or a request is not answered in time. Raises ConnectionLost."""
 
         async def send() -> None:
-            await frames.send(self._hello)
+            await frames.send(encode(self._hello))
             while True:
                 await self._wanted.wait()
                 if self.address != address:
@@ -147,12 +162,25 @@ class Link:
                     await frames.send(body)
 
         async def receive() -> None:
+            self._check_server(await _receive(frames, ANSWER_BYTES_MAX, decode_hello), address)
             while True:
-                self._finish(*await _receive(frames, decode_response))
+                self._finish(*await _receive(frames, FRAME_BYTES_MAX, decode_response))
 
         with trio.CancelScope() as self._scope:
             raise await _until_lost(send, receive)
         raise ConnectionLost("no answer in time")
+
+    def _check_server(self, server: Hello, address: str) -> None:
+        """Raises ConnectionLost where another node answers than the one that is meant."""
+        refusal = server.refusal or refusal_of(self._hello, server)
+        if not refusal and self._destination >= 0 and self._destination != server.node_id:
+            refusal = f"Node {server.node_id} answers in place of node {self._destination}"
+        if refusal != self._refusal and refusal:
+            self._env.trace("quorum_connection_refused", node=self._hello.node_id, address=address, reason=refusal)
+        self._refusal = refusal
+        if refusal:
+            raise ConnectionLost(refusal)
+        self._caller.connected(self._destination, server.key)
 
     def _take_unsent(self) -> list[bytes]:
         self._wanted = trio.Event()
@@ -161,14 +189,17 @@ class Link:
         for request in unsent:
             self._next_id += 1
             self._under_way[self._next_id] = (request, trio.current_time() + self._request_timeout_s)
-            bodies.append(encode((self._next_id, request)))
+            bodies.append(encode_request(self._next_id, request))
         self._watch()
         return bodies
 
     def _finish(self, correlation_id: int, response: Response) -> None:
         if correlation_id not in self._under_way:
             raise ConnectionLost("an answer to nothing")
-        request, _ = self._under_way.pop(correlation_id)
+        request, _ = self._under_way[correlation_id]
+        if not is_answer(request, response):
+            raise ConnectionLost(f"{type(response).__name__} in answer to {type(request).__name__}")
+        del self._under_way[correlation_id]
         self._failures = 0
         self._watch()
         self._caller.responded(self._destination, request, response)
@@ -188,10 +219,10 @@ class Link:
 class Links:
     """Requests to all destinations; `run` carries them."""
 
-    def __init__(self, env: Env, caller: Caller, cluster_id: str, node_id: int, request_timeout_s: float) -> None:
+    def __init__(self, env: Env, caller: Caller, hello: Hello, request_timeout_s: float) -> None:
         self._env = env
         self._caller = caller
-        self._hello = encode((PROTOCOL, cluster_id, node_id))
+        self._hello = hello
         self._request_timeout_s = request_timeout_s
         self._links: dict[int, Link] = {}
         self._nursery: trio.Nursery | None = None
@@ -222,15 +253,16 @@ class Links:
 class ServedConnection:
     """One connection from another node. `received` is told of each request, and answers through `respond`.
 
-    `peer_id` is None until the node has named itself.
+    `peer` is None until the node has named itself. It then speaks for itself alone: a request in the name of another
+    replica ends the connection.
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, cluster_id: str, received: Callable[["ServedConnection", int, Request], None]
+        self, stream: trio.abc.Stream, hello: Hello, received: Callable[["ServedConnection", int, Request], None]
     ) -> None:
-        self.peer_id: int | None = None
+        self.peer: ReplicaKey | None = None
         self._frames = Frames(stream)
-        self._cluster_id = cluster_id
+        self._hello = hello
         self._received = received
         self._unsent: list[tuple[int, Response]] = []
         self._wanted = trio.Event()
@@ -247,19 +279,23 @@ class ServedConnection:
         raise await _until_lost(self._receive, self._send)
 
     async def _welcome(self) -> None:
-        hello = await _receive(self._frames, decode)
-        match hello:
-            case (str(protocol), str(cluster_id), int(peer_id)) if (protocol, cluster_id) == (
-                PROTOCOL,
-                self._cluster_id,
-            ):
-                self.peer_id = peer_id
-                return
-        raise ConnectionLost(f"not of this cluster: {hello!r:.100}")
+        """Raises ConnectionLost where the other node does not say in time who it is, or is refused."""
+        with trio.move_on_after(HELLO_TIMEOUT_S):
+            theirs = await _receive(self._frames, HELLO_BYTES_MAX, decode_hello)
+            refusal = refusal_of(self._hello, theirs)
+            await self._frames.send(encode(attrs.evolve(self._hello, refusal=refusal)))
+            if refusal:
+                raise ConnectionLost(refusal)
+            self.peer = theirs.key
+            return
+        raise ConnectionLost("no hello in time")
 
     async def _receive(self) -> None:
+        assert self.peer is not None, "a hello comes first"
         while True:
-            correlation_id, request = await _receive(self._frames, decode_request)
+            correlation_id, request = await _receive(self._frames, REQUEST_BYTES_MAX, decode_request)
+            if not sender_is(request, self.peer):
+                raise ConnectionLost(f"{type(request).__name__} in the name of another replica")
             self._in_flight += 1
             if self._in_flight > IN_FLIGHT_MAX:
                 raise ConnectionLost("too many requests at a time")
@@ -271,12 +307,12 @@ class ServedConnection:
             self._wanted = trio.Event()
             unsent, self._unsent = self._unsent, []
             for correlation_id, response in unsent:
-                await self._frames.send(encode((correlation_id, response)))
+                await self._frames.send(encode_response(correlation_id, response))
                 self._in_flight -= 1
 
 
-async def _receive(frames: Frames, decode_frame: Callable[[bytes], T]) -> T:
-    body = await frames.receive()
+async def _receive(frames: Frames, bytes_max: int, decode_frame: Callable[[bytes], T]) -> T:
+    body = await frames.receive(bytes_max)
     try:
         return decode_frame(body)
     except MalformedMessage as error:

@@ -21,7 +21,7 @@ Times are in milliseconds, of any clock that never goes back.
 
 from collections.abc import Callable
 
-from kraft.core import elections, events, following, leading, reconfiguration
+from kraft.core import elections, events, following, leading, reconfiguration, strangers
 from kraft.core.config import QuorumConfig
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
@@ -46,7 +46,7 @@ from kraft.core.messages import (
 from kraft.core.replica import Replica
 from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraft.core.transitions import Role
-from kraft.core.voters import VoterHistory, VoterSet
+from kraft.core.voters import ReplicaKey, VoterHistory, VoterSet
 
 
 class Core:
@@ -134,6 +134,10 @@ class Core:
         """What a leader knows of the others, to be described; not to be changed."""
         return self._replica.state if isinstance(self._replica.state, Leader) else None
 
+    def names_voter(self, key: ReplicaKey) -> bool:
+        """Whether the log, or the configuration before it, names `key` as a voter, now or before the latest changes."""
+        return self._replica.voter_history.names(key)
+
     def voters_at(self, end_offset: int) -> VoterSet:
         """The voters that a snapshot which ends there has to name."""
         return self._replica.voter_history.at(end_offset)
@@ -148,7 +152,10 @@ class Core:
             case events.Tick():
                 pass
             case events.Received():
-                self._received(event.token, event.request)
+                if event.is_stranger and not isinstance(event.request, FetchRequest | FetchSnapshotRequest):
+                    strangers.refuse(replica, event.token, event.request)
+                else:
+                    self._received(event.token, event.request)
             case events.Responded():
                 self._responded(event)
             case events.RequestFailed():
@@ -266,3 +273,4 @@ class Core:
                 elections.say_goodbye(replica, resigned)
             case Unattached() if following.is_seeking(replica):
                 following.seek_leader(replica)
+        strangers.look_around(replica)

@@ -16,10 +16,15 @@ class Tick:
 
 @attrs.frozen
 class Received:
-    """A request came in. `token` is the driver's: the answer will name it."""
+    """A request came in. `token` is the driver's: the answer will name it.
+
+    `is_stranger` says that its sender is neither a voter (`Core.names_voter`) nor a node that this replica has itself
+    connected to, at the address of a voter or a bootstrap server.
+    """
 
     token: int
     request: Request
+    is_stranger: bool = False
 
 
 @attrs.frozen

@@ -21,7 +21,7 @@ def fetch(replica: Replica, state: Follower) -> None:
         return
     durable = replica.log.durable_end_offset == replica.log.end_offset
     if durable and replica.requests.may_send(state.leader_id, FetchRequest, replica.now_ms):
-        replica.send(state.leader_id, state.leader_address, _fetch_request(replica))
+        replica.send(state.leader_id, state.leader_address, fetch_request(replica))
 
 
 def seek_leader(replica: Replica) -> None:
@@ -32,7 +32,7 @@ def seek_leader(replica: Replica) -> None:
         return
     free = [choice for choice in choices if replica.requests.may_send(choice[0], FetchRequest, replica.now_ms)]
     if free:
-        replica.send(*replica.pick(free), _fetch_request(replica))
+        replica.send(*replica.pick(free), fetch_request(replica))
 
 
 def on_fetch_response(replica: Replica, source: int, request: FetchRequest, response: FetchResponse) -> None:
@@ -123,7 +123,7 @@ def is_seeking(replica: Replica) -> bool:
     return isinstance(replica.state, Unattached) and not replica.is_voter
 
 
-def _fetch_request(replica: Replica) -> FetchRequest:
+def fetch_request(replica: Replica) -> FetchRequest:
     return FetchRequest(replica.epoch, replica.me, replica.log.end, replica.high_watermark)
 
 

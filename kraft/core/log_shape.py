@@ -10,6 +10,8 @@ from enum import Enum
 
 import attrs
 
+from kraft.bounds import Epoch, Offset
+
 
 @attrs.frozen
 class OffsetAndEpoch:
@@ -18,8 +20,8 @@ class OffsetAndEpoch:
     It names snapshots (all entries below `offset`) and ends of logs. Which of two logs is newer: see `no_newer_than`.
     """
 
-    offset: int
-    epoch: int
+    offset: Offset
+    epoch: Epoch
 
 
 class Match(Enum):

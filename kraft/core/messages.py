@@ -4,11 +4,25 @@ Named after Kafka's RPCs (KIP-595, KIP-630, KIP-853, KIP-996). Every request nam
 response the epoch and the leader that the responder knows, so that any exchange spreads the news of a new epoch.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import attrs
 
+from kraft.bounds import (
+    BATCHES_MAX,
+    Address,
+    Count,
+    Epoch,
+    NodeId,
+    NodeIds,
+    Offset,
+    Payload,
+    Position,
+    Sentence,
+    TimeoutMs,
+)
 from kraft.core.log_shape import OffsetAndEpoch
 from kraft.core.voters import ReplicaKey, Voter
 from kraft.replicated_log import Batch
@@ -33,16 +47,16 @@ class Error(StrEnum):
 class Known:
     """The epoch and the leader that a responder knows. `leader_address` is where to find it, "" where unknown."""
 
-    epoch: int
-    leader_id: int | None = None
-    leader_address: str = ""
+    epoch: Epoch
+    leader_id: NodeId | None = None
+    leader_address: Address = ""
 
 
 @attrs.frozen
 class VoteRequest:
     """Asks `voter` for its vote in `epoch`; with `pre_vote`, whether it would vote in the epoch after (KIP-996)."""
 
-    epoch: int
+    epoch: Epoch
     candidate: ReplicaKey
     voter: ReplicaKey
     log_end: OffsetAndEpoch
@@ -60,9 +74,9 @@ class VoteResponse:
 class BeginEpochRequest:
     """The leader makes itself known to a voter that does not fetch from it."""
 
-    epoch: int
-    leader_id: int
-    leader_address: str
+    epoch: Epoch
+    leader_id: NodeId
+    leader_address: Address
     voter: ReplicaKey
 
 
@@ -76,9 +90,9 @@ class BeginEpochResponse:
 class EndEpochRequest:
     """The leader stops leading; `preferred_successors` are node ids, the one with the longest log first."""
 
-    epoch: int
-    leader_id: int
-    preferred_successors: tuple[int, ...]
+    epoch: Epoch
+    leader_id: NodeId
+    preferred_successors: NodeIds
 
 
 @attrs.frozen
@@ -94,10 +108,10 @@ class FetchRequest:
     `high_watermark` is what the sender knows to be committed: news of it is worth an answer too (KIP-1166).
     """
 
-    epoch: int
+    epoch: Epoch
     replica: ReplicaKey
     log_end: OffsetAndEpoch
-    high_watermark: int
+    high_watermark: Offset
 
 
 @attrs.frozen
@@ -105,21 +119,21 @@ class FetchResponse:
     """Either batches, possibly none; or where the logs diverge; or the snapshot that the sender has to fetch first."""
 
     known: Known
-    high_watermark: int
+    high_watermark: Offset
     error: Error = Error.NONE
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: Annotated[tuple[Batch, ...], Count(BATCHES_MAX)] = ()
 
 
 @attrs.frozen
 class FetchSnapshotRequest:
     """Asks for bytes of a snapshot from `position` on."""
 
-    epoch: int
+    epoch: Epoch
     replica: ReplicaKey
     snapshot: OffsetAndEpoch
-    position: int
+    position: Position
 
 
 @attrs.frozen
@@ -127,9 +141,9 @@ class FetchSnapshotResponse:
     """`size_bytes` is that of the whole snapshot."""
 
     known: Known
-    size_bytes: int = 0
-    position: int = 0
-    data: bytes = b""
+    size_bytes: Position = 0
+    position: Position = 0
+    data: Payload = b""
     error: Error = Error.NONE
 
 
@@ -138,13 +152,13 @@ class AddVoterRequest:
     """Make an observer a voter, once it has caught up. Answered when that is committed."""
 
     voter: Voter
-    timeout_ms: int
+    timeout_ms: TimeoutMs
 
 
 @attrs.frozen
 class RemoveVoterRequest:
     key: ReplicaKey
-    timeout_ms: int
+    timeout_ms: TimeoutMs
 
 
 @attrs.frozen
@@ -152,14 +166,14 @@ class UpdateVoterRequest:
     """A voter's address changed, or its directory id became known."""
 
     voter: Voter
-    timeout_ms: int
+    timeout_ms: TimeoutMs
 
 
 @attrs.frozen
 class VoterChangeResponse:
     known: Known
     error: Error = Error.NONE
-    message: str = ""
+    message: Sentence = ""
 
 
 VoterChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
@@ -169,3 +183,33 @@ Request: TypeAlias = (
 Response: TypeAlias = (
     VoteResponse | BeginEpochResponse | EndEpochResponse | FetchResponse | FetchSnapshotResponse | VoterChangeResponse
 )
+
+_RESPONSES: Final[Mapping[type[Request], type[Response]]] = {
+    VoteRequest: VoteResponse,
+    BeginEpochRequest: BeginEpochResponse,
+    EndEpochRequest: EndEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+    AddVoterRequest: VoterChangeResponse,
+    RemoveVoterRequest: VoterChangeResponse,
+    UpdateVoterRequest: VoterChangeResponse,
+}
+
+
+def is_answer(request: Request, response: Response) -> bool:
+    """Whether `response` is of the kind that answers `request`."""
+    return type(response) is _RESPONSES[type(request)]
+
+
+def sender_is(request: Request, sender: ReplicaKey) -> bool:
+    """Whether `request` is `sender`'s own: no replica speaks for another."""
+    match request:
+        case VoteRequest():
+            return request.candidate == sender
+        case BeginEpochRequest() | EndEpochRequest():
+            return request.leader_id == sender.node_id
+        case FetchRequest() | FetchSnapshotRequest():
+            return request.replica == sender
+        case UpdateVoterRequest():
+            return request.voter.key == sender
+    return False

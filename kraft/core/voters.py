@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import attrs
 
+from kraft.bounds import Address, DirectoryId, NodeId
+
 
 @attrs.frozen(order=True)
 class ReplicaKey:
@@ -13,8 +15,8 @@ class ReplicaKey:
     acknowledged, so it must not pass for the voter it was. An empty directory id stands for any.
     """
 
-    node_id: int
-    directory_id: str = ""
+    node_id: NodeId
+    directory_id: DirectoryId = ""
 
     def matches(self, other: "ReplicaKey") -> bool:
         """Whether both may be the same replica: an id that one side does not know is not compared."""
@@ -27,7 +29,7 @@ class Voter:
     """`address` is what the driver connects to; the core only passes it on."""
 
     key: ReplicaKey
-    address: str = ""
+    address: Address = ""
 
     @property
     def node_id(self) -> int:
@@ -84,6 +86,11 @@ class VoterHistory:
     def latest_offset(self) -> int:
         """Where the latest voter set is in the log; -1 when the log has none."""
         return self._entries[-1][0] if self._entries else -1
+
+    def names(self, key: ReplicaKey) -> bool:
+        """Whether `key` is a voter, or was one in a set before the latest, which others may still have to learn of."""
+        former = (self._initial, *(voters for _, voters in self._entries[:-1]))
+        return self.latest.contains(key) or any(voter.key == key for voters in former for voter in voters.voters)
 
     def at(self, end_offset: int) -> VoterSet:
         """The set that the log says when it is read up to `end_offset`."""

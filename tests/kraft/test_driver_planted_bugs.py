@@ -16,16 +16,18 @@ from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, ReplicaKey, 
 from kraft.core.messages import VoteRequest
 from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
+from kraft.handshake import hello
 from kraft.log import CorruptLog, DurableLog, ElectionFile
-from kraft.message_codec import encode
-from kraft.rpc import PROTOCOL
+from kraft.message_codec import encode, encode_request
+from kraft.rpc import Frames
+from tests.support.directory_ids import directory_id
 from tests.support.planted_bugs import PlantedBug
 from tests.support.quorum_nodes import DIRECTORY, Heard
 from tests.support.volatile_disk import VolatileDisk
 
 POWER_CUTS = 20
-OTHER = Voter(ReplicaKey(2, "disk 2"), "127.0.0.1:1")
-ME = Voter(ReplicaKey(1, "disk 1"), "127.0.0.1:2")
+OTHER = Voter(ReplicaKey(2, directory_id("disk2")), "127.0.0.1:1")
+ME = Voter(ReplicaKey(1, directory_id("disk1")), "127.0.0.1:2")
 
 
 @attrs.define
@@ -84,9 +86,11 @@ async def no_vote_is_given_before_it_is_durable() -> None:
 
         async def ask() -> None:
             request = VoteRequest(5, OTHER.key, ME.key, OffsetAndEpoch(0, 0), pre_vote=False)
-            for body in (encode((PROTOCOL, "cluster", 2)), encode((1, request))):
-                await ours.send_all(len(body).to_bytes(4) + body)
-            await ours.receive_some(1)
+            frames = Frames(ours)
+            await frames.send(encode(hello("cluster", OTHER.key)))
+            await frames.send(encode_request(1, request))
+            await frames.receive()
+            await frames.receive()
             answered.set()
 
         async with trio.open_nursery() as nursery:

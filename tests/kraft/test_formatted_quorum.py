@@ -5,6 +5,7 @@ import pytest
 from kraft.core import ReplicaKey, VoterSet
 from kraft.core.messages import AddVoterRequest, Error
 from kraft.recovery import BOOTSTRAP, format_log
+from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import DIRECTORY, QuorumNode, QuorumNodes, running_nodes, snapshot
 
 RECORDS = (b"a feature", b"another")
@@ -109,8 +110,8 @@ async def test_a_voter_that_comes_back_with_another_disk_is_not_the_voter_any_mo
         assert not lost.quorum.core.is_voter
         voter = leader.quorum.core.voters.get(lost.node_id)
         assert voter is not None
-        assert voter.key == ReplicaKey(lost.node_id, f"dir{lost.node_id}")
-        told = {"node": lost.node_id, "voter": f"dir{lost.node_id}", "mine": lost.directory_id}
+        assert voter.key == ReplicaKey(lost.node_id, directory_id(f"dir{lost.node_id}"))
+        told = {"node": lost.node_id, "voter": directory_id(f"dir{lost.node_id}"), "mine": lost.directory_id}
         assert told in lost.traced("voter_directory_differs")
 
 

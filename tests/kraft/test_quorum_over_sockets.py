@@ -3,15 +3,20 @@
 from collections.abc import Callable
 from random import Random
 
+import msgpack
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from kraft.core import ReplicaKey
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.env import FsyncFailed
+from kraft.handshake import HELLO_TIMEOUT_S, hello
 from kraft.message_codec import encode
 from kraft.replicated_log import Leadership, NotLeader
-from kraft.rpc import PROTOCOL
+from kraft.rpc import ConnectionLost, Frames, ServedConnection
+from tests.support.directory_ids import directory_id
+from tests.support.nested_extensions import nested_extensions
 from tests.support.quorum_nodes import running_nodes
 
 
@@ -222,30 +227,55 @@ async def test_a_failed_sync_ends_the_replica() -> None:
     assert failure.group_contains(FsyncFailed)
 
 
-HELLO = encode((PROTOCOL, "cluster", 9))
+def greeting(cluster_id: str = "cluster", node_id: int = 9, directory: str = "d9") -> bytes:
+    return encode(hello(cluster_id, ReplicaKey(node_id, directory_id(directory))))
+
+
+async def exchanged(port: int, *frames: bytes) -> list[bytes]:
+    """The frames that a node answers to `frames` before it closes the connection."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    answers = []
+    with trio.fail_after(5):
+        for body in frames:
+            await stream.send_all(len(body).to_bytes(4) + body)
+        receiving = Frames(stream)
+        try:
+            while True:
+                answers.append(await receiving.receive())
+        except ConnectionLost:
+            await stream.aclose()
+    return answers
 
 
 @pytest.mark.parametrize(
     "frames",
     [
         [b"\xc1"],
-        [encode((PROTOCOL, "another cluster", 9))],
-        [HELLO, b""],
-        [HELLO, encode((1, "no request"))],
-        [HELLO, encode(("one", 2, 3))],
-        [HELLO, b"\x92\x01\xc7\x03\x05\xff\xff\xff"],
+        [nested_extensions(200)],
+        [bytes(2_000)],
+        [greeting(), b""],
+        [greeting(), msgpack.packb((1, "no request"))],
+        [greeting(), msgpack.packb(("one", 2, 3))],
+        [greeting(), b"\x92\x01\xc7\x03\x05\xff\xff\xff"],
+        [greeting(), nested_extensions(200)],
+        [greeting(), bytes(100_000)],
     ],
-    ids=["no hello", "another cluster", "empty", "no request", "no pair", "no fields"],
+    ids=[
+        "no hello",
+        "extensions for a hello",
+        "long hello",
+        "empty",
+        "no request",
+        "no pair",
+        "no fields",
+        "extensions",
+        "long request",
+    ],
 )
 async def test_bytes_that_make_no_sense_close_their_connection_and_nothing_else(frames: list[bytes]) -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
-        stream = await trio.open_tcp_stream("127.0.0.1", leader.port)
-        for body in frames:
-            await stream.send_all(len(body).to_bytes(4) + body)
-        with trio.fail_after(2):
-            assert await stream.receive_some() == b""
-        await stream.aclose()
+        assert len(await exchanged(leader.port, *frames)) == len(frames) - 1
         await quorum.commit(b"still there")
 
 
@@ -257,3 +287,12 @@ async def test_a_frame_larger_than_any_is_refused_before_it_is_read() -> None:
         with trio.fail_after(2):
             assert await stream.receive_some() == b""
         await stream.aclose()
+
+
+async def test_connection_without_a_hello_is_closed(autojump_clock: MockClock) -> None:
+    ours, theirs = memory_stream_pair()
+    mine = hello("cluster", ReplicaKey(1, directory_id("d1")))
+    connection = ServedConnection(theirs, mine, lambda connection, correlation_id, request: None)
+    await ours.send_all(b"\0\0")
+    with pytest.raises(ConnectionLost, match="no hello in time"), trio.fail_after(HELLO_TIMEOUT_S + 1):
+        await connection.run()

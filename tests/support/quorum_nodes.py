@@ -13,6 +13,7 @@ from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env
 from kraft.recovery import format_log
 from kraft.replicated_log import Batch, Leadership, NotLeader
+from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -49,7 +50,7 @@ class QuorumNode:
     def __init__(self, node_id: int, listener: trio.SocketListener) -> None:
         self.node_id = node_id
         self.disk = VolatileDisk()
-        self.directory_id = f"dir{node_id}"
+        self.directory_id = directory_id(f"dir{node_id}")
         self.heard = Heard()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.port = listener.socket.getsockname()[1]
@@ -106,7 +107,7 @@ class QuorumNode:
 
     def wipe(self) -> None:
         """Another disk is put in while the node is down."""
-        self.disk, self.directory_id = VolatileDisk(), self.directory_id + "new"
+        self.disk, self.directory_id = VolatileDisk(), directory_id(f"dir{self.node_id}new")
 
     async def move(self) -> None:
         """Another port, while the node is down."""

@@ -49,7 +49,7 @@ class _Member:
 
     @property
     def key(self) -> ReplicaKey:
-        return ReplicaKey(self.node_id, f"{self.name}.{self.disks}")
+        return ReplicaKey(self.node_id, f"{self.name}-{self.disks}-".ljust(22, "A"))
 
     @property
     def voter(self) -> Voter:
@@ -171,7 +171,7 @@ class QuorumSubject:
         def make(env: Env) -> RegisterNode:
             is_founder = member.voter in self._founders.voters
             others = tuple(each.voter.address for each in self._members.values() if each is not member)
-            config = QuorumConfig(member.key, member.voter.address, () if is_founder else others, **timeouts_ms)
+            config = QuorumConfig(member.key, member.voter.address, others, **timeouts_ms)
             driver = DriverConfig(config, CLUSTER_ID, self._founders if is_founder else VoterSet())
             return RegisterNode(env, RegisterNodeConfig(driver, member.name, snapshot_seconds))
 
