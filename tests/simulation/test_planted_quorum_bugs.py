@@ -136,6 +136,19 @@ async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
         await trio.sleep(3)
 
 
+async def elections_without_one_voter(stage: QuorumStage) -> None:
+    """One voter hears nothing while the others elect leader after leader."""
+    absent = stage.followers()[0]
+    stage.isolate(absent)
+    for _ in range(ROUNDS):
+        stage.cluster.crash(stage.cluster.nodes[stage.leader], power=False, down_seconds=0)
+        await stage.cluster.wait_serving()
+        await stage.write("a", "b")
+        await trio.sleep(3)
+    stage.simulation.network.heal()
+    await trio.sleep(5)
+
+
 @attrs.frozen
 class Showing:
     script: Callable[[QuorumStage], Awaitable[None]]
@@ -155,6 +168,7 @@ SHOWINGS = {
         bits_that_flip, ["StatesDiffer", "DiesOfFaultsOnly", "LogsMatch", "CommittedEntriesStay", "Liveness"]
     ),
     "two changes of voters at once": Showing(two_removals, ["OneVoterAtATime"]),
+    "only the next epoch is plausible": Showing(elections_without_one_voter, ["HonestEpochsArePlausible"]),
     "votes are given to logs that lack entries": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),
 }
 

@@ -121,6 +121,20 @@ def removed_before_the_last_is_committed(story: Story) -> None:
     story.tell(1, "voters_changed", offset=2, voters=VOTERS[:1])
 
 
+def honest_epoch_is_refused(story: Story) -> None:
+    story.role(2, "leader", 5)
+    story.tell(1, "implausible_epoch", epoch=1, told=5, source=2)
+
+
+def honest_epoch_is_refused_by_an_observer_that_asks_around(story: Story) -> None:
+    story.role(2, "leader", 5)
+    story.tell(3, "implausible_epoch", epoch=1, told=5, source=-1)
+
+
+def stranger_is_answered(story: Story) -> None:
+    story.tell(1, "stranger-answered", by="n1", stranger="4711")
+
+
 def election_in_peace(story: Story) -> None:
     story.tell(1, "peace")
     story.role(3, "prospective", 1)
@@ -141,6 +155,9 @@ def election_in_peace(story: Story) -> None:
         (snapshot_of_what_is_not_committed, "LogsStartAtSnapshots"),
         (two_voters_removed, "OneVoterAtATime"),
         (removed_before_the_last_is_committed, "OneVoterAtATime"),
+        (honest_epoch_is_refused, "HonestEpochsArePlausible"),
+        (honest_epoch_is_refused_by_an_observer_that_asks_around, "HonestEpochsArePlausible"),
+        (stranger_is_answered, "StrangersAreRefused"),
         (election_in_peace, "NoElectionInPeace"),
     ],
 )
@@ -149,6 +166,14 @@ def test_a_breach_is_seen(breach: object, invariant: str) -> None:
     assert callable(breach)
     breach(story)
     assert story.broken[:1] == [invariant]
+
+
+def test_an_epoch_that_no_replica_was_in_may_be_refused() -> None:
+    story = Story()
+    story.role(2, "leader", 5)
+    story.tell(1, "implausible_epoch", epoch=1, told=6, source=2)
+    story.tell(1, "implausible_epoch", epoch=1, told=5, source=3)
+    assert story.broken == []
 
 
 def test_whoever_finds_the_leader_in_peace_breaks_nothing() -> None:

@@ -255,6 +255,41 @@ class NoElectionInPeace:
         return None
 
 
+class HonestEpochsArePlausible:
+    """A replica never refuses an epoch as implausible that another one has been in; see `PlausibleEpochs`.
+
+    What a liar says in the name of a replica is not meant, unless that replica has really been there. A source that
+    is no replica's id is an address that an observer asks for the way to the leader: any replica may be behind it.
+    """
+
+    kinds: Sequence[str] = ("log_recovered", "role", "vote_synced", "implausible_epoch")
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._highest: dict[str, int] = {}
+
+    def observe(self, event: Event) -> str | None:
+        epoch = integer(event, "epoch")
+        if event.kind != "implausible_epoch":
+            self._highest[event.host] = max(epoch, self._highest.get(event.host, 0))
+            return None
+        told, source = integer(event, "told"), integer(event, "source")
+        host = self._replicas.hosts.get(source)
+        reached = max(self._highest.values()) if host is None else self._highest.get(host, 0)
+        if told > reached:
+            return None
+        return f"{event.host} is in epoch {epoch} and does not believe {told}, in which {host or 'another'} has been"
+
+
+class StrangersAreRefused:
+    """Who names another cluster, or no node of this one, is not answered."""
+
+    kinds: Sequence[str] = ("stranger-answered",)
+
+    def observe(self, event: Event) -> str | None:
+        return f"{event.fields['by']} answers {event.fields['stranger']}"
+
+
 def raft_invariants(replicas: Replicas) -> list[Invariant]:
     """All of them, for one simulation whose replicas are `replicas`."""
     return [
@@ -273,6 +308,8 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         LogsStartAtSnapshots(replicas),
         LeadersAreComplete(replicas),
         LeadersCommitTheirOwn(replicas),
+        HonestEpochsArePlausible(replicas),
+        StrangersAreRefused(),
     ]
 
 
