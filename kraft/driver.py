@@ -63,7 +63,7 @@ class Quorum:
         self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
         election, shape, voters = self._election.state, recovered.shape, recovered.voters
         self._time = RunningTime(trio.current_time)
-        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, self._time.in_full_ms)
+        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, self._time.in_full_ms, env.wall)
         # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1

@@ -50,7 +50,10 @@ from kraft.core.voters import ReplicaKey, VoterHistory, VoterSet
 
 
 class Core:
-    """One replica. `election`, `log` and `voters` are what recovery found; `chance` gives numbers from [0, 1)."""
+    """One replica. `election`, `log` and `voters` are what recovery found; `chance` gives numbers from [0, 1).
+
+    `wall_s` gives the seconds since 1970, and is asked only which epochs are plausible.
+    """
 
     def __init__(
         self,
@@ -60,10 +63,11 @@ class Core:
         log: LogShape,
         voters: VoterHistory,
         now_ms: float,
+        wall_s: Callable[[], float],
     ) -> None:
         if log.last_epoch > election.epoch:
             election = ElectionState(log.last_epoch)
-        replica = self._replica = Replica(config, chance, election, log, voters, now_ms)
+        replica = self._replica = Replica(config, chance, election, log, voters, now_ms, wall_s)
         # Whoever starts asks around at once: where there is a leader, the others know it and say so.
         replica.state = Unattached(now_ms + replica.election_backoff_ms(1))
 
@@ -222,7 +226,7 @@ class Core:
     def _responded(self, event: events.Responded) -> None:
         replica = self._replica
         source, request, response = event.destination, event.request, event.response
-        elections.learn(replica, source, response.known, was_asked=True)
+        elections.learn(replica, source, response.known)
         if not replica.requests.finish(source, request):
             return
         match request, response:

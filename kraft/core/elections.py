@@ -12,7 +12,7 @@ from kraft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraft.core.plausible_epochs import EPOCH_END
+from kraft.core.plausible_epochs import is_plausible
 from kraft.core.quorum import Outcome, outcome
 from kraft.core.replica import Replica
 from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
@@ -22,17 +22,14 @@ from kraft.core.transitions import Cause
 PRE_VOTES_IN_ELECTION_TIMEOUT = 10
 
 
-def see_epoch(replica: Replica, source: int, epoch: int, *, was_asked: bool = False) -> bool:
+def see_epoch(replica: Replica, source: int, epoch: int) -> bool:
     """Enter a higher epoch that replica `source` told of, and leave the role (Raft's paper, section 5.1).
 
-    Returns False, and changes nothing, if the epoch is not plausible (`PlausibleEpochs`). `was_asked` says that the
-    epoch stands in the answer to a request of this replica: a new observer, which knows of no epoch and does not vote,
-    has nothing to compare the first answer with. It believes any epoch below EPOCH_END.
+    Returns False, and changes nothing, if the epoch is not plausible.
     """
     if epoch <= replica.epoch:
         return True
-    is_new_observer = was_asked and replica.epoch == 0 and not replica.is_voter and epoch < EPOCH_END
-    if not is_new_observer and not replica.plausible_epochs.believe(replica.epoch, epoch, source, replica.now_ms):
+    if not is_plausible(epoch, replica.wall_s()):
         replica.effects.append(RefusedEpoch(source, replica.epoch, epoch))
         return False
     former = replica.state
@@ -42,9 +39,9 @@ def see_epoch(replica: Replica, source: int, epoch: int, *, was_asked: bool = Fa
     return True
 
 
-def learn(replica: Replica, source: int, known: Known, *, was_asked: bool = False) -> None:
+def learn(replica: Replica, source: int, known: Known) -> None:
     """Take the news that a message carries. Word of a leader that was just given up only counts from itself."""
-    if not see_epoch(replica, source, known.epoch, was_asked=was_asked):
+    if not see_epoch(replica, source, known.epoch):
         return
     if known.epoch != replica.epoch or known.leader_id in (None, replica.me.node_id):
         return

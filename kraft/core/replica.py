@@ -19,7 +19,7 @@ from kraft.core.effects import (
 )
 from kraft.core.log_shape import LogShape, OffsetAndEpoch
 from kraft.core.messages import Known, Request, Response
-from kraft.core.plausible_epochs import EPOCH_END, PlausibleEpochs
+from kraft.core.plausible_epochs import EPOCH_END
 from kraft.core.requests import Requests
 from kraft.core.roles import Follower, Leader, RoleState, Unattached
 from kraft.core.transitions import Cause, IllegalTransition, next_role
@@ -42,6 +42,7 @@ class Replica:
         log: LogShape,
         voters: VoterHistory,
         now_ms: float,
+        wall_s: Callable[[], float],
     ) -> None:
         self.config = config
         self.me: ReplicaKey = config.me
@@ -51,7 +52,7 @@ class Replica:
         self.high_watermark = log.start.offset
         self.now_ms = now_ms
         self.requests = Requests()
-        self.plausible_epochs = PlausibleEpochs(now_ms)
+        self.wall_s = wall_s
         self.effects: list[Effect] = []
         self.lost_elections = 0
         self.is_leaving = False

@@ -18,7 +18,6 @@ from broker.storage.recovery import Recovery
 from broker.storage.segment import Segment
 from kraft.core import elections, leading, reconfiguration
 from kraft.core.log_shape import LogShape
-from kraft.core.plausible_epochs import PlausibleEpochs
 from kraft.core.voters import ReplicaKey
 from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
@@ -107,7 +106,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
         elections, "on_vote", "granted and not request.pre_vote and replica.election.voted_for is None", "False"
     ),
     "only the next epoch is plausible": PlantedBug(
-        PlausibleEpochs, "believe", "LEAP + EPOCHS_PER_SECOND * (now_ms - self._started_ms) / 1000", "1"
+        elections, "see_epoch", "not is_plausible(epoch, replica.wall_s())", "epoch > replica.epoch + 1"
     ),
     "a new disk passes for the old one": PlantedBug(
         ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"

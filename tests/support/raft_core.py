@@ -18,6 +18,8 @@ from kraft.core import messages as said
 from kraft.core.messages import Known
 
 THREE = VoterSet(tuple(Voter(ReplicaKey(node_id, f"d{node_id}"), f"host{node_id}") for node_id in (1, 2, 3)))
+# What every replica's wall clock shows.
+WALL_S = 1_700_000_000.0
 KEYS = {node_id: ReplicaKey(node_id, f"d{node_id}") for node_id in range(1, 6)}
 
 
@@ -41,7 +43,7 @@ class One:
             initial = initial.with_voter(named)
         config = config or QuorumConfig(KEYS[1], "host1")
         election = election or ElectionState(log.last_epoch)
-        self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0)
+        self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0, lambda: WALL_S)
         self.now_ms = 0.0
         self.tokens = 0
 

@@ -20,6 +20,7 @@ from kraft.core import events as happened
 from kraft.core.control import decode_voters
 from kraft.core.messages import Error, FetchSnapshotResponse, Request, Response, VoterChangeResponse
 from kraft.replicated_log import BatchKind
+from tests.support.raft_core import WALL_S
 from tests.support.raft_disk import RaftDisk, Snapshot
 from tests.support.raft_invariants import Invariants
 
@@ -125,7 +126,7 @@ class RaftWorld:
             tuple(str(other) for other in self.hosts if other != node_id) if not host.initial_voters.voters else ()
         )
         config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}", servers)
-        host.core = Core(config, host.chance, *recovered, self.now_ms)
+        host.core = Core(config, host.chance, *recovered, self.now_ms, lambda: WALL_S)
         assert host.core.epoch >= host.disk.election.epoch
         self.at(0, self._in_life(host, happened.Tick()))
 

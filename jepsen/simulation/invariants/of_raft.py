@@ -256,7 +256,7 @@ class NoElectionInPeace:
 
 
 class HonestEpochsArePlausible:
-    """A replica never refuses an epoch as implausible that another one has been in; see `PlausibleEpochs`.
+    """A replica never refuses an epoch as implausible that another one has been in; see `kraft.core.plausible_epochs`.
 
     What a liar says in the name of a replica is not meant, unless that replica has really been there. A source that
     is no replica's id is an address that an observer asks for the way to the leader: any replica may be behind it.

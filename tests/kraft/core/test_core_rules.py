@@ -19,7 +19,7 @@ from kraft.core.control import leader_change
 from kraft.core.messages import Error, Known
 from kraft.core.replica import UnsafeTruncation
 from kraft.replicated_log import Batch
-from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, kinds, sends
+from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, One, established, kinds, sends
 
 
 def test_5_2_one_vote_in_an_epoch() -> None:
@@ -360,7 +360,13 @@ def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
 def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> None:
     lower, higher = One(), One()
     higher.core = Core(
-        QuorumConfig(KEYS[3], "host3"), lambda: 0.5, ElectionState(), LogShape(), VoterHistory(THREE), 0.0
+        QuorumConfig(KEYS[3], "host3"),
+        lambda: 0.5,
+        ElectionState(),
+        LogShape(),
+        VoterHistory(THREE),
+        0.0,
+        lambda: WALL_S,
     )
     for one, rival in ((lower, 3), (higher, 2)):
         one.time_out()

@@ -4,33 +4,25 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.core import (
-    Core,
-    ElectionState,
-    LogShape,
-    OffsetAndEpoch,
-    QuorumConfig,
-    ReplicaKey,
-    Role,
-    VoterHistory,
-    VoterSet,
-)
+from kraft.core import ElectionState, OffsetAndEpoch, ReplicaKey, Role
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.log_shape import OffsetAndEpoch as Place
 from kraft.core.messages import Error, Known
-from kraft.core.plausible_epochs import EPOCH_END, EPOCHS_PER_SECOND, LEAP, PlausibleEpochs
-from tests.support.raft_core import EMPTY, KEYS, One, established, sends
+from kraft.core.plausible_epochs import ALWAYS_BELIEVED, COUNTED_FROM_S, EPOCH_END, is_plausible
+from tests.support.raft_core import EMPTY, KEYS, WALL_S, One, established
 
 LAST = 2**31 - 1
+# The highest epoch that is believed at WALL_S.
+HIGHEST = int(WALL_S) - COUNTED_FROM_S
 
 
 def vote(epoch: int, *, pre_vote: bool = False, node_id: int = 2) -> said.VoteRequest:
     return said.VoteRequest(epoch, KEYS[node_id], KEYS[1], OffsetAndEpoch(1_000, epoch), pre_vote)
 
 
-@pytest.mark.parametrize("epoch", [LAST, EPOCH_END, LEAP + 2])
+@pytest.mark.parametrize("epoch", [LAST, EPOCH_END, EPOCH_END - 1, HIGHEST + 1])
 @pytest.mark.parametrize(
     "request_",
     [
@@ -61,27 +53,29 @@ def test_response_of_an_implausible_epoch_has_no_effect() -> None:
     assert todo.RefusedEpoch(2, 0, LAST) in effects
 
 
-def test_replica_that_was_away_for_long_catches_up_when_two_voters_say_the_same() -> None:
+def test_replica_that_was_away_for_long_catches_up_at_once() -> None:
     one = One(1, election=ElectionState(7))
-    told = Known(5_000_000, 3, "host3:1")
-    (to_two, to_three) = one.time_out()
-    one.step(happened.Responded(2, to_two, said.VoteResponse(told, granted=False)))
-    assert one.core.epoch == 7
-    one.step(happened.Responded(3, to_three, said.VoteResponse(told, granted=False)))
-    assert (one.core.epoch, one.core.leader_id) == (5_000_000, 3)
+    (to_two, _) = one.time_out()
+    one.step(happened.Responded(2, to_two, said.VoteResponse(Known(HIGHEST, 3, "host3:1"), granted=False)))
+    assert (one.core.epoch, one.core.leader_id) == (HIGHEST, 3)
 
 
-def test_new_observer_believes_the_first_replica_that_it_asks() -> None:
-    config = QuorumConfig(ReplicaKey(9, "d9"), "", ("host2:1",))
-    core = Core(config, lambda: 0.5, ElectionState(), LogShape(), VoterHistory(VoterSet()), 0.0)
-    (request,) = sends(core.step(happened.Tick(), 0.0))
-    answer = said.FetchResponse(Known(5_000_000, 3, "host3:1"), 0, Error.NOT_LEADER_OR_FOLLOWER)
-    core.step(happened.Responded(-1, request, answer), 1.0)
-    assert (core.epoch, core.leader_id) == (5_000_000, 3)
-    other = Core(config, lambda: 0.5, ElectionState(), LogShape(), VoterHistory(VoterSet()), 0.0)
-    (request,) = sends(other.step(happened.Tick(), 0.0))
-    other.step(happened.Responded(-1, request, said.FetchResponse(Known(EPOCH_END), 0)), 1.0)
-    assert other.epoch == 0
+def test_replicas_that_a_broken_peer_led_to_different_epochs_believe_each_other() -> None:
+    """It leads the one replica through many large steps, and that one then stands."""
+    misled, other = One(), One()
+    for step in range(1, 2_001):
+        misled.ask(vote(step * 100_000))
+    assert misled.core.epoch == HIGHEST // 100_000 * 100_000
+    response = other.answer_to(vote(misled.core.epoch, node_id=3))
+    assert isinstance(response, said.VoteResponse)
+    assert response.granted
+
+
+def test_one_peer_with_two_names_cannot_use_up_the_epochs() -> None:
+    one = established()
+    for node_id in (2, 3):
+        one.ask(vote(EPOCH_END - 1, node_id=node_id))
+    assert one.core.epoch == 1
 
 
 def test_observer_with_a_higher_epoch_does_not_depose_the_leader() -> None:
@@ -92,21 +86,20 @@ def test_observer_with_a_higher_epoch_does_not_depose_the_leader() -> None:
     assert (one.core.epoch, one.core.role) == (1, Role.LEADER)
 
 
-def test_one_peer_alone_raises_the_epoch_at_a_bounded_rate() -> None:
-    """A peer that claims one election after the other needs years to get to the end of the range."""
-    epochs, own = PlausibleEpochs(0.0), 0
-    for second in range(1_000):
-        while epochs.believe(own, own + 1_000, 2, second * 1_000.0):
-            own += 1_000
-    assert own <= LEAP + 1_000 * EPOCHS_PER_SECOND
-    assert epochs.believe(own, own + 1, 3, 1_000_000.0)
-
-
-def test_two_sources_that_disagree_confirm_only_the_lower_epoch() -> None:
-    epochs = PlausibleEpochs(0.0)
-    assert not epochs.believe(5, EPOCH_END - 1, 2, 0.0)
-    assert not epochs.believe(5, EPOCH_END - 1, 2, 0.0)
-    assert epochs.believe(5, 5_000_000, 3, 0.0)
+@pytest.mark.parametrize(
+    ("epoch", "wall_s", "is_believed"),
+    [
+        (HIGHEST, WALL_S, True),
+        (HIGHEST + 1, WALL_S, False),
+        (HIGHEST + 1, WALL_S + 1, True),
+        (ALWAYS_BELIEVED, 0.0, True),
+        (ALWAYS_BELIEVED + 1, 0.0, False),
+        (EPOCH_END - 1, 1e12, True),
+        (EPOCH_END, 1e12, False),
+    ],
+)
+def test_plausible_epoch_is_one_election_per_second_since_2020(epoch: int, wall_s: float, *, is_believed: bool) -> None:
+    assert is_plausible(epoch, wall_s) is is_believed
 
 
 def test_replica_at_the_last_epoch_does_not_stand_for_election() -> None:
