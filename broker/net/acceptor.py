@@ -24,9 +24,9 @@ from broker.net.stream_driver import serve_stream
 from broker.net.turns import Turns
 
 # A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
-# below 256. What replicas of the quorum send each other begins with a size and an array of three in msgpack.
+# below 256. What replicas of the quorum send each other begins with a size and a Hello: an array of five in msgpack.
 _PEEKED_BYTES: Final = 5
-_ARRAY_OF_THREE: Final = 0x93
+_HELLO_BEGINS: Final = 0x95
 # What a broker puts around a request that it forwards (Envelope, KIP-590), which itself may have any size that brokers
 # accept: a header, the client's address and its principal, some hundred bytes where that is a certificate's subject.
 # Refusing one such request would close the connection that all of the broker's requests share.
@@ -152,12 +152,12 @@ class Acceptor:
             with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
                 begun, peeked = await peek(stream, _PEEKED_BYTES)
             is_whole = len(begun) == _PEEKED_BYTES
-            if is_whole and begun[-1] != _ARRAY_OF_THREE and times_closed == self._times_closed[name]:
+            if is_whole and begun[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
                 connection = self._connection(host, name, service, request_size_max)
                 await serve_stream(peeked, connection, self._turns)
                 return
             try:
-                if is_whole and begun[-1] == _ARRAY_OF_THREE:
+                if is_whole and begun[-1] == _HELLO_BEGINS:
                     await replicas(peeked)
             finally:
                 self._gone(host, name)

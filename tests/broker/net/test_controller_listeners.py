@@ -14,7 +14,7 @@ from kraft.env import kernel_socket
 
 SIZE_MAX = 1024
 # A size and what every hello of a replica begins with; and a size and the key and version of a request.
-HELLO = b"\0\0\0\x04\x93abc"
+HELLO = b"\0\0\0\x04\x95abc"
 REQUEST = b"\0\0\0\x04\0\x12\0\x03"
 
 
