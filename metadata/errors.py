@@ -1,6 +1,9 @@
 """What the controller answers when it will not do what it was asked. Named after Kafka's error codes."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+# A message that quotes a name of 32,767 bytes would not fit into the string of a response.
+MESSAGE_LENGTH_MAX: Final = 2_000
 
 
 class ApiError(Exception):
@@ -10,7 +13,7 @@ class ApiError(Exception):
     default_message: ClassVar[str] = "The server experienced an unexpected error when processing the request."
 
     def __init__(self, message: str | None = None) -> None:
-        self.message = self.default_message if message is None else message
+        self.message = self.default_message if message is None else message[:MESSAGE_LENGTH_MAX]
         super().__init__(f"{self.name}: {self.message}")
 
 

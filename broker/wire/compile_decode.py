@@ -23,6 +23,9 @@ REQUEST_ELEMENTS_MAX: Final = 500_000
 # Metadata of a cluster with 200,000 partitions: each brings its replicas and its in-sync replicas.
 RESPONSE_ELEMENTS_MAX: Final = 4_000_000
 
+# What a string's length of two bytes can say. Kafka refuses longer ones in flexible versions too, which could say more.
+STRING_BYTES_MAX: Final = 0x7FFF
+
 # Arrays of these are decoded by one call.
 _NUMBERS: Final = ("int8", "int16", "uint16", "int32", "uint32", "int64", "float64")
 
@@ -130,7 +133,9 @@ class _Decoder(Source):
         if isinstance(type_, type):
             return self._nullable_struct(type_, value) if nullable else self.struct(type_)
         length = self._length("h" if type_ == "string" else "i")
-        with self.block(f"if {length} >= 0:"):
+        # What no version of a message can carry must not be taken in one and be due in another (KIP-482).
+        limit = f" <= {STRING_BYTES_MAX}" if type_ == "string" and self._flexible else ""
+        with self.block(f"if 0 <= {length}{limit}:"):
             if isinstance(type_, list):
                 self._array(type_[0], value, length, name)
             elif type_ == "string":

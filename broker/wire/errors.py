@@ -1,6 +1,10 @@
 """What can go wrong: bytes that break the protocol, and the errors the protocol itself has numbers for."""
 
 from enum import IntEnum
+from typing import Final
+
+# A message that quotes a string of 32,767 bytes would not fit into the string of a response.
+MESSAGE_LENGTH_MAX: Final = 2_000
 
 
 class WireError(ValueError):
@@ -13,7 +17,7 @@ class KafkaError(Exception):
     def __init__(self, code: "ErrorCode", message: str = "") -> None:
         super().__init__(code, message)
         self.code = code
-        self.message = message
+        self.message = message[:MESSAGE_LENGTH_MAX]
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

@@ -379,3 +379,18 @@ async def test_a_topic_that_is_to_grow_twice_does_not(client: WireClient) -> Non
 
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     assert await partitions(client) == {"topic": 1}
+
+
+@pytest.mark.parametrize("version", [2, 7])
+async def test_a_name_of_the_largest_size_is_refused_in_every_version(tmp_path: Path, version: int) -> None:
+    """The message that quotes the name still fits into the response."""
+    name = "x" * 32_767
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        result = (await create(client, topic(name), version=version))[name]
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert result.error_message.startswith("Topic name is invalid: ")
+        deleted = await client.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=1_000), 5)
+        assert only(deleted.responses).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        configs = [CreatableTopicConfig(name=name, value=name)]
+        result = (await create(client, topic(configs=configs), version=version))["topic"]
+        assert result.error_code == ErrorCode.INVALID_CONFIG

@@ -223,3 +223,16 @@ def test_a_message_describes_itself_by_what_is_not_default() -> None:
         "PartitionData(partition_index=3, current_leader=LeaderIdAndEpoch(leader_id=1), records=<6 bytes>)"
     )
     assert repr(CreateTopicsResponse()) == "CreateTopicsResponse()"
+
+
+def test_a_string_longer_than_kafka_takes_is_refused_in_flexible_versions_too() -> None:
+    """A flexible request could bring a name that no response of an older version can carry."""
+
+    def encoded(length: int, version: int) -> bytes:
+        topic = CreatableTopic(name="x" * length, num_partitions=1, replication_factor=1)
+        return b"".join(encode(CreateTopicsRequest(topics=[topic]), version))
+
+    request, _ = decode(CreateTopicsRequest, 7, encoded(0x7FFF, 7))
+    assert len(request.topics[0].name) == 0x7FFF
+    with pytest.raises(WireError, match="impossible length"):
+        decode(CreateTopicsRequest, 7, encoded(0x8000, 7))
