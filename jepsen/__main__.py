@@ -9,6 +9,7 @@ from typing import Final
 COMMANDS: Final = {
     "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults as a seed says"),
     "run": ("jepsen.processes.run.command", "real nodes under clients of librdkafka, a nemesis, and a verdict"),
+    "fuzz": ("jepsen.processes.fuzz.command", "hostile frames over all ports of a node"),
     "report": ("jepsen.report.command", "a page to look at, from what a run has left"),
     "failover": ("jepsen.processes.failover", "real nodes, and trouble for the one that leads the quorum"),
 }

@@ -1,0 +1,103 @@
+"""Frames of Kafka's protocol, with what is known of them before they are sent."""
+
+from typing import Any, Final, NamedTuple
+
+from broker.wire.api import APIS
+from broker.wire.codec import decode, encode
+from broker.wire.errors import WireError
+from broker.wire.header import (
+    encode_request_header,
+    parse_request_header,
+    parse_response_header,
+    response_header_version,
+)
+from jepsen.hostile.harm import is_harmful
+
+CLIENT_ID: Final = "hostile"
+_PRODUCE: Final = 0
+_API_VERSIONS: Final = 18
+_LENGTH_BYTES: Final = 4
+
+
+class BadResponse(Exception):
+    """A node has answered with bytes that are no response to the request."""
+
+
+class Frame(NamedTuple):
+    """`data` goes over the connection as it is. `is_decodable`: the node has no reason to close the connection.
+
+    `is_answered` is False where no response comes. `is_harmful`: it must not be sent.
+    """
+
+    data: bytes
+    key: int
+    version: int
+    correlation_id: int
+    is_decodable: bool = True
+    is_answered: bool = True
+    is_harmful: bool = False
+
+    @property
+    def api(self) -> str:
+        api = APIS.get(self.key)
+        return f"{self.key}" if api is None else f"{api.name} v{self.version}"
+
+    def read_response(self, payload: bytes) -> Any:
+        """The response in a frame without its length. Raises BadResponse."""
+        api = APIS.get(self.key)
+        if api is None:
+            raise BadResponse(f"an answer to API {self.key}, which does not exist")
+        version = 0 if _is_unknown_api_versions(self) else self.version
+        try:
+            is_flexible = response_header_version(self.key, version) == 1
+            correlation_id, start = parse_response_header(payload, is_flexible)
+            if correlation_id != self.correlation_id:
+                raise BadResponse(f"an answer to request {correlation_id} in the place of {self.correlation_id}")
+            response, end = decode(api.response, version, payload, start)
+        except WireError as error:
+            raise BadResponse(f"{self.api}: {error}") from error
+        if end != len(payload):
+            raise BadResponse(f"{self.api}: {len(payload) - end} bytes after the response")
+        return response
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(_LENGTH_BYTES, "big") + payload
+
+
+def request_payload(message: Any, version: int, correlation_id: int) -> bytes:
+    """Header and body. Raises WireError for values that the version cannot carry."""
+    header = encode_request_header(type(message).__message__.key, version, correlation_id, CLIENT_ID)
+    return header + b"".join(map(bytes, encode(message, version)))
+
+
+def frame(message: Any, version: int, correlation_id: int) -> Frame:
+    """Raises WireError for values that the version cannot carry."""
+    key = type(message).__message__.key
+    data = framed(request_payload(message, version, correlation_id))
+    is_answered = key != _PRODUCE or message.acks != 0
+    return Frame(data, key, version, correlation_id, is_answered=is_answered, is_harmful=is_harmful(message))
+
+
+def spoiled_frame(payload: bytes) -> Frame:
+    """The frame of a request with wrong bytes in it; what a node will make of it is found by decoding it here."""
+    data = framed(payload)
+    try:
+        key, version, correlation_id, _, start = parse_request_header(payload)
+    except WireError:
+        return Frame(data, -1, -1, -1, is_decodable=False)
+    api = APIS.get(key)
+    if api is None or not api.min_version <= version <= api.max_version:
+        return Frame(data, key, version, correlation_id, is_decodable=key == _API_VERSIONS)
+    try:
+        message, _ = decode(api.request, version, payload, start)
+    except WireError:
+        return Frame(data, key, version, correlation_id, is_decodable=False)
+    is_answered = key != _PRODUCE or getattr(message, "acks", -1) != 0
+    return Frame(data, key, version, correlation_id, is_answered=is_answered, is_harmful=is_harmful(message))
+
+
+def _is_unknown_api_versions(sent: Frame) -> bool:
+    """A version of ApiVersions that nobody knows is answered in version 0 (KIP-511)."""
+    api = APIS[_API_VERSIONS]
+    return sent.key == _API_VERSIONS and not api.min_version <= sent.version <= api.max_version

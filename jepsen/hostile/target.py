@@ -1,0 +1,37 @@
+"""What hostile input knows of the node that it is meant for: names and ids that exist there, and how to avoid harm.
+
+All names come from small pools: hostile input must not make a node hold more and more state by legal means, or growth
+of its memory would show nothing.
+"""
+
+from typing import Final
+
+import attrs
+
+NODE_ID: Final = 1
+# The broker that stories register with the controller. Nothing listens at its address.
+FAKE_BROKER_ID: Final = 7
+TOPICS: Final = tuple(f"hostile-{index}" for index in range(6))
+PARTITIONS: Final = 3
+# Stories create and delete these.
+PASSING_TOPICS: Final = tuple(f"hostile-passing-{index}" for index in range(8))
+CLASSIC_GROUPS: Final = tuple(f"hostile-classic-{index}" for index in range(6))
+CONSUMER_GROUPS: Final = tuple(f"hostile-consumer-{index}" for index in range(6))
+GROUPS: Final = CLASSIC_GROUPS + CONSUMER_GROUPS
+MEMBERS: Final = tuple(f"member-{index}" for index in range(5))
+INSTANCES: Final = tuple(f"instance-{index}" for index in range(3))
+FAKE_INCARNATION: Final = b"\x07" * 15 + b"\x01"
+FAKE_DIRECTORY: Final = b"\x07" * 15 + b"\x02"
+UNKNOWN_ID: Final = b"\x7f" * 16
+
+
+@attrs.frozen
+class Target:
+    """`topic_ids` are those of TOPICS, in order; `directory_id` is that of the node's metadata log."""
+
+    cluster_id: str
+    directory_id: bytes
+    topic_ids: tuple[bytes, ...]
+    # Versions per API key, as each listener advertises them.
+    broker_apis: tuple[tuple[int, int, int], ...]
+    controller_apis: tuple[tuple[int, int, int], ...]

@@ -1,0 +1,186 @@
+"""`python -m jepsen fuzz`: hostile frames over all ports of a node, and what became of it.
+
+python -m jepsen fuzz --frames 200000
+python -m jepsen fuzz --frames 5000000 --seed 7 --ledger fuzz.json      go on where the ledger's last sitting ended
+python -m jepsen fuzz --seed 7 --first 1234 --stories 1                 a story again
+"""
+
+import argparse
+import json
+import math
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+
+from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
+from jepsen.processes.fuzz.lanes import PORTS
+from jepsen.processes.fuzz.sitting import Findings, Sitting, SittingPlan, write_report
+from jepsen.processes.ports import free_ports
+
+REPORT: Final = "sitting.json"
+_STORIES_MAX: Final = 1 << 39
+_SUSPECTS_TRIED: Final = 24
+_SHOWN: Final = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--frames", type=int, default=200_000, help="end after so many frames")
+    parser.add_argument("--seed", type=int, default=1, help="of what the stories draw")
+    parser.add_argument("--first", type=int, help="the first story; without it, the one after the ledger's last")
+    parser.add_argument("--stories", type=int, default=_STORIES_MAX, help="end after so many stories")
+    parser.add_argument("--time", type=float, default=math.inf, help="end after so many seconds")
+    parser.add_argument("--ports", type=_ports, default=PORTS, help=f"some of {','.join(PORTS)}, in turns")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that make frames")
+    parser.add_argument("--lanes", type=int, default=12, help="stories that each of them tells at a time")
+    parser.add_argument("--store", type=Path, help="where the node's directory is kept; a temporary one without it")
+    parser.add_argument("--ledger", type=Path, help="a file of sittings, one a line: this one is added")
+    parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of the node")
+    parser.add_argument("--no-search", action="store_true", help="do not search for the story that a failure is of")
+
+
+def _ports(text: str) -> tuple[str, ...]:
+    ports = tuple(text.split(","))
+    for port in ports:
+        if port not in PORTS:
+            raise argparse.ArgumentTypeError(f"{port} is none of {', '.join(PORTS)}")
+    return ports
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit status: 0 where the node has kept its promises."""
+    first = _first(options)
+    plan = SittingPlan(
+        options.seed, first, options.ports, options.frames, options.stories, options.time, options.jobs, options.lanes
+    )
+    directory = Path(tempfile.mkdtemp(prefix="fuzz-")) if options.store is None else options.store
+    directory.mkdir(parents=True, exist_ok=True)
+    findings = _held(plan, directory / "sitting", options)
+    write_report(findings, plan, directory / REPORT)
+    print(told(plan, findings), flush=True)
+    if findings.problems and not options.no_search and plan.stories > 1:
+        for story in _search(plan, findings, directory, options):
+            print(f"again: {replay_command(plan, story)}", flush=True)
+    _add_to_ledger(options, plan, findings)
+    if options.store is None and not findings.problems:
+        shutil.rmtree(directory)
+    else:
+        print(f"see {directory}")
+    return 1 if findings.problems else 0
+
+
+def _held(plan: SittingPlan, directory: Path, options: argparse.Namespace) -> Findings:
+    directory.mkdir()
+    overrides = dict(pair.split("=", 1) for pair in options.override)
+    port, controller_port = free_ports(2)
+    return trio.run(Sitting(FuzzedNode(directory, port, controller_port, overrides), plan).hold)
+
+
+def _search(plan: SittingPlan, findings: Findings, directory: Path, options: argparse.Namespace) -> list[int]:
+    """The stories that were under way, or closed their connections, and that do it again to a node of their own."""
+    guilty = []
+    for story in findings.suspects[-_SUSPECTS_TRIED:]:
+        alone = attrs.evolve(plan, first=story, stories=1, jobs=1, lanes=1)
+        tried = directory / f"story-{story}"
+        if _held(alone, tried, options).problems:
+            guilty.append(story)
+        else:
+            shutil.rmtree(tried)
+    return guilty
+
+
+def replay_command(plan: SittingPlan, story: int) -> str:
+    return f"python -m jepsen fuzz --seed {plan.seed} --ports {','.join(plan.ports)} --first {story} --stories 1"
+
+
+def told(plan: SittingPlan, findings: Findings) -> str:
+    """What a person wants to know of a sitting."""
+    megabytes = [size / 1e6 for _, size in findings.resident_bytes] or [0.0]
+    rate = findings.total / max(findings.seconds, 1e-9)
+    lines = [
+        f"seed {plan.seed}, stories {plan.first} to {findings.next_story}: {findings.total} frames in "
+        f"{findings.seconds:.0f} s ({rate:.0f} a second), {findings.connections} connections",
+        f"  frames: {_counted(findings.frames)}; undecodable {findings.refused_bytes}",
+        f"  answered: {_counted(findings.answered)}",
+        f"  connections closed for sound requests: {_counted(findings.closed)}",
+        f"  without an answer in time: {_counted(findings.unanswered)}",
+        f"  resident MB: first {megabytes[0]:.0f}, max {max(megabytes):.0f}, last {megabytes[-1]:.0f}; "
+        f"{slope(findings.resident_bytes):+.2f} MB a minute in the last half",
+        f"  node: CPU {findings.node_cpu_seconds:.0f} s, waited for a processor {findings.run_delay_seconds:.1f} s; "
+        f"open files at most {findings.open_files_max}, data {findings.data_bytes_max / 1e6:.0f} MB",
+        f"  healthy client: {_healthy(findings.healthy)}",
+        f"  holds of the loop that it traced: {len(findings.holds)}",
+        *(f"    {line[:300]}" for line in findings.holds[-_SHOWN:]),
+        f"  restarts: {', '.join(f'{name} {seconds:.1f} s' for name, seconds in findings.restarts_s.items())}",
+        *(f"PROBLEM: {problem[:2_000]}" for problem in findings.problems),
+        *(f"{text[:4_000]}" for text in findings.tracebacks[:_SHOWN]),
+    ]
+    return "\n".join(lines)
+
+
+def slope(samples: list[tuple[float, int]]) -> float:
+    """MB a minute, as a line through the second half of the samples has it (least squares)."""
+    later = samples[len(samples) // 2 :]
+    if len(later) < 2:
+        return 0.0
+    mean_time = sum(at for at, _ in later) / len(later)
+    mean_size = sum(size for _, size in later) / len(later)
+    spread = sum((at - mean_time) ** 2 for at, _ in later)
+    return sum((at - mean_time) * (size - mean_size) for at, size in later) / max(spread, 1e-9) * 60 / 1e6
+
+
+def _counted(counter: Any) -> str:
+    counts = ", ".join(f"{name} {count}" for name, count in counter.most_common())
+    return counts or "none"
+
+
+def _healthy(measured: dict[str, Any]) -> str:
+    if "records" not in measured:
+        return str(measured.get("error", "none"))
+    trips, pings = measured["round_trip_ms"], measured["ping_ms"]
+    return (
+        f"{measured['records']} records written and read back, ms: p50 {trips['p50']:.1f}, p99 {trips['p99']:.1f}, max "
+        f"{trips['max']:.1f}; pings p50 {pings['p50']:.1f}, p99 {pings['p99']:.1f}, max {pings['max']:.1f}"
+    )
+
+
+def _first(options: argparse.Namespace) -> int:
+    if options.first is not None:
+        return int(options.first)
+    sittings = _ledger(options.ledger)
+    return max((int(each["next_story"]) for each in sittings if each["seed"] == options.seed), default=0)
+
+
+def _ledger(path: Path | None) -> list[dict[str, Any]]:
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _add_to_ledger(options: argparse.Namespace, plan: SittingPlan, findings: Findings) -> None:
+    if options.ledger is None:
+        return
+    sizes = [size for _, size in findings.resident_bytes] or [0]
+    line = {
+        "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}",
+        "seed": plan.seed,
+        "ports": list(plan.ports),
+        "first": plan.first,
+        "next_story": findings.next_story,
+        "total": findings.total,
+        "frames": findings.frames,
+        "seconds": round(findings.seconds),
+        "resident_bytes_max": max(sizes),
+        "resident_mb_a_minute": round(slope(findings.resident_bytes), 3),
+        "holds": findings.holds[-_SHOWN:],
+        "healthy": findings.healthy,
+        "problems": findings.problems,
+    }
+    with options.ledger.open("a") as ledger:
+        ledger.write(json.dumps(line) + "\n")
+    sittings = _ledger(options.ledger)
+    print(f"{sum(each['total'] for each in sittings)} frames in {len(sittings)} sittings")

@@ -1,0 +1,144 @@
+"""A client in a process of its own that does everything right: it must not notice what the others send.
+
+Every few milliseconds it writes a numbered record with acks=all, reads it back and asks for metadata; a second
+connection sends the cheapest request there is, whose round trip is an upper bound of how long the loop was held.
+What it measured goes to standard output, as JSON, when standard input ends.
+"""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.wire.api.api_versions import ApiVersionsRequest
+from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.records import Record, encode_batch
+from jepsen.workloads.connection import Connection, ConnectionLost
+
+TOPIC: Final = "healthy"
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+METADATA_VERSION: Final = 12
+_PAUSE_S: Final = 0.01
+_PING_PAUSE_S: Final = 0.005
+# A node that takes longer has failed its healthy client.
+PATIENCE_S: Final = 60.0
+
+
+@attrs.define
+class Measured:
+    """Round trips in milliseconds. `error` is what the client failed with."""
+
+    round_trips_ms: list[float] = attrs.field(factory=list)
+    pings_ms: list[float] = attrs.field(factory=list)
+    longest_pings: list[tuple[float, float]] = attrs.field(factory=list)
+    error: str = ""
+
+
+async def write(connection: Connection, number: int) -> int:
+    """Write a numbered record with acks=all; its offset."""
+    batch = encode_batch([Record(value=b"%d" % number, timestamp=1_700_000_000_000 + number)])
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+    )
+    response = await connection.call(request, PRODUCE_VERSION, PATIENCE_S)
+    answered = response.responses[0].partition_responses[0]
+    assert answered.error_code == 0, f"a healthy record was refused: error {answered.error_code}"
+    return int(answered.base_offset)
+
+
+async def fetch(connection: Connection, offset: int, max_bytes: int) -> bytes:
+    """Batches from an offset on."""
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topic = FetchTopic(topic=TOPIC, partitions=[partition])
+    request = FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=max_bytes, topics=[topic])
+    response = await connection.call(request, FETCH_VERSION, PATIENCE_S)
+    (answered,) = response.responses[0].partitions
+    assert answered.error_code == 0, f"a healthy fetch was refused: error {answered.error_code}"
+    return bytes(answered.records or b"")
+
+
+async def _write_and_read(connection: Connection, number: int) -> None:
+    offset = await write(connection, number)
+    assert offset == number, f"record {number} is at offset {offset}"
+    records = await fetch(connection, offset, 4_096)
+    assert records.endswith(b"%d\0" % number), f"record {number} does not come back"
+    topics = [MetadataRequestTopic(name=TOPIC)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    metadata = await connection.call(request, METADATA_VERSION, PATIENCE_S)
+    assert metadata.topics[0].partitions[0].leader_id == 1, "the healthy partition has lost its leader"
+
+
+async def _live(port: int, measured: Measured, stopping: trio.Event, stopped: trio.Event) -> None:
+    connection = await Connection.open(("127.0.0.1", port), 0)
+    while not stopping.is_set():
+        began = time.monotonic()
+        await _write_and_read(connection, len(measured.round_trips_ms))
+        measured.round_trips_ms.append(1_000 * (time.monotonic() - began))
+        await trio.sleep(_PAUSE_S)
+    stopped.set()
+
+
+async def _ping(port: int, measured: Measured) -> None:
+    connection = await Connection.open(("127.0.0.1", port), 0)
+    request = ApiVersionsRequest(client_software_name="healthy", client_software_version="1")
+    while True:
+        began = time.monotonic()
+        await connection.call(request, 3, PATIENCE_S)
+        took_ms = 1_000 * (time.monotonic() - began)
+        measured.pings_ms.append(took_ms)
+        measured.longest_pings = sorted([*measured.longest_pings, (took_ms, began)], reverse=True)[:10]
+        await trio.sleep(_PING_PAUSE_S)
+
+
+async def _main(port: int) -> Measured:
+    measured, stopping, stopped = Measured(), trio.Event(), trio.Event()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_live, port, measured, stopping, stopped)
+            nursery.start_soon(_ping, port, measured)
+            await _end_of_input()
+            stopping.set()
+            await stopped.wait()
+            nursery.cancel_scope.cancel()
+    except* (AssertionError, ConnectionLost, OSError) as group:
+        measured.error = repr(group.exceptions)
+    return measured
+
+
+async def _end_of_input() -> None:
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
+        async for _ in stdin:
+            pass
+
+
+def summary(measured: Measured) -> dict[str, Any]:
+    return {
+        "records": len(measured.round_trips_ms),
+        "round_trip_ms": percentiles(measured.round_trips_ms),
+        "ping_ms": percentiles(measured.pings_ms),
+        "longest_pings": measured.longest_pings,
+        "error": measured.error,
+    }
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values) or [0.0]
+    return {
+        "p50": ordered[len(ordered) // 2],
+        "p99": ordered[len(ordered) * 99 // 100],
+        "max": ordered[-1],
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    print(json.dumps(summary(trio.run(_main, parser.parse_args().port))))

@@ -1,0 +1,219 @@
+"""Tells stories to a node, several at a time, and counts what becomes of their frames."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import attrs
+import trio
+
+from jepsen.hostile.frames import BadResponse, Frame
+from jepsen.hostile.quorum_messages import QuorumFrame, hello, quorum_story
+from jepsen.hostile.stories import broker_story, controller_story
+from jepsen.hostile.story import Story
+from jepsen.hostile.target import Target
+from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumConnection, open_stream
+
+KAFKA: Final = "kafka"
+CONTROLLER: Final = "controller"
+QUORUM: Final = "quorum"
+PORTS: Final = (KAFKA, CONTROLLER, QUORUM)
+_BAD_SHOWN: Final = 20
+_CLOSED_KEPT: Final = 400
+_WRONG_HELLOS: Final = 0.25
+# Long enough for a node to close the connection; one that waits for the rest of a frame does not.
+_BROKEN_TIMEOUT_S: Final = 0.02
+
+
+@attrs.define
+class Counts:
+    """What became of frames. Keys of `frames` are ports; of the others, APIs and messages.
+
+    `closings` are the last sound requests that a connection was closed for: (story, correlation id, API).
+    """
+
+    frames: Counter[str] = attrs.field(factory=Counter)
+    answered: Counter[str] = attrs.field(factory=Counter)
+    closed: Counter[str] = attrs.field(factory=Counter)
+    unanswered: Counter[str] = attrs.field(factory=Counter)
+    refused_bytes: int = 0
+    connections: int = 0
+    closings: list[tuple[int, int, str]] = attrs.field(factory=list)
+    bad_responses: list[tuple[int, str]] = attrs.field(factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.frames.values())
+
+
+def story_rng(seed: int, story: int) -> Random:
+    return Random(seed << 40 | story)
+
+
+@attrs.define(eq=False)
+class Lanes:
+    """`port_of` gives the port of a listener by its name; stories take turns on `ports`."""
+
+    target: Target
+    port_of: dict[str, int]
+    ports: Sequence[str]
+    seed: int
+    counts: Counts = attrs.field(factory=Counts)
+    under_way: set[int] = attrs.field(factory=set)
+    last_story: int = -1
+
+    async def run(self, stories: Iterator[int]) -> None:
+        """Tell one story after the other. Raises OSError and TooSlowError where the node takes no connection."""
+        for story in stories:
+            self.under_way.add(story)
+            await self.tell(story)
+            self.under_way.discard(story)
+
+    async def tell(self, story: int) -> None:
+        rng = story_rng(self.seed, story)
+        port = self.ports[story % len(self.ports)]
+        if port == QUORUM:
+            await _QuorumTeller(self, story, rng).tell()
+        else:
+            make = broker_story if port == KAFKA else controller_story
+            await _KafkaTeller(self, story, port).tell(make(rng, self.target))
+
+    def bad_response(self, story: int, error: BadResponse) -> None:
+        if len(self.counts.bad_responses) < _BAD_SHOWN:
+            self.counts.bad_responses.append((story, str(error)))
+
+    def closed_for(self, story: int, correlation_id: int, name: str) -> None:
+        self.counts.closed[name] += 1
+        self.counts.closings = [*self.counts.closings[-_CLOSED_KEPT:], (story, correlation_id, name)]
+
+
+class _KafkaTeller:
+    """One story over one connection at a time: whenever the node closes it, the story goes on over another one."""
+
+    def __init__(self, lanes: Lanes, story: int, port: str) -> None:
+        self._lanes = lanes
+        self._counts = lanes.counts
+        self._story = story
+        self._port = port
+        self._connection: KafkaConnection | None = None
+
+    async def tell(self, story: Story) -> None:
+        answers: list[Any] | None = None
+        try:
+            while True:
+                frames = next(story) if answers is None else story.send(answers)
+                answers = await self._send(list(frames))
+        except StopIteration:
+            pass
+        finally:
+            await self._close()
+
+    async def _send(self, frames: list[Frame]) -> list[Any]:
+        """Send the sound frames together, and each of the others alone after those before it."""
+        answers: list[Any] = []
+        sound: list[Frame] = []
+        for frame in frames:
+            if frame.is_decodable:
+                sound.append(frame)
+                continue
+            answers += await self._send_sound(sound)
+            sound = []
+            await self._send_broken(frame)
+            answers.append(None)
+        return answers + await self._send_sound(sound)
+
+    async def _send_sound(self, frames: list[Frame]) -> list[Any]:
+        """As `KafkaConnection.exchange`. After a close, what has no answer is sent again, one by one."""
+        if not frames:
+            return []
+        self._counts.frames[self._port] += len(frames)
+        try:
+            answers = await (await self._connected()).exchange(frames)
+        except Closed as closed:
+            answers = closed.answers
+            await self._close()
+            if len(frames) == 1:
+                self._lanes.closed_for(self._story, frames[0].correlation_id, frames[0].api)
+                return [None]
+            for frame in frames[len(answers) :]:
+                self._counts.frames[self._port] -= 1
+                answers += await self._send_sound([frame])
+            return answers
+        except trio.TooSlowError:
+            await self._close()
+            self._counts.unanswered.update(frame.api for frame in frames[:1])
+            return [None] * len(frames)
+        except BadResponse as error:
+            await self._close()
+            self._lanes.bad_response(self._story, error)
+            return [None] * len(frames)
+        self._counts.answered.update(frame.api.partition(" ")[0] for frame in frames)
+        return answers
+
+    async def _send_broken(self, frame: Frame) -> None:
+        """What cannot be decoded ends its connection, at once or when this side does not go on with it."""
+        self._counts.frames[self._port] += 1
+        self._counts.refused_bytes += 1
+        with trio.move_on_after(_BROKEN_TIMEOUT_S):
+            with suppress(Closed, BadResponse, trio.TooSlowError):
+                await (await self._connected()).exchange([frame])
+        await self._close()
+
+    async def _connected(self) -> KafkaConnection:
+        if self._connection is None:
+            self._counts.connections += 1
+            self._connection = KafkaConnection(await open_stream(self._lanes.port_of[self._port]))
+        return self._connection
+
+    async def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+
+class _QuorumTeller:
+    """A story in the quorum's protocol; each close is followed by another connection with a hello of its own."""
+
+    def __init__(self, lanes: Lanes, story: int, rng: Random) -> None:
+        self._lanes = lanes
+        self._counts = lanes.counts
+        self._story = story
+        self._rng = rng
+        self._connection: QuorumConnection | None = None
+
+    async def tell(self) -> None:
+        try:
+            for frames in quorum_story(self._rng, self._lanes.target):
+                sound = [frame for frame in frames if frame.is_decodable]
+                await self._send(sound)
+                for broken in frames:
+                    if not broken.is_decodable:
+                        await self._send([broken])
+        finally:
+            await self._close()
+
+    async def _send(self, frames: list[QuorumFrame]) -> None:
+        if not frames:
+            return
+        first = b""
+        if self._connection is None:
+            first = hello(self._rng, self._lanes.target, _WRONG_HELLOS)
+            self._counts.connections += 1
+            self._connection = QuorumConnection(await open_stream(self._lanes.port_of[CONTROLLER]))
+        self._counts.frames[QUORUM] += len(frames) + bool(first)
+        try:
+            answered = await self._connection.exchange(first, frames)
+            self._counts.answered[QUORUM] += answered
+        except Closed:
+            self._counts.closed[QUORUM] += 1
+            await self._close()
+        except BadResponse as error:
+            self._lanes.bad_response(self._story, error)
+            await self._close()
+
+    async def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()

@@ -1,0 +1,287 @@
+"""One sitting: a node is started, told stories until enough frames were sent, watched, stopped and started again."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.wire.api.api_versions import ApiVersionsRequest
+from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.wire.api.find_coordinator import FindCoordinatorRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from broker.wire.records import iter_headers, iter_records
+from broker.wire.uuids import decode_uuid
+from jepsen.hostile.broker_stories import registration
+from jepsen.hostile.target import GROUPS, PARTITIONS, TOPICS
+from jepsen.processes.fuzz import healthy
+from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
+from jepsen.processes.fuzz.lanes import CONTROLLER, KAFKA
+from jepsen.workloads.connection import Connection
+
+_WATCH_S: Final = 1.0
+_SET_UP_S: Final = 60.0
+_REGISTRATION_VERSION: Final = 4
+_FETCH_BYTES: Final = 1_000_000
+
+
+@attrs.frozen
+class SittingPlan:
+    """`stories` from `first` on are told by `jobs` processes, `lanes` at a time each, until a limit is met."""
+
+    seed: int
+    first: int
+    ports: Sequence[str]
+    frames: int
+    stories: int
+    seconds: float
+    jobs: int
+    lanes: int
+
+
+@attrs.define
+class Findings:
+    """What a sitting has shown. `problems` is empty where the node has kept its promises."""
+
+    frames: Counter[str] = attrs.field(factory=Counter)
+    answered: Counter[str] = attrs.field(factory=Counter)
+    closed: Counter[str] = attrs.field(factory=Counter)
+    unanswered: Counter[str] = attrs.field(factory=Counter)
+    refused_bytes: int = 0
+    connections: int = 0
+    next_story: int = 0
+    seconds: float = 0.0
+    node_cpu_seconds: float = 0.0
+    run_delay_seconds: float = 0.0
+    resident_bytes: list[tuple[float, int]] = attrs.field(factory=list)
+    open_files_max: int = 0
+    data_bytes_max: int = 0
+    healthy: dict[str, Any] = attrs.field(factory=dict)
+    restarts_s: dict[str, float] = attrs.field(factory=dict)
+    holds: list[str] = attrs.field(factory=list)
+    tracebacks: list[str] = attrs.field(factory=list)
+    suspects: list[int] = attrs.field(factory=list)
+    problems: list[str] = attrs.field(factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.frames.values())
+
+
+class Sitting:
+    def __init__(self, node: FuzzedNode, plan: SittingPlan) -> None:
+        self._node = node
+        self._plan = plan
+        self._findings = Findings()
+        self._told: list[dict[str, Any]] = [{} for _ in range(plan.jobs)]
+        self._tracebacks_known = 0
+
+    async def hold(self) -> Findings:
+        """Run it to its end, whatever happens."""
+        findings = self._findings
+        try:
+            await self._node.start()
+            target = await _set_up(self._node)
+            client = _HealthyClient(self._node.port)
+            began, cpu, delay = time.monotonic(), self._node.cpu_seconds(), self._node.run_delay_seconds()
+            try:
+                await self._fuzz(target)
+            finally:
+                findings.seconds = time.monotonic() - began
+                if self._node.is_running:
+                    findings.node_cpu_seconds = self._node.cpu_seconds() - cpu
+                    findings.run_delay_seconds = self._node.run_delay_seconds() - delay
+                findings.healthy = await client.end()
+            await self._check_afterwards()
+        except (Unserved, AssertionError, OSError) as error:
+            findings.problems.append(str(error))
+        finally:
+            self._node.discard()
+        self._judge()
+        return findings
+
+    async def _fuzz(self, target: dict[str, Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            async with trio.open_nursery() as generators:
+                for job in range(self._plan.jobs):
+                    generators.start_soon(self._generate, job, target)
+            nursery.cancel_scope.cancel()
+        self._sample()
+        self._merge()
+
+    async def _generate(self, job: int, target: dict[str, Any]) -> None:
+        plan = self._plan
+        options = {
+            "seed": plan.seed,
+            "first": plan.first + job,
+            "step": plan.jobs,
+            "ports": list(plan.ports),
+            "port_of": {KAFKA: self._node.port, CONTROLLER: self._node.controller_port},
+            "target": target,
+            "lanes": plan.lanes,
+            "frames": plan.frames // plan.jobs,
+            "stories": -(-plan.stories // plan.jobs),
+            "seconds": plan.seconds,
+        }
+        command = [sys.executable, "-m", "jepsen.processes.fuzz.generator", json.dumps(options)]
+        async with trio.open_nursery() as nursery:
+            run = partial(trio.run_process, stdin=b"", stdout=subprocess.PIPE, check=False)
+            process: trio.Process = await nursery.start(run, command)
+            assert process.stdout is not None, "a pipe was asked for"
+            buffer = b""
+            async for data in process.stdout:
+                *lines, buffer = (buffer + data).split(b"\n")
+                if lines:
+                    self._told[job] = json.loads(lines[-1])
+        if not self._told[job].get("ended"):
+            self._findings.problems.append(f"generator {job} has failed")
+        if error := self._told[job].get("error"):
+            self._findings.problems.append(error)
+
+    async def _watch(self) -> None:
+        while self._node.is_running:
+            self._sample()
+            await trio.sleep(_WATCH_S)
+
+    def _sample(self) -> None:
+        findings, node = self._findings, self._node
+        if not node.is_running:
+            return
+        findings.resident_bytes.append((time.monotonic(), node.resident_bytes()))
+        findings.open_files_max = max(findings.open_files_max, node.open_files())
+        if len(findings.resident_bytes) % 30 == 1:
+            findings.data_bytes_max = max(findings.data_bytes_max, node.data_bytes())
+        tracebacks = node.tracebacks()
+        if len(tracebacks) > self._tracebacks_known:
+            self._tracebacks_known = len(tracebacks)
+            for told in self._told:
+                findings.suspects += [story for story, _, _ in told.get("closings", [])[-8:]]
+                findings.suspects += told.get("under_way", [])
+
+    def _merge(self) -> None:
+        findings = self._findings
+        for told in self._told:
+            for name in ("frames", "answered", "closed", "unanswered"):
+                getattr(findings, name).update(told.get(name, {}))
+            findings.refused_bytes += told.get("refused_bytes", 0)
+            findings.connections += told.get("connections", 0)
+            findings.next_story = max(findings.next_story, told.get("last_story", -1) + 1)
+            for story, error in told.get("bad_responses", []):
+                findings.suspects.append(story)
+                findings.problems.append(f"story {story}: {error}")
+            if not self._node.is_running:
+                findings.suspects += told.get("under_way", [])
+
+    async def _check_afterwards(self) -> None:
+        """All healthy records are there, also after a clean restart and after kill -9."""
+        node, findings = self._node, self._findings
+        if not node.is_running:
+            return
+        expected = findings.healthy.get("records", 0)
+        await _check_records(node.port, expected)
+        findings.restarts_s["stop"] = await node.stop()
+        findings.restarts_s["start after stop"] = await node.start()
+        await _check_records(node.port, expected)
+        await node.kill()
+        findings.restarts_s["start after kill -9"] = await node.start()
+        await _check_records(node.port, expected)
+        await node.stop()
+
+    def _judge(self) -> None:
+        findings = self._findings
+        findings.tracebacks = self._node.tracebacks()
+        output = self._node.output_path.read_text(errors="replace")
+        findings.holds = [line for line in output.splitlines() if "loop" in line and "held" in line]
+        if findings.tracebacks:
+            findings.problems.append(f"{len(findings.tracebacks)} tracebacks in the node's output")
+        if error := findings.healthy.get("error"):
+            findings.problems.append(f"the healthy client has failed: {error}")
+        findings.suspects = list(dict.fromkeys(findings.suspects))
+
+
+class _HealthyClient:
+    def __init__(self, port: int) -> None:
+        command = [sys.executable, "-m", "jepsen.processes.fuzz.healthy", str(port)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    async def end(self) -> dict[str, Any]:
+        """What it has measured."""
+        out, _ = await trio.to_thread.run_sync(self._process.communicate)
+        return json.loads(out) if out else {"error": "it has ended without a word"}
+
+
+async def _set_up(node: FuzzedNode) -> dict[str, Any]:
+    """Create the topics, register the fake broker, load the groups; what the stories are to know of the node."""
+    with trio.fail_after(_SET_UP_S):
+        broker = await Connection.open(("127.0.0.1", node.port), 0)
+        controller = await Connection.open(("127.0.0.1", node.controller_port), 0)
+        topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in TOPICS]
+        topics.append(CreatableTopic(name=healthy.TOPIC, num_partitions=1, replication_factor=1))
+        await broker.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, healthy.PATIENCE_S)
+        await _load_groups(broker)
+        described = await broker.call(
+            MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]), healthy.METADATA_VERSION
+        )
+        ids = {topic.name: topic.topic_id for topic in described.topics}
+        await controller.call(registration(described.cluster_id), _REGISTRATION_VERSION)
+        target = {
+            "cluster_id": described.cluster_id,
+            "directory_id": _directory_id(node.data).hex(),
+            "topic_ids": [ids[name].hex() for name in TOPICS],
+            "broker_apis": await _served(broker),
+            "controller_apis": await _served(controller),
+        }
+        await broker.aclose()
+        await controller.aclose()
+        return target
+
+
+async def _load_groups(broker: Connection) -> None:
+    """Have the groups' topic created, and every coordinator found."""
+    while True:
+        response = await broker.call(FindCoordinatorRequest(coordinator_keys=list(GROUPS)), 4)
+        if not any(each.error_code for each in response.coordinators):
+            return
+        await trio.sleep(0.1)
+
+
+async def _served(connection: Connection) -> list[tuple[int, int, int]]:
+    request = ApiVersionsRequest(client_software_name="hostile", client_software_version="1")
+    response = await connection.call(request, 3)
+    return [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
+
+
+def _directory_id(data: Path) -> bytes:
+    lines = (data / "meta.properties").read_text().splitlines()
+    properties = dict(line.split("=", 1) for line in lines if "=" in line)
+    return bytes(decode_uuid(properties["directory.id"]))
+
+
+async def _check_records(port: int, expected: int) -> None:
+    """Raises AssertionError where the healthy topic does not hold exactly the records 0 to `expected`, in order."""
+    connection = await Connection.open(("127.0.0.1", port), 0)
+    number = 0
+    while number < expected:
+        batches = await healthy.fetch(connection, number, _FETCH_BYTES)
+        for position, header in iter_headers(batches):
+            for record in iter_records(batches, position, header):
+                assert (record.offset, record.value) == (number, b"%d" % number), (
+                    f"a healthy record is not what was written at offset {number}: {record}"
+                )
+                number += 1
+    # Nothing comes after them: the next one that is written gets the next offset.
+    await connection.aclose()
+
+
+def write_report(findings: Findings, plan: SittingPlan, path: Path) -> None:
+    told = {"plan": attrs.asdict(plan), **attrs.asdict(findings), "total": findings.total}
+    path.write_text(json.dumps(told, indent=1) + os.linesep)
