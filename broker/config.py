@@ -294,13 +294,16 @@ class KafkaConfig:
         return [name for name in self.layers.static if name not in BROKER_CONFIGS.keys and not _is_prefixed(name)]
 
     def ignored(self) -> list[str]:
-        """Known names that are set to something else than their default, and that this node does not act upon."""
+        """Known names that are set to something else than their default, and that this node does not act upon.
+
+        Those of DEVELOPMENT_DEFAULTS are in every file that Kafka ships and that `kraft cluster` writes: no news.
+        """
         return [
             name
-            for name, text in self.layers.static.items()
+            for name in self.layers.static
             if name in BROKER_CONFIGS.keys
             and name not in HONOURED_BROKER_CONFIGS
-            and text != DEVELOPMENT_DEFAULTS.get(name)
+            and name not in DEVELOPMENT_DEFAULTS
             and self.values[name] != BROKER_CONFIGS.keys[name].default
         ]
 

@@ -8,14 +8,18 @@ started again: that can be done with `kraft start` and its properties file.
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Final
 
 import trio
 
-from broker.cli.local_cluster import NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
+from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
 from broker.cli.refusals import print_refusals
 from broker.cli.supervisor import Supervisor, Task
 from kraft.env import real_env
 from metadata.configuration import ConfigError
+
+# Leaves room for the ids of the other nodes below the largest int32.
+_NODE_ID_MAX: Final = 2_000_000_000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,14 +40,20 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--nodes", type=_count, metavar="N", help=f"how many; default: those there are, or {NODES_DEFAULT}"
     )
+    start.add_argument(
+        "--first-id",
+        type=_node_id,
+        metavar="I",
+        help=f"of a new cluster: the id of its first node; default: {FIRST_ID_DEFAULT}",
+    )
     start.add_argument("--dir", default="data", metavar="D", help="where their data is; default: ./data")
     start.add_argument(
         "--first-port",
         type=int,
         default=9092,
         metavar="P",
-        help="of a new cluster: clients reach node 1 there, controllers at the next, node 2 at the next two and so "
-        "on; 0: free ones; default: 9092",
+        help="of a new cluster: clients reach the first node there, controllers at the next, the second node at the "
+        "next two and so on; 0: free ones; default: 9092",
     )
     start.add_argument(
         "--override", action="append", default=[], metavar="key=value", help="a config that wins over each node's file"
@@ -58,9 +68,16 @@ def _count(text: str) -> int:
     return count
 
 
+def _node_id(text: str) -> int:
+    node_id = int(text)
+    if not 0 <= node_id < _NODE_ID_MAX:
+        raise argparse.ArgumentTypeError(f"the id of a node is at least 0 and below {_NODE_ID_MAX}")
+    return node_id
+
+
 async def _start(directory: str, options: argparse.Namespace) -> int:
     env = real_env(lambda kind, /, **fields: None)
-    nodes = await open_cluster(env, directory, options.nodes, options.first_port)
+    nodes = await open_cluster(env, directory, options.nodes, options.first_port, options.first_id)
     addresses = ",".join(node.address for node in nodes)
     supervisor = Supervisor(
         [_task(node, options.override) for node in nodes],

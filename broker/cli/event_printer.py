@@ -1,8 +1,8 @@
 """The traced events that an operator has to know of, printed as lines on standard error.
 
-Clients cause some of these events as often as they like: each refused connection is one. So of every kind at most
-LINES_MAX lines are printed in an interval, and one more line says how many there were besides. Events that only the
-node itself causes are printed without a bound.
+Clients cause some of these events as often as they like: each refused connection is one. So of each such kind only some
+lines are printed in an interval, and one more line says how many there were besides. Events that only the node itself
+causes are printed without a bound.
 """
 
 import contextlib
@@ -24,31 +24,35 @@ LINES_MAX: Final = 10
 class Line:
     """How one kind of event is printed.
 
-    `sentence` is formatted with the event's fields; None prints the kind and all fields. `is_limited` says that clients
-    can cause the event at will, or that one failure causes it once per partition.
+    `sentence` is formatted with the event's fields; None prints the kind and all fields. `lines_max` bounds the lines
+    in an interval: of what clients cause at will, and of what one failure causes once per partition.
     """
 
     sentence: str | None = None
-    is_limited: bool = False
+    lines_max: int | None = None
 
 
 # Kinds that are not listed are not printed.
 LINES: Final[Mapping[str, Line]] = {
-    "connection-closed": Line(is_limited=True),
+    "connection-closed": Line(lines_max=LINES_MAX),
     "connection-refused": Line(
-        "warning: connection-refused: {listener} did not serve {peer}: {reason}.", is_limited=True
+        "warning: connection-refused: {listener} did not serve {peer}: {reason}.", lines_max=LINES_MAX
     ),
-    "controller-connection-lost": Line(is_limited=True),
+    "controller-connection-lost": Line(lines_max=LINES_MAX),
+    "coordinator-topic-not-created": Line(
+        "warning: coordinator-topic-not-created: {topic} cannot be created, so nothing that needs it works: {reason}.",
+        lines_max=1,
+    ),
     "dynamic-config-refused": Line(),
-    "handler-failed": Line(is_limited=True),
+    "handler-failed": Line(lines_max=LINES_MAX),
     "implausible_epoch": Line(
         "warning: replica {source} told of epoch {told}, which no honest quorum can have reached from epoch {epoch}. "
         "It is not believed; look at that node.",
-        is_limited=True,
+        lines_max=LINES_MAX,
     ),
     "leader": Line(),
     "node-stopped": Line(),
-    "partition-offline": Line(is_limited=True),
+    "partition-offline": Line(lines_max=LINES_MAX),
     "snapshot_installed": Line(),
     "stray-logs-put-aside": Line(
         "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
@@ -71,9 +75,9 @@ class EventPrinter:
         line = self._lines.get(kind)
         if line is None:
             return
-        if line.is_limited:
+        if line.lines_max is not None:
             self._counts[kind] += 1
-            if self._counts[kind] > LINES_MAX:
+            if self._counts[kind] > line.lines_max:
                 return
         if line.sentence is None:
             _print(" ".join([kind, *(f"{name}={value}" for name, value in fields.items())]))
@@ -93,8 +97,9 @@ class EventPrinter:
         """Say how many events were not printed, and print again from now on."""
         counts, self._counts = self._counts, Counter()
         for kind, count in counts.items():
-            if count > LINES_MAX:
-                _print(f"{kind}: {count - LINES_MAX:,} more like it in the last {INTERVAL_S} s")
+            more = count - (self._lines[kind].lines_max or 0)
+            if more > 0:
+                _print(f"{kind}: {more:,} more like it in the last {INTERVAL_S} s")
 
 
 def _print(text: str) -> None:

@@ -2,8 +2,11 @@
 
 <directory>/node-1.properties    what `kraft start` takes; once it is there, its node is formatted
 <directory>/node-1/              the node's log directory
+
+Nodes are numbered from 1 on, or from `--first-id` on.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from errno import EADDRINUSE
@@ -21,11 +24,15 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
 
 NODES_DEFAULT: Final = 3
+FIRST_ID_DEFAULT: Final = 1
 # More of them would make the quorum slower; that three of them fail is not to be expected.
 CONTROLLERS_MAX: Final = 5
 # Where free ports are looked for: below those that Linux gives to outgoing connections, which might take a node's while
 # it is down.
 _PORTS: Final = range(16_384, 32_768)
+# How many replicas the topics of coordinators have by default. With fewer nodes they could never be created.
+_INTERNAL_REPLICAS: Final = 3
+_PROPERTIES: Final = re.compile(r"node-(0|[1-9][0-9]{0,9})\.properties")
 
 
 class NotOneCluster(Exception):
@@ -41,12 +48,14 @@ class LocalNode:
     address: str
 
 
-async def open_cluster(env: Env, directory: str, nodes: int | None, first_port: int) -> list[LocalNode]:
+async def open_cluster(
+    env: Env, directory: str, nodes: int | None, first_port: int, first_id: int | None = None
+) -> list[LocalNode]:
     """The nodes of the cluster in `directory` (an absolute path); they are made where it is empty or not there.
 
-    `nodes` is how many there have to be; None for those there are, or three. A new node k listens for clients on
-    `first_port` + 2(k - 1), and for controllers on the port after it. Where `first_port` is 0, it is one behind which
-    all are free.
+    `nodes` is how many there have to be; None for those there are, or three. `first_id` is the id of the first one;
+    None for the one it has, or 1. The k-th of new nodes listens for clients on `first_port` + 2(k - 1), and for
+    controllers on the port after it. Where `first_port` is 0, it is one behind which all are free.
 
     Raises NotOneCluster, ConfigError, OSError, FsyncFailed.
     """
@@ -56,19 +65,31 @@ async def open_cluster(env: Env, directory: str, nodes: int | None, first_port: 
             raise NotOneCluster(f"{directory} is not empty, and holds no cluster that this command has made")
         count = NODES_DEFAULT if nodes is None else nodes
         first_port = first_port or await _free_first_port(env, 2 * count)
-        await _make(env, directory, range(first_port, first_port + 2 * count))
+        first_id = FIRST_ID_DEFAULT if first_id is None else first_id
+        await _make(env, directory, range(first_id, first_id + count), first_port)
         found = _find(env, directory)
     if nodes not in (None, len(found)):
         raise NotOneCluster(f"{directory} holds a cluster of {len(found)} nodes, and not of {nodes}")
+    if first_id not in (None, found[0].node_id):
+        raise NotOneCluster(f"{directory} holds a cluster whose first node is {found[0].node_id}, and not {first_id}")
     return found
 
 
 def _find(env: Env, directory: str) -> list[LocalNode]:
-    nodes: list[LocalNode] = []
-    while env.disk.exists(path := _properties_path(directory, len(nodes) + 1)):
-        listeners = read_node_config(path, ()).endpoints.broker_listeners
-        nodes.append(LocalNode(len(nodes) + 1, path, f"{listeners[0].host}:{listeners[0].port}"))
-    return nodes
+    """The nodes of the cluster that is there; none where it is not whole, so that a controller's file is missing."""
+    names = env.disk.list(directory) if env.disk.exists(directory) else []
+    node_ids = sorted(int(found[1]) for name in names if (found := _PROPERTIES.fullmatch(name)))
+    node_ids = [node_id for index, node_id in enumerate(node_ids) if node_id == node_ids[0] + index]
+    configs = {node_id: read_node_config(_properties_path(directory, node_id), ()) for node_id in node_ids}
+    for config in configs.values():
+        for server in config.quorum_bootstrap_servers:
+            if not any(each.endpoints.is_own_controller(server) for each in configs.values()):
+                return []
+    listeners = {node_id: config.endpoints.broker_listeners[0] for node_id, config in configs.items()}
+    return [
+        LocalNode(node_id, _properties_path(directory, node_id), f"{listener.host}:{listener.port}")
+        for node_id, listener in listeners.items()
+    ]
 
 
 async def _free_first_port(env: Env, count: int) -> int:
@@ -87,20 +108,21 @@ async def _free_first_port(env: Env, count: int) -> int:
                 return first_port
 
 
-async def _make(env: Env, directory: str, ports: Sequence[int]) -> None:
-    """Format a node for each two ports, its clients' and its controllers'. The first node's file comes last: it tells
-    that the cluster is whole.
+async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: int) -> None:
+    """Format the nodes. Each has two ports, its clients' and its controllers'. The first node's file comes last: with
+    it all controllers' files are there.
     """
-    nodes = len(ports) // 2
+    ports = {node_id: first_port + 2 * index for index, node_id in enumerate(node_ids)}
     voters = VoterSet(
         tuple(
-            Voter(ReplicaKey(node_id, encode_uuid(new_uuid(env.rng.randbytes))), f"localhost:{ports[2 * node_id - 1]}")
-            for node_id in range(1, _controllers(nodes) + 1)
+            Voter(ReplicaKey(node_id, encode_uuid(new_uuid(env.rng.randbytes))), f"localhost:{ports[node_id] + 1}")
+            for node_id in node_ids[: _controllers(len(node_ids))]
         )
     )
     formatting = Formatting(encode_uuid(new_uuid(env.rng.randbytes)), voters)
-    for node_id in range(nodes, 0, -1):
-        properties = _properties(directory, node_id, ports[2 * node_id - 2], voters).encode()
+    for node_id in reversed(node_ids):
+        settings = _settings(directory, node_id, ports[node_id], voters) | _internal_topics(len(node_ids))
+        properties = "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
         await format_directories(
             env, read_config(properties), formatting, ignore_formatted=False, tell=lambda line: None
         )
@@ -112,10 +134,10 @@ def _controllers(nodes: int) -> int:
     return (min(nodes, CONTROLLERS_MAX) + 1) // 2 * 2 - 1
 
 
-def _properties(directory: str, node_id: int, client_port: int, voters: VoterSet) -> str:
+def _settings(directory: str, node_id: int, client_port: int, voters: VoterSet) -> dict[str, str]:
     voter = voters.get(node_id)
     listeners = f"PLAINTEXT://localhost:{client_port}"
-    settings = {
+    return {
         "process.roles": "broker" if voter is None else "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.bootstrap.servers": ",".join(each.address for each in voters.voters),
@@ -124,7 +146,19 @@ def _properties(directory: str, node_id: int, client_port: int, voters: VoterSet
         "controller.listener.names": "CONTROLLER",
         "log.dirs": _escaped(f"{directory}/node-{node_id}"),
     }
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _internal_topics(nodes: int) -> dict[str, str]:
+    """How the topics of coordinators are replicated among so few nodes that the defaults ask for more."""
+    if nodes >= _INTERNAL_REPLICAS:
+        return {}
+    return {
+        "offsets.topic.replication.factor": str(nodes),
+        "transaction.state.log.replication.factor": str(nodes),
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": str(nodes),
+        "share.coordinator.state.topic.min.isr": "1",
+    }
 
 
 def _properties_path(directory: str, node_id: int) -> str:

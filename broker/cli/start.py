@@ -91,14 +91,34 @@ def _warn(config: KafkaConfig) -> None:
         print(f"kraft: warning: {name} is not a config that Kafka knows", file=sys.stderr)
     for name in config.ignored():
         print(f"kraft: warning: {name} has no effect yet", file=sys.stderr)
+    for text in (_about_connections(config), _about_internal_topics(config)):
+        if text is not None:
+            print(f"kraft: warning: {text}", file=sys.stderr)
+
+
+def _about_connections(config: KafkaConfig) -> str | None:
     descriptors = descriptor_limit()
     connections = client_descriptors_max(descriptors)
-    if "max.connections" in config.layers.static and config.max_connections > connections:
-        print(
-            f"kraft: warning: max.connections={config.max_connections} is more than the {connections} connections that "
-            f"this process can serve: it may open {descriptors} files and connections. Raise that limit (ulimit -n)",
-            file=sys.stderr,
-        )
+    if "max.connections" not in config.layers.static or config.max_connections <= connections:
+        return None
+    return (
+        f"max.connections={config.max_connections} is more than the {connections} connections that this process can "
+        f"serve: it may open {descriptors} files and connections. Raise that limit (ulimit -n)"
+    )
+
+
+def _about_internal_topics(config: KafkaConfig) -> str | None:
+    """Of a node that is the only controller, and so likely the only broker: clients would ask for ever for a
+    coordinator whose topic cannot be created. Of two replicas nothing is said: `kraft cluster` has them for two nodes.
+    """
+    name = "offsets.topic.replication.factor"
+    replicas = config.get_int(name)
+    if not (config.is_broker and config.is_sole_voter) or replicas <= 2:
+        return None
+    return (
+        f"{name} is {replicas}: no consumer group works before {replicas} brokers are there. Set it to 1 where this "
+        "node is to be the only one"
+    )
 
 
 async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:

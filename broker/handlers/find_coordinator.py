@@ -34,8 +34,22 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 async def _create_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     failures = await create_missing_topics(context, [CONSUMER_OFFSETS])
     if failures:
-        context.services.env.trace("coordinator-topic-not-created", topic=CONSUMER_OFFSETS, error=failures)
+        _trace_failure(context, failures[CONSUMER_OFFSETS])
     return await _wait_and_answer(context, request)
+
+
+def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
+    """The client hears that it may ask again, as with Kafka, and would do so for ever: the operator has to know."""
+    services = context.services
+    reason = error.name
+    if error is ErrorCode.INVALID_REPLICATION_FACTOR:
+        config = "offsets.topic.replication.factor"
+        brokers = sum(not broker.fenced for broker in services.loader.image.cluster.brokers.values())
+        reason = (
+            f"{config} is {services.config.get_int(config)}, and {brokers} brokers are there. Start more brokers, or "
+            "restart them with a smaller value"
+        )
+    services.env.trace("coordinator-topic-not-created", topic=CONSUMER_OFFSETS, reason=reason)
 
 
 async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

@@ -11,11 +11,16 @@ from pathlib import Path
 
 import pytest
 import trio
+from confluent_kafka import Consumer, Producer
 
-from broker.cli.local_cluster import LocalNode, open_cluster
+from broker.cli.local_cluster import LocalNode, NotOneCluster, open_cluster
 from broker.config import read_config
+from broker.wire.api.find_coordinator import FindCoordinatorRequest
+from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from tests.support.cluster_process import run_command
+from tests.support.node_process import NodeProcess
+from tests.support.wire_client import connected
 
 # Far above what it takes: for machines with other things to do.
 PATIENCE_SECONDS = 60.0
@@ -94,6 +99,47 @@ def test_three_nodes_start_show_what_they_say_and_stop_with_ctrl_c(supervise: Ca
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
+    supervise: Callable[..., Supervised], nodes: int
+) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", str(nodes), "--first-id", "0")
+    bootstrap = cluster.wait_serving()
+    assert "node 0 | kraft: node 0 of cluster " in cluster.output()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("topic", b"value")
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "group", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["topic"])
+    message = consumer.poll(PATIENCE_SECONDS)
+    assert message is not None
+    assert (message.error(), message.value()) == (None, b"value")
+    consumer.close()
+    assert "warning" not in cluster.output()
+
+
+def test_the_operator_is_told_once_of_a_groups_topic_that_cannot_be_created(tmp_path: Path) -> None:
+    """As of a properties file that was made for three nodes: clients ask for their coordinator for ever."""
+    node = NodeProcess(tmp_path / "data", {"offsets.topic.replication.factor": "3"})
+    try:
+        node.start()
+        found = trio.run(ask_for_coordinator, node.port, 30)
+        assert found == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    finally:
+        node.discard()
+    warnings = [line for line in node.output().splitlines() if "warning" in line]
+    assert len(warnings) == 2, warnings
+    assert "no consumer group works before 3 brokers are there" in warnings[0]
+    assert "offsets.topic.replication.factor is 3, and 1 brokers are there" in warnings[1]
+
+
+async def ask_for_coordinator(port: int, times: int) -> set[int]:
+    """Which errors FindCoordinator answers."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+    async with connected(port) as client:
+        return {(await client.call(request, 6)).coordinators[0].error_code for _ in range(times)}
+
+
 def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[..., Supervised]) -> None:
     cluster = supervise("--first-port", "0", "--nodes", "2")
     addresses = cluster.wait_serving()
@@ -135,8 +181,9 @@ def test_nodes_do_not_outlive_a_supervisor_that_is_killed(supervise: Callable[..
         time.sleep(0.02)
 
 
-def make(directory: Path, nodes: int | None, first_port: int = 9092) -> list[LocalNode]:
-    return trio.run(open_cluster, real_env(lambda kind, /, **fields: None), str(directory), nodes, first_port)
+def make(directory: Path, nodes: int | None, first_port: int = 9092, first_id: int | None = None) -> list[LocalNode]:
+    env = real_env(lambda kind, /, **fields: None)
+    return trio.run(open_cluster, env, str(directory), nodes, first_port, first_id)
 
 
 def test_a_new_cluster_is_formatted_once(tmp_path: Path) -> None:
@@ -156,6 +203,35 @@ def test_an_odd_number_of_the_nodes_are_controllers(tmp_path: Path, nodes: int, 
     assert {len(config.quorum_bootstrap_servers) for config in configs} == {controllers}
 
 
+@pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 3, 2)])
+def test_the_topics_of_coordinators_have_as_many_replicas_as_there_are_nodes_for(
+    tmp_path: Path, nodes: int, replicas: int, in_sync: int
+) -> None:
+    for node in make(tmp_path, nodes):
+        config = read_config(Path(node.properties_path).read_bytes())
+        assert config.get_int("offsets.topic.replication.factor") == replicas
+        for topic in ("transaction.state.log", "share.coordinator.state.topic"):
+            assert config.get_int(f"{topic}.replication.factor") == replicas
+            assert config.get_int(f"{topic}.min.isr") == in_sync
+        assert config.ignored() == []
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 4])
+def test_the_first_id_may_be_chosen(tmp_path: Path, nodes: int) -> None:
+    made = make(tmp_path, nodes, first_id=0)
+    assert [node.node_id for node in made] == list(range(nodes))
+    assert [node.address for node in made] == [f"localhost:{9092 + 2 * index}" for index in range(nodes)]
+    assert [read_config(Path(node.properties_path).read_bytes()).node_id for node in made] == list(range(nodes))
+    assert make(tmp_path, None) == make(tmp_path, nodes, first_id=0) == made
+
+
+def test_a_cluster_that_was_made_in_part_only_is_none(tmp_path: Path) -> None:
+    """A crash while it was made: the files of the last nodes are there, and not that of the first."""
+    Path(make(tmp_path, 3)[0].properties_path).unlink()
+    with pytest.raises(NotOneCluster, match="holds no cluster"):
+        make(tmp_path, None)
+
+
 def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     directory = tmp_path / "Zürich \\ 東京 😀 #1"
     make(directory, 1)
@@ -169,6 +245,7 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     [
         (["meta.properties"], [], "is not empty, and holds no cluster that this command has made"),
         (["node-1.properties"], ["--nodes", "3"], "holds a cluster of 1 nodes, and not of 3"),
+        (["node-1.properties"], ["--first-id", "0"], "holds a cluster whose first node is 1, and not 0"),
     ],
 )
 def test_what_is_no_such_cluster_is_left_alone(
@@ -176,7 +253,8 @@ def test_what_is_no_such_cluster_is_left_alone(
 ) -> None:
     for name in existing:
         (tmp_path / name).write_text(
-            "process.roles=broker\nnode.id=1\ncontroller.listener.names=C\nlisteners=PLAINTEXT://localhost:9092\n"
+            "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+            "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
             "controller.quorum.bootstrap.servers=localhost:9093"
         )
     answer = run_command("cluster", "start", "--dir", str(tmp_path), *arguments)

@@ -7,8 +7,8 @@ from trio.testing import MockClock
 from broker.cli.event_printer import INTERVAL_S, LINES_MAX, EventPrinter, Line
 
 LINES = {
-    "refused": Line(is_limited=True),
-    "failed": Line(is_limited=True),
+    "refused": Line(lines_max=LINES_MAX),
+    "failed": Line(lines_max=LINES_MAX),
     "cut": Line("warning: {path} was cut. Look at it."),
 }
 

@@ -90,7 +90,9 @@ async def test_a_topic_that_cannot_be_created_has_clients_ask_again(tmp_path: Pa
         async with connected(running.port) as client:
             found = only(await find(client, "group"))
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert running.traced.of("coordinator-topic-not-created")
+        (told,) = running.traced.of("coordinator-topic-not-created")
+        assert told["topic"] == "__consumer_offsets"
+        assert str(told["reason"]).startswith("offsets.topic.replication.factor is 3, and 1 brokers are there.")
 
 
 async def test_every_broker_names_the_leader_of_the_groups_partition(tmp_path: Path) -> None:
