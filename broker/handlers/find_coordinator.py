@@ -1,7 +1,12 @@
 """FindCoordinator (key 10): the broker that leads the partition which a group or a transactional id belongs to.
 
 Whoever asks first for a coordinator has its topic created. Nobody is told of this broker before it coordinates, if only
-by loading: librdkafka gives up a commit that it is sent away with. Transactions have no coordinator yet.
+by loading: librdkafka gives up a commit that it is sent away with.
+
+Transactions have no coordinator yet. After a retriable error a transactional client asks again for ever, and librdkafka
+retries all others but CLUSTER_AUTHORIZATION_FAILED and TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With the first of the two
+the Java client shows the message too, so that is the answer. Share groups have no coordinator either: brokers, which
+alone look for one, take INVALID_REQUEST as final.
 """
 
 from typing import Final
@@ -18,6 +23,7 @@ _MANY_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _NOBODY: Final = -1
+_NO_TRANSACTIONS: Final = "This cluster does not support transactions: use a producer without a transactional.id."
 # How long a partition that this broker is to lead may take to be there.
 _PATIENCE_S: Final = 1.0
 
@@ -89,7 +95,11 @@ def _coordinators(context: RequestContext, request: FindCoordinatorRequest) -> l
         try:
             endpoint = _coordinator(context, request.key_type, key)
         except KafkaError as error:
-            found.append(Coordinator(key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code))
+            found.append(
+                Coordinator(
+                    key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code, error_message=error.message
+                )
+            )
         else:
             found.append(Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port))
     return found
@@ -98,9 +108,9 @@ def _coordinators(context: RequestContext, request: FindCoordinatorRequest) -> l
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
     """Raises KafkaError."""
     if key_type == _TRANSACTION:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker coordinates no transactions yet.")
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
     if key_type != _GROUP:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Nobody coordinates keys of type {key_type}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"This cluster has no coordinators for keys of type {key_type}.")
     services = context.services
     topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
     runtime = services.groups.runtime

@@ -1,7 +1,8 @@
 """InitProducerId (key 22): a producer id of its own for each idempotent producer (KIP-98, KIP-360).
 
 Without a transactional id, every request gets a fresh id: the broker remembers nothing of it. Transactional ids need
-a transaction coordinator, which this broker does not have yet.
+a transaction coordinator, which this broker does not have yet: CLUSTER_AUTHORIZATION_FAILED is final for all clients,
+where librdkafka retries UNSUPPORTED_VERSION and others (see `find_coordinator`).
 """
 
 from broker.handlers.handler import Handler, RequestContext
@@ -15,7 +16,8 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else ErrorCode.INVALID_REQUEST)
+        is_named = bool(request.transactional_id)
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_named else ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await context.services.producer_ids.allocate()
     except ApiError:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from broker.handlers import (
+    acls,
     add_raft_voter,
     allocate_producer_ids,
     alter_configs,
@@ -20,12 +21,15 @@ from broker.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     elect_leaders,
     envelope,
     fetch_shortcut,
@@ -47,6 +51,7 @@ from broker.handlers import (
     produce_shortcut,
     remove_raft_voter,
     sync_group,
+    transactions,
     unregister_broker,
     update_features,
 )
@@ -69,6 +74,16 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
     remove_raft_voter.HANDLER,
 )
 
+# What every node answers by itself, on all its listeners.
+_LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
+    api_versions.HANDLER,
+    acls.DESCRIBE_HANDLER,
+    acls.CREATE_HANDLER,
+    acls.DELETE_HANDLER,
+    describe_configs.HANDLER,
+    describe_user_scram_credentials.HANDLER,
+)
+
 # On the listeners for clients and brokers.
 HANDLERS: Final[tuple[Handler, ...]] = (
     produce_shortcut.HANDLER,
@@ -88,22 +103,23 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     delete_groups.HANDLER,
     consumer_group_heartbeat.HANDLER,
     consumer_group_describe.HANDLER,
-    api_versions.HANDLER,
     delete_records.HANDLER,
     init_producer_id.HANDLER,
     offset_for_leader_epoch.HANDLER,
-    describe_configs.HANDLER,
     list_config_resources.HANDLER,
     describe_log_dirs.HANDLER,
+    describe_client_quotas.HANDLER,
     describe_cluster.HANDLER,
+    describe_producers.HANDLER,
+    transactions.DESCRIBE_HANDLER,
+    transactions.LIST_HANDLER,
     describe_topic_partitions.HANDLER,
+    *_LOCAL_HANDLERS,
     *FORWARDED_HANDLERS,
 )
 
 # On the controllers' listeners.
 CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (
-    api_versions.HANDLER,
-    describe_configs.HANDLER,
     alter_partition.HANDLER,
     assign_replicas_to_dirs.HANDLER,
     envelope.HANDLER,
@@ -112,5 +128,6 @@ CONTROLLER_HANDLERS: Final[tuple[Handler, ...]] = (
     broker_heartbeat.HANDLER,
     controller_registration.HANDLER,
     allocate_producer_ids.HANDLER,
+    *_LOCAL_HANDLERS,
     *FORWARDED_HANDLERS,
 )

@@ -47,6 +47,8 @@ def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
         return int(rng.choice(_ERROR_CODES))
     if spec.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.randint(-1, 1 << 41)  # kio takes these for a date and a timedelta, which hold less
+    if spec.name == "transaction_start_time_ms":
+        return rng.randint(0, 1 << 41)  # kio has no value for "not begun"
     if version in spec.nullable and rng.random() < 0.3:
         return None
     if flexible and version in spec.tagged:
@@ -70,6 +72,8 @@ def _value(type_: FieldType, version: int, flexible: bool, rng: Random) -> Any:
         bits = _INTEGER_BITS[type_]
         number = rng.choice((0, 1, rng.getrandbits(bits), (1 << bits) - 1, 1 << (bits - 1)))
         return number if type_.startswith("u") or number < 1 << (bits - 1) else number - (1 << bits)
+    if type_ == "float64":
+        return rng.choice((0.0, -1.5, 1e308, rng.random()))
     if type_ == "string":
         return rng.choice(("", "a", "topic-é-漢-🐘", "x" * rng.randint(120, 130), "y" * 20_000))
     if type_ == "uuid":

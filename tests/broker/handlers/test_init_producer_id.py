@@ -51,7 +51,7 @@ async def test_an_id_works(client: WireClient) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"transactional_id": "tx"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "tx"}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),

@@ -1,0 +1,63 @@
+"""DescribeProducers (key 61): the producers that this broker's replicas know, leaders and followers (KIP-664).
+
+An idempotent producer is known from its first batch until it has been idle for `producer.id.expiration.ms`.
+"""
+
+import trio
+
+from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.topic_names import unknown_topic
+from broker.storage.producer_state import ProducerState
+from broker.wire.api import describe_producers as wire
+from broker.wire.errors import ErrorCode, KafkaError
+
+# A checkpoint after this many producers bounds how long one request holds the event loop: about 2 ms.
+_PRODUCERS_AT_ONCE = 1_000
+
+
+async def describe_producers(
+    context: RequestContext, request: wire.DescribeProducersRequest
+) -> wire.DescribeProducersResponse:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    response = wire.DescribeProducersResponse()
+    for name, indexes in wanted.items():
+        answer = wire.TopicResponse(name=name)
+        response.topics.append(answer)
+        for index in indexes:
+            answer.partitions.append(await _describe_partition(context, name, index))
+    return response
+
+
+async def _describe_partition(context: RequestContext, name: str, index: int) -> wire.PartitionResponse:
+    await trio.lowlevel.checkpoint()
+    services = context.services
+    try:
+        if name not in services.loader.image.topics.by_name:
+            raise unknown_topic(name)
+        services.partitions.commit_staged()
+        known = list(services.partitions.get(name, index).readable_log().producers.active())
+    except KafkaError as error:
+        # As in Kafka, only an invalid name has a message.
+        message = error.message if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION else None
+        return wire.PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
+    answer = wire.PartitionResponse(partition_index=index)
+    for start in range(0, len(known), _PRODUCERS_AT_ONCE):
+        answer.active_producers += map(_describe_producer, known[start : start + _PRODUCERS_AT_ONCE])
+        await trio.lowlevel.checkpoint()
+    return answer
+
+
+def _describe_producer(state: ProducerState) -> wire.ProducerState:
+    return wire.ProducerState(
+        producer_id=state.producer_id,
+        producer_epoch=state.epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=state.current_txn_first_offset,
+    )
+
+
+HANDLER = Handler(api_key=61, min_version=0, max_version=0, deferred=describe_producers)

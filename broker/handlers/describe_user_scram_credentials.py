@@ -1,0 +1,39 @@
+"""DescribeUserScramCredentials (key 50): no user has SCRAM credentials yet (KIP-554)."""
+
+from collections import Counter
+from typing import Any
+
+from broker.handlers.handler import Context, Handler
+from broker.wire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from broker.wire.errors import ErrorCode
+
+
+def describe_user_scram_credentials(
+    context: Context[Any], request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    times_asked = Counter(user.name for user in request.users or ())
+    results = [_unknown(name) if times == 1 else _repeated(name) for name, times in times_asked.items()]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _unknown(name: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.RESOURCE_NOT_FOUND,
+        error_message=f"Attempt to describe a user credential that does not exist: {name}",
+    )
+
+
+def _repeated(name: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.DUPLICATE_RESOURCE,
+        error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+    )
+
+
+HANDLER = Handler(api_key=50, min_version=0, max_version=0, immediate=describe_user_scram_credentials)
