@@ -111,6 +111,7 @@ async def _format(
     try:
         if directory.properties is not None:
             raise LogDirInUse(f"{path} has just been formatted by somebody else")
+        _refuse_used(env, path)
         if path == config.metadata_log_dir and config.is_controller:
             await format_log(
                 env.disk,
@@ -124,6 +125,19 @@ async def _format(
         await directory.format(MetaProperties(formatting.cluster_id, config.node_id, directory_id))
     finally:
         directory.release()
+
+
+def _refuse_used(env: Env, path: str) -> None:
+    """A controller's first records must not come to lie beside a log that there is already.
+
+    Raises FormattingRefused.
+    """
+    log = f"{path}/{partition_directory_name(METADATA_TOPIC, 0)}"
+    if env.disk.exists(f"{log}/quorum-state"):
+        raise FormattingRefused(
+            f"Log directory {path} has no meta.properties, and holds the metadata log {log} of a node that has run. "
+            "Restore meta.properties, or move the directory away to begin with an empty one."
+        )
 
 
 def _kind(env: Env, config: KafkaConfig, formatting: Formatting, path: str) -> tuple[str, bytes]:

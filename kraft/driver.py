@@ -92,8 +92,10 @@ class Quorum:
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
-        recovered = await recover(env.disk, directory, config.initial_voters)
+        recovered = await recover(env.disk, directory, config.initial_voters, config.quorum.me)
         quorum = cls(env, config, recovered)
+        if recovered.election.was_lost and quorum.core.epoch:
+            quorum._trace("quorum_state_lost", path=directory)
         quorum._trace.recovered(quorum.core, recovered.batches)
         return quorum
 

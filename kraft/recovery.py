@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import attrs
 
-from kraft.core import LogShape, OffsetAndEpoch, VoterHistory, VoterSet
+from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, VoterHistory, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
-from kraft.log import CorruptLog, DurableLog, ElectionFile, Snapshots
+from kraft.log import CorruptLog, DurableLog, ElectionFile, LostElection, Snapshots
 from kraft.replicated_log import Batch, BatchKind
 
 # Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
@@ -49,14 +49,24 @@ async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequ
     await snapshots.save(BOOTSTRAP, voters, records)
 
 
-async def recover(disk: Disk, directory: str, initial: VoterSet) -> Recovered:
+async def begin_log(disk: Disk, directory: str) -> None:
+    """Make the empty log of a replica that founds a quorum, durably; one that is there is left as it is.
+
+    So a directory without a log is never one whose replica has begun. Raises OSError, FsyncFailed.
+    """
+    log, _ = await DurableLog.open(disk, directory)
+    log.close()
+
+
+async def recover(disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey) -> Recovered:
     """Open what is in `directory`, which is made if missing. `initial` vote as long as the log names nobody.
 
-    Raises CorruptLog, also where the snapshot that the log starts at is gone; EpochsExhausted; OSError.
+    Raises CorruptLog, also where the snapshot that the log starts at is gone, or the vote of a voter; EpochsExhausted;
+    OSError.
     """
     log, batches = await DurableLog.open(disk, directory)
     snapshots = await Snapshots.open(disk, directory)
-    election = await ElectionFile.open(disk, directory)
+    election = await _open_election(disk, directory, may_be_lost=not _has_voted(me, batches, snapshots, initial))
     _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
     shape, voters = _read(log, batches, snapshots, initial)
     place = snapshots.latest
@@ -87,6 +97,29 @@ def _refuse_last_epoch(directory: str, epoch: int) -> None:
             "formatted one, and if it was a voter, remove and add it as one. If all controllers say this, restore "
             "their metadata directories from a backup."
         )
+
+
+async def _open_election(disk: Disk, directory: str, *, may_be_lost: bool) -> ElectionFile:
+    try:
+        return await ElectionFile.open(disk, directory, may_be_lost=may_be_lost)
+    except LostElection as lost:
+        raise CorruptLog(f"{lost} is lost or damaged, so this voter does not know for whom it has voted") from lost
+
+
+def _has_voted(me: ReplicaKey, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> bool:
+    """Whether this replica may have given a vote that must not be forgotten: in a log with entries, as one of several.
+
+    A sole voter, which is the only one it can vote for, goes on with the epoch of its log.
+    """
+    place = snapshots.latest
+    named = [decode_voters(batch.records[0]) for batch in batches if batch.kind is BatchKind.VOTERS]
+    if not batches and place in (None, BOOTSTRAP):
+        return False
+    voters = named[-1] if named else VoterSet()
+    if not voters.voters and place is not None:
+        voters = snapshots.open_snapshot(place).voters
+    voters = voters if voters.voters else initial
+    return voters.contains(me) and len(voters.ids) > 1
 
 
 def _read(

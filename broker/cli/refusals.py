@@ -9,4 +9,11 @@ def print_refusals(group: BaseExceptionGroup[Exception]) -> None:
         if isinstance(error, BaseExceptionGroup):
             print_refusals(error)
         else:
-            print(f"kraft: {error}", file=sys.stderr)
+            print(f"kraft: {error}{_remedy(error)}", file=sys.stderr)
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about an error of the system that is about a file."""
+    if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError) and error.filename is not None:
+        return ". The user that runs this has to own the file or directory, with rights to read and write it"
+    return ""

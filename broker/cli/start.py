@@ -23,7 +23,7 @@ from broker.cli.refusals import print_refusals
 from broker.cli.signals import heed
 from broker.config import KafkaConfig
 from broker.lifecycle_protocol import RegistrationFailed
-from broker.node import Node, NotFormatted
+from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.settings import client_descriptors_max
 from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
@@ -38,6 +38,7 @@ from metadata.configuration import ConfigError
 _REFUSALS: Final = (
     ConfigError,
     NotFormatted,
+    MetadataDirectoryRefused,
     RegistrationFailed,
     LogDirInUse,
     MetaPropertiesError,

@@ -71,11 +71,14 @@ class Loading:
         data = memoryview(part.file.read(part.position, part.size))
         self.size_bytes += part.size
         following = offset
-        for position, header in iter_headers(data):
-            if header.last_offset >= offset:
-                check_crc(data, position, header)
-                await self._take(data, position, header)
-            following = header.next_offset
+        try:
+            for position, header in iter_headers(data):
+                if header.last_offset >= offset:
+                    check_crc(data, position, header)
+                    await self._take(data, position, header)
+                following = header.next_offset
+        except CorruptBatch as error:
+            raise CorruptBatch(f"the batch at offset {following} in {part.file.path} is damaged: {error}") from error
         if following <= offset:
             raise CorruptBatch(f"{log.partition} holds no whole batch at {offset}")
         return following

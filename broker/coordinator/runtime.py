@@ -191,7 +191,13 @@ class Runtime(Generic[S]):
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it would be so on the next broker too
-            self._tell(shard, "coordinator-load-failed", error="".join(format_exception(error)))
+            self._tell(
+                shard,
+                "coordinator-load-failed",
+                path=None if shard.partition.log is None else shard.partition.log.directory,
+                error=f"{type(error).__name__}: {error}",
+                traceback="".join(format_exception(error)),
+            )
             shard.go()  # until somebody leads under another epoch
             return
         elapsed_ms = (trio.current_time() - began) * 1000

@@ -11,7 +11,7 @@ Cancelling `run` is the same as a crash, as far as the disk is concerned.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
 
 import trio
 
@@ -24,20 +24,19 @@ from broker.node.broker_role import BrokerRole
 from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
+from broker.node.metadata_directory import METADATA_DIRECTORY, check_voters
 from broker.node.settings import connection_limits, log_dirs_config, replica_selector
 from broker.node.shared import Shared
 from broker.node.voters import driver_config
 from broker.replication.partitions import Partitions
 from broker.storage.log_dirs import LogDirs
-from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
 from broker.unsupported import check_supported
 from broker.wire.uuids import encode_uuid
 from kraft.driver import Quorum
 from kraft.env import Env, kernel_socket
+from kraft.recovery import begin_log
 from metadata.image import Loader
 from metadata.snapshots import SnapshotTaker
-
-METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 
 
 class Node:
@@ -61,6 +60,10 @@ class Node:
         self.cluster_id = ""
         self.is_serving = False
 
+    @property
+    def _metadata_log(self) -> str:
+        return f"{self._config.metadata_log_dir}/{METADATA_DIRECTORY}"
+
     def stop(self) -> None:
         """Have `run` close everything cleanly and return."""
         self._stop.set()
@@ -74,7 +77,14 @@ class Node:
         self.bound = await bind(self._config)
         try:
             self.cluster_id = cluster_id_of(self._env, self._config)
-            log_dirs = await LogDirs.open(self._env, log_dirs_config(self._config), cluster_id=self.cluster_id)
+            log_dirs = await LogDirs.open(
+                self._env,
+                log_dirs_config(self._config),
+                cluster_id=self.cluster_id,
+                found_metadata=partial(begin_log, self._env.disk, self._metadata_log)
+                if self._config.is_controller
+                else None,
+            )
             try:
                 broker = await self._run_rooms(log_dirs, task_status)
             except BaseException:
@@ -88,11 +98,9 @@ class Node:
     async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
         """Everything that runs; the broker that has run, whose logs are still open."""
         env, config = self._env, self._config
-        quorum = await Quorum.open(
-            env,
-            f"{config.metadata_log_dir}/{METADATA_DIRECTORY}",
-            driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir)),
-        )
+        driver = driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir))
+        quorum = await Quorum.open(env, self._metadata_log, driver)
+        check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
         loader = self.loader = Loader()
         partitions = Partitions(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
+from broker.storage.partition_directory import PARTITION_MAX
 from broker.storage.whole_file import read_whole, replace_durably
 from kraft.env import Disk
 
@@ -20,7 +21,6 @@ REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINT_VERSION = 0
-PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 LINE_SHOWN = 100  # characters of a damaged line that a message shows: it may be as long as the file
 

@@ -51,7 +51,7 @@ class Housekeeping:
                 nursery.start_soon(self._flush_rolled)
             nursery.start_soon(self._tidy)
             await self._log_dirs.failed.wait()
-            raise NoLogDirOnline("Shutdown broker because all log dirs, or the one of the metadata log, have failed")
+            raise NoLogDirOnline(self._log_dirs.why_lost())
 
     async def apply_retention(self) -> None:
         """Delete the segments that retention.ms, retention.bytes or the log's start have overtaken."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from itertools import count
 from typing import Final, TypeAlias
 
+import attrs
 import trio
 
 from broker.storage.checkpoints import (
@@ -18,7 +19,7 @@ from broker.storage.checkpoints import (
     OffsetCheckpoint,
 )
 from broker.storage.log import Log
-from broker.storage.log_config import LogConfig
+from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.log_store import NOT_CLEANED
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
@@ -30,6 +31,8 @@ from kraft.env import Disk, DiskLock, Env
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
 NO_BROKER_EPOCH = -1
+# A marker is below 50 bytes; a longer text could nest too deeply to be parsed.
+_MARKER_BYTES_MAX = 256
 
 # Logs handled between two chances for other tasks to run: about a millisecond's worth when little is to be done.
 LOGS_PER_TURN = 100
@@ -52,6 +55,17 @@ PartitionKey: TypeAlias = tuple[str, int]
 
 class LogDirInUse(Exception):
     """Another process, or another node of this one, works in the directory."""
+
+
+@attrs.frozen
+class LogDirUsage:
+    """A directory as DescribeLogDirs tells of it; sizes in bytes, -1 where it is offline."""
+
+    path: str
+    error: OSError | None
+    total_bytes: int
+    usable_bytes: int
+    log_sizes: dict[PartitionKey, int]
 
 
 class LogDir:
@@ -303,12 +317,15 @@ def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _broker_epoch(marker: bytes) -> int:
-    """The broker epoch in a clean-shutdown marker; -1 for one that was left empty, as before KIP-966."""
+    """The broker epoch in a clean-shutdown marker; -1 for one that was left empty, as before KIP-966, or is damaged."""
+    if len(marker) > _MARKER_BYTES_MAX:
+        return NO_BROKER_EPOCH
     try:
         epoch = json.loads(marker)["brokerEpoch"]
     except (ValueError, TypeError, KeyError):
         return NO_BROKER_EPOCH
-    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
+    is_epoch = isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch <= MAX_LONG
+    return epoch if is_epoch else NO_BROKER_EPOCH
 
 
 def turns(logs: Mapping[PartitionKey, Log]) -> Iterator[list[tuple[PartitionKey, Log]]]:

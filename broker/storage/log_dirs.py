@@ -10,7 +10,7 @@ has to end: `Housekeeping` raises then. A failed fsync (FsyncFailed) is nowhere 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import attrs
@@ -19,7 +19,7 @@ import trio
 from broker.storage.duplicates import Belongs, DuplicateLogDir, stray_of
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, PartitionKey
+from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey
 from broker.storage.log_dirs_config import LogDirsConfig
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
@@ -36,17 +36,6 @@ from kraft.env import Env, FsyncFailed
 
 class NoLogDirOnline(Exception):
     """Every log directory has failed, or the one with the metadata log: the node cannot go on."""
-
-
-@attrs.frozen
-class LogDirUsage:
-    """A directory as DescribeLogDirs tells of it; sizes in bytes, -1 where it is offline."""
-
-    path: str
-    error: OSError | None
-    total_bytes: int
-    usable_bytes: int
-    log_sizes: dict[PartitionKey, int]
 
 
 @attrs.frozen
@@ -81,8 +70,17 @@ class LogDirs:
         self.failed = trio.Event()
 
     @classmethod
-    async def open(cls, env: Env, config: LogDirsConfig, *, cluster_id: str) -> "LogDirs":
+    async def open(
+        cls,
+        env: Env,
+        config: LogDirsConfig,
+        *,
+        cluster_id: str,
+        found_metadata: Callable[[], Awaitable[None]] | None = None,
+    ) -> "LogDirs":
         """Claim every directory, format the new ones, and take the markers of the last clean shutdown.
+
+        `found_metadata` makes an empty metadata log, before a new metadata directory counts as formatted.
 
         A directory that does not work begins offline. From here on only `close_cleanly` and `close_unloaded` leave
         markers.
@@ -99,7 +97,7 @@ class LogDirs:
             env, config, [LogDir(env, path, producer_expiration_ms=config.producer_expiration_ms) for path in paths]
         )
         try:
-            await log_dirs._claim(cluster_id)
+            await log_dirs._claim(cluster_id, found_metadata)
         except BaseException:
             log_dirs.release()
             raise
@@ -331,12 +329,21 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if self._is_lost:
-            raise NoLogDirOnline(f"Log directories {self._offline_paths()} are offline")
+            raise NoLogDirOnline(self.why_lost())
+
+    def why_lost(self) -> str:
+        """Why the node cannot go on, and what to do, where all directories are offline or the metadata log's own is."""
+        errors = {path: str(directory.error) for path, directory in self.directories.items() if not directory.is_online}
+        causes = "; ".join(f"{path}: {error}" for path, error in errors.items())
+        return (
+            f"All log directories, or the one of the metadata log, are offline ({causes}). The user that runs the node "
+            "has to own what is in them, and the disk has to work; put that right, and start the node again"
+        )
 
     def _offline_paths(self) -> str:
         return ",".join(directory.path for directory in self.directories.values() if not directory.is_online)
 
-    async def _claim(self, cluster_id: str) -> None:
+    async def _claim(self, cluster_id: str, found_metadata: Callable[[], Awaitable[None]] | None) -> None:
         for directory in self.directories.values():
             with self.offline_on_error(directory):
                 directory.claim()
@@ -345,6 +352,9 @@ class LogDirs:
         for directory in self.directories.values():
             if directory.is_online:
                 with self.offline_on_error(directory):
+                    is_new = directory.properties is None and directory.path == self.config.metadata_directory
+                    if is_new and found_metadata is not None:
+                        await found_metadata()
                     await self._format(directory, cluster_id)
                     await directory.take_clean_marker()
         self._check_any_online()

@@ -15,6 +15,8 @@ from kraft.env import Disk
 
 META_PROPERTIES = "meta.properties"
 META_PROPERTIES_VERSION = 1
+# Directory ids below this have a meaning of their own, such as that a replica's directory is not known (KIP-858).
+_RESERVED_IDS = 100
 
 
 class MetaPropertiesError(Exception):
@@ -101,6 +103,10 @@ def verify_meta_properties(by_directory: Mapping[str, MetaProperties], *, cluste
                 "node, you should remove all data in your data directories."
             )
         if properties.directory_id is not None:
+            if int.from_bytes(properties.directory_id, "big") < _RESERVED_IDS:
+                raise MetaPropertiesError(
+                    f"Invalid reserved directory ID {encode_uuid(properties.directory_id)} found in {path}"
+                )
             other = seen.setdefault(properties.directory_id, directory)
             if other != directory:
                 raise MetaPropertiesError(

@@ -10,9 +10,13 @@ import re
 import attrs
 
 METADATA_TOPIC = "__cluster_metadata"
+PARTITION_MAX = 2**31 - 1
+_PARTITION_DIGITS_MAX = 10
 NAME_MAX = 255  # of a file, on every file system that matters
 
-_PATTERN = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)(\.[0-9a-zA-Z]+-(?P<suffix>delete|future|stray))?")
+_PATTERN = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)(\.[0-9a-zA-Z]+-(?P<suffix>delete|future|stray))?"
+)
 
 
 @attrs.frozen
@@ -46,6 +50,9 @@ def _unique_name(topic: str, partition: int, unique_id: bytes, kind: str) -> str
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """None for a name that is no partition's."""
     match = _PATTERN.fullmatch(name)
-    if match is None:
+    if match is None or len(match["partition"]) > _PARTITION_DIGITS_MAX:
         return None
-    return PartitionDirectory(match["topic"], int(match["partition"]), match["suffix"] or "")
+    partition = int(match["partition"])
+    if partition > PARTITION_MAX or str(partition) != match["partition"]:
+        return None  # what this node writes it under is another name
+    return PartitionDirectory(match["topic"], partition, match["suffix"] or "")

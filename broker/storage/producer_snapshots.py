@@ -16,12 +16,15 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from broker.storage.log_config import MAX_LONG
 from broker.storage.whole_file import read_whole, write_whole
 from kraft.env import Disk, Tracer
 
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 SNAPSHOT_VERSION = 1
+
+_OFFSET_DIGITS = 20
 
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -77,7 +80,10 @@ def snapshot_name(offset: int) -> str:
 def snapshot_offset(name: str) -> int | None:
     """The offset in a snapshot file's name; None for any other file."""
     digits = name.removesuffix(SNAPSHOT_SUFFIX)
-    return int(digits) if digits != name and len(digits) == 20 and digits.isdecimal() else None
+    if digits == name or len(digits) != _OFFSET_DIGITS or not (digits.isdecimal() and digits.isascii()):
+        return None
+    offset = int(digits)
+    return offset if offset < MAX_LONG else None
 
 
 class ProducerSnapshots:

@@ -1,17 +1,27 @@
 """Batches in one append-only file. Whatever it hands out after `open`, or after `sync`, survives a power cut."""
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Final
 
 from kraft.env import Disk, File
 from kraft.log.frame import MAGIC, Frame, decode_frame, encode_frame
 from kraft.replicated_log import Batch
 
 _SUFFIX = ".log"
+_NAME: Final = re.compile(r"([0-9]{20})\.log")
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class CorruptLog(Exception):
     """Entries that had been made durable can no longer be read. Only a person, or another replica, can help."""
+
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}. Replace this directory by an empty, formatted one; a voter has to be removed and "
+            "added again then. If no other controller has the metadata, restore the directory from a backup"
+        )
 
 
 class DurableLog:
@@ -174,10 +184,16 @@ def _path(directory: str, start_offset: int) -> str:
     return f"{directory}/{start_offset:020}{_SUFFIX}"
 
 
+def log_starts(names: Collection[str]) -> list[int]:
+    """The offsets at which the log files start that are among these names of files; other files are left alone."""
+    found = [int(match[1]) for name in names if (match := _NAME.fullmatch(name))]
+    return [start for start in found if start <= _OFFSET_MAX]
+
+
 async def _latest_start(disk: Disk, directory: str) -> int:
     """Where the log starts. A crash may have left a file that was being written, or the one that it replaced."""
     names = disk.list(directory)
-    starts = [int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
+    starts = log_starts(names)
     latest = max(starts, default=0)
     superfluous = [name for name in names if name.endswith(_SUFFIX + ".part")]
     for path in [f"{directory}/{name}" for name in superfluous] + [_path(directory, each) for each in starts]:

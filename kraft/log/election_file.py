@@ -20,27 +20,38 @@ SLOT_BYTES = 512
 _HEADER = struct.Struct(">IH")
 
 
+class LostElection(Exception):
+    """No intact epoch and vote are left in the file, which the message names."""
+
+
 class ElectionFile:
-    """The open file; `state` is what is durable."""
+    """The open file; `state` is what is durable. `was_lost` tells that there was no state to be read."""
 
     def __init__(self, file: File, sequence: int, state: ElectionState) -> None:
         self._file = file
+        self.was_lost = False
         self._sequence = sequence
         self.state = state
 
     @classmethod
-    async def open(cls, disk: Disk, directory: str) -> "ElectionFile":
+    async def open(cls, disk: Disk, directory: str, *, may_be_lost: bool = True) -> "ElectionFile":
         """Read the file in `directory`, which exists, and make what it says durable before anybody relies on it.
 
         A sync that failed may have left it in the page cache alone. It is written to the place that it was read from:
         the other slot may be the only one that is durable, and a power cut may tear what is being written.
 
-        Raises OSError.
+        Raises LostElection where there is no intact state unless it `may_be_lost`, OSError.
         """
-        file = disk.open(f"{directory}/{FILE_NAME}", create=True)
-        slots = [_decode(file.read(position, SLOT_BYTES)) for position in (0, SLOT_BYTES)]
-        sequence, state = max((slot for slot in slots if slot), key=lambda slot: slot[0], default=(0, ElectionState()))
+        path = f"{directory}/{FILE_NAME}"
+        if not may_be_lost and not disk.exists(path):
+            raise LostElection(path)
+        file = disk.open(path, create=True)
+        slots = [slot for position in (0, SLOT_BYTES) if (slot := _decode(file.read(position, SLOT_BYTES)))]
+        if not slots and not may_be_lost:
+            raise LostElection(path)
+        sequence, state = max(slots, key=lambda slot: slot[0], default=(0, ElectionState()))
         election = cls(file, sequence, state)
+        election.was_lost = not slots
         await election._write(state)
         await disk.sync_dir(directory)
         return election
@@ -74,5 +85,8 @@ def _decode(slot: bytes) -> tuple[int, ElectionState] | None:
     crc, size = _HEADER.unpack_from(slot)
     if crc32c.crc32c(slot[4:]) != crc:
         return None
-    sequence, epoch, vote = msgpack.unpackb(slot[_HEADER.size : _HEADER.size + size])
-    return sequence, ElectionState(epoch, ReplicaKey(*vote) if vote is not None else None)
+    try:
+        sequence, epoch, vote = msgpack.unpackb(slot[_HEADER.size : _HEADER.size + size])
+        return sequence, ElectionState(epoch, ReplicaKey(*vote) if vote is not None else None)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None

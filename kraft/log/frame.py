@@ -50,8 +50,12 @@ def decode_frame(data: memoryview, position: int) -> Frame | None:
     if magic != MAGIC or end > len(data) or size < _HEADER.size or crc32c.crc32c(data[start:end]) != crc:
         return None
     durable_size, base_offset, epoch, append_time_ms, kind_and_count = _HEADER.unpack_from(data, start)
-    records = msgpack.unpackb(data[start + _HEADER.size : end], use_list=False)
-    count = kind_and_count & 0xFFFFFF
-    assert len(records) == count, f"an intact frame at {position} with {len(records)} of {count} records"
-    batch = Batch(base_offset, epoch, append_time_ms, records, BatchKind(kind_and_count >> 24))
-    return Frame(batch, durable_size, end)
+    try:
+        records = msgpack.unpackb(data[start + _HEADER.size : end], use_list=False)
+        kind = BatchKind(kind_and_count >> 24)
+    except (ValueError, msgpack.UnpackException):
+        return None
+    is_array = isinstance(records, tuple) and all(isinstance(record, bytes) for record in records)
+    if not is_array or len(records) != kind_and_count & 0xFFFFFF or base_offset < 0 or epoch < 0:
+        return None
+    return Frame(Batch(base_offset, epoch, append_time_ms, records, kind), durable_size, end)

@@ -9,10 +9,11 @@ a crash left behind. Such a file is a sequence of
     msgpack            first [end offset, epoch, voters], then arrays of records, and at last an empty one
 """
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import crc32c
@@ -25,6 +26,9 @@ from kraft.env import Disk, File, FsyncFailed
 from kraft.log.durable_log import CorruptLog
 
 _FRAME = struct.Struct(">II")
+_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_OFFSET_MAX: Final = 2**63 - 1
+_EPOCH_MAX: Final = 2**31 - 1
 # Records are framed in portions of about this size, with a checkpoint between two: memory stays bounded, whatever the
 # state's size, and so does the time for which encoding or decoding one holds up everything else (about 10 ms).
 PORTION_BYTES = 1 << 16
@@ -87,7 +91,11 @@ class Snapshots:
         head = next(bodies, ())
         if head[:2] != attrs.astuple(place):
             raise CorruptLog(f"{self._path(place)} is of another place")
-        return Snapshot(place, decode_voters(head[2]), bodies)
+        try:
+            voters = decode_voters(head[2])
+        except (ValueError, TypeError, IndexError) as error:
+            raise CorruptLog(f"{self._path(place)} names no voters: {error}") from error
+        return Snapshot(place, voters, bodies)
 
     def read(self, place: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int]:
         """Bytes of the file, and how many it has. Raises FileNotFoundError."""
@@ -148,12 +156,16 @@ class Snapshots:
             self.latest = place
 
     def _places(self) -> list[OffsetAndEpoch]:
-        names = [name for name in self._disk.list(self._directory) if name.endswith(".checkpoint")]
-        pairs = [name.removesuffix(".checkpoint").split("-") for name in names]
-        return [OffsetAndEpoch(int(offset), int(epoch)) for offset, epoch in pairs]
+        return snapshot_places(self._disk.list(self._directory))
 
     def _path(self, place: OffsetAndEpoch) -> str:
         return f"{self._directory}/{place.offset:020}-{place.epoch:010}.checkpoint"
+
+
+def snapshot_places(names: Iterable[str]) -> list[OffsetAndEpoch]:
+    """Of which places there are snapshots among these names of files; other files are left alone."""
+    found = [OffsetAndEpoch(int(match[1]), int(match[2])) for name in names if (match := _NAME.fullmatch(name))]
+    return [place for place in found if place.offset <= _OFFSET_MAX and place.epoch <= _EPOCH_MAX]
 
 
 def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> Iterator[bytes]:
@@ -180,8 +192,13 @@ def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
         body = file.read(position + _FRAME.size, body_size) if 0 < body_size <= size - position else b""
         if crc32c.crc32c(body) != crc or not body:
             break
+        try:
+            fields = msgpack.unpackb(body, use_list=False)
+        except (ValueError, msgpack.UnpackException):
+            break
+        if not isinstance(fields, tuple):
+            break
         position += _FRAME.size + body_size
-        fields = msgpack.unpackb(body, use_list=False)
         if not fields and position == size:
             return
         yield fields

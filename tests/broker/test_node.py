@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.node import NotFormatted
+from broker.node import MetadataDirectoryRefused, NotFormatted
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
 from broker.wire.api.delete_topics import DeleteTopicsRequest
@@ -304,7 +304,7 @@ async def test_a_failed_start_gives_its_ports_back(tmp_path: Path) -> None:
     shutil.rmtree(metadata_log)
     metadata_log.write_text("in the way")
 
-    with pytest.RaisesGroup(OSError, flatten_subgroups=True):
+    with pytest.RaisesGroup(MetadataDirectoryRefused, flatten_subgroups=True):
         async with running_node(tmp_path, listeners=taken):
             pass
 

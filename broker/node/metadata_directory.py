@@ -1,0 +1,140 @@
+"""What a metadata directory has to look like for a node to start on it. Nothing is written before it is checked.
+
+Whoever founds or joins a quorum by mistake does more harm than a node that does not start: brokers put the logs of all
+topics aside that the metadata do not know, and a voter that has lost its log votes as if it had it.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from broker.config import KafkaConfig
+from broker.storage.meta_properties import META_PROPERTIES
+from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory, partition_directory_name
+from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
+from kraft.core import ReplicaKey, VoterSet
+from kraft.env import Disk, Env
+
+METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
+_LOG: Final = re.compile(r"[0-9]{20}\.log")
+_CHECKPOINT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+_QUORUM_STATE: Final = "quorum-state"
+# What Kafka's storage tool leaves beside meta.properties, with the records that a controller is to begin with.
+_KAFKAS_BOOTSTRAP: Final = "bootstrap.checkpoint"
+_OWN_MAGIC: Final = b"KRL1"  # with which the log of this project's controllers begins
+
+
+class MetadataDirectoryRefused(Exception):
+    """The metadata directory is not one that this node can start on; the message is for the operator."""
+
+
+def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
+    """Look at the metadata log of a directory that is formatted. Raises MetadataDirectoryRefused, OSError.
+
+    A controller's has been begun by formatting, or by founding the cluster. A broker's may be missing: it is fetched.
+    """
+    path = f"{config.metadata_log_dir}/{METADATA_DIRECTORY}"
+    names = _names(env.disk, path)
+    _refuse_kafkas(env.disk, config.metadata_log_dir, names)
+    logs = [name for name in names if _LOG.fullmatch(name)]
+    begun = bool(logs) or any(map(_CHECKPOINT.fullmatch, names))
+    if (not logs and _QUORUM_STATE in names) or (config.is_controller and not begun):
+        raise MetadataDirectoryRefused(_log_lost(config, path))
+    for name in names:
+        if name != _QUORUM_STATE and not (_LOG.match(name) or _CHECKPOINT.match(name)):
+            env.trace("metadata.file_ignored", path=f"{path}/{name}", reason="it is no file of a metadata log")
+
+
+def check_location(disk: Disk, config: KafkaConfig) -> None:
+    """Refuse a metadata log in another directory than the one that the configuration names, as Kafka does.
+
+    Raises MetadataDirectoryRefused.
+    """
+    for directory in config.log_dirs:
+        if directory != config.metadata_log_dir and disk.exists(f"{directory}/{METADATA_DIRECTORY}"):
+            raise MetadataDirectoryRefused(
+                f"Found unexpected metadata location in data directory {directory}/{METADATA_DIRECTORY} "
+                f"(the configured metadata directory is {config.metadata_log_dir}). "
+                f"Set metadata.log.dir to {directory}, or remove what does not belong there."
+            )
+
+
+def check_voters(config: KafkaConfig, me: ReplicaKey, voters: VoterSet) -> None:
+    """Refuse to wait for ever for a quorum whose only voter is this node with another directory.
+
+    Raises MetadataDirectoryRefused.
+    """
+    voter = voters.get(me.node_id)
+    if voter is not None and len(voters.ids) == 1 and not voter.key.matches(me):
+        path = f"{config.metadata_log_dir}/{META_PROPERTIES}"
+        raise MetadataDirectoryRefused(
+            f"{path} names the directory id {me.directory_id}, and the quorum's only voter is this node with the "
+            f"directory id {voter.key.directory_id}, so nobody could ever lead. If the directory has not been "
+            f"exchanged, set directory.id={voter.key.directory_id} in {path}."
+        )
+
+
+def kept_data(disk: Disk, directory: str) -> str | None:
+    """A path in a log directory that a node has left which has run; None in one that is new. Raises OSError."""
+    if disk.exists(f"{directory}/{METADATA_DIRECTORY}/{_QUORUM_STATE}"):
+        return f"{directory}/{METADATA_DIRECTORY}"
+    for name in disk.list(directory) if disk.exists(directory) else ():
+        parsed = parse_partition_directory(name)
+        if parsed is not None and not parsed.suffix and parsed.topic != METADATA_TOPIC:
+            return f"{directory}/{name}"
+    return None
+
+
+def _names(disk: Disk, path: str) -> list[str]:
+    try:
+        return disk.list(path)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise MetadataDirectoryRefused(f"{path} is a file, and should be the directory of the metadata log.") from error
+
+
+def _refuse_kafkas(disk: Disk, directory: str, names: Collection[str]) -> None:
+    """Kafka's metadata log and snapshots are made of its record batches, ours of msgpack: neither reads the other's."""
+    found = None
+    if not names and disk.exists(f"{directory}/{_KAFKAS_BOOTSTRAP}"):
+        found = f"{directory}/{_KAFKAS_BOOTSTRAP}"
+    for name in names:
+        path = f"{directory}/{METADATA_DIRECTORY}/{name}"
+        if (_LOG.fullmatch(name) or _CHECKPOINT.fullmatch(name)) and _is_kafkas(disk, path):
+            found = path
+    if found is not None:
+        raise MetadataDirectoryRefused(
+            f"{directory} was formatted by Apache Kafka's storage tool, or written by Apache Kafka: {found} is in its "
+            "record format, and the metadata log of kraft has a format of its own, into which it cannot be converted. "
+            "Format an empty directory with `kraft format`, and copy topics with a client, such as MirrorMaker."
+        )
+
+
+def _is_kafkas(disk: Disk, path: str) -> bool:
+    try:
+        file = disk.open(path)
+    except IsADirectoryError:
+        return False
+    try:
+        head = file.read(0, HEADER_SIZE)
+        read_header(head)
+    except CorruptBatch:
+        return False
+    finally:
+        file.close()
+    return not head.startswith(_OWN_MAGIC)
+
+
+def _log_lost(config: KafkaConfig, path: str) -> str:
+    lost = (
+        f"{config.metadata_log_dir}/{META_PROPERTIES} says that node {config.node_id} has a metadata log, and the log "
+        f"in {path} is gone."
+    )
+    if not config.is_controller:
+        return f"{lost} Remove {path}: this broker fetches the metadata from the controllers again."
+    return (
+        f"{lost} Restore it from a backup. If other controllers have the metadata, empty {config.metadata_log_dir}, "
+        "format it with `kraft format --no-initial-controllers`, and remove and add this controller as a voter. If "
+        "none has, the topics are lost: to begin a new cluster, move all log directories away, and format again."
+    )
