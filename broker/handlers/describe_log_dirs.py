@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.handlers.handler import Handler, RequestContext
-from broker.storage.log_dirs import LogDirUsage
+from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
