@@ -4,7 +4,7 @@ It has to have caught up, or to do so within the timeout. The answer always come
 where version 1 would be content with less (KIP-1186).
 """
 
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key
 from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.core import Voter
@@ -27,4 +27,12 @@ def refused(context: ControllerContext, request: AddRaftVoterRequest, error: Api
     return AddRaftVoterResponse(error_code=quorum_code_of(error), error_message=error.message)
 
 
-HANDLER = Handler(api_key=80, min_version=0, max_version=1, deferred=add_raft_voter, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=80,
+    min_version=0,
+    max_version=1,
+    deferred=add_raft_voter,
+    refused=refused,
+    forwarded=True,
+)

@@ -1,7 +1,7 @@
 """AllocateProducerIds (key 67): a block of producer ids for a broker (KIP-730). Served by controllers only."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from metadata.errors import ApiError
 
@@ -20,5 +20,11 @@ def refused(
 
 
 HANDLER = Handler(
-    api_key=67, min_version=0, max_version=0, deferred=allocate_producer_ids, refused=refused, concurrent=True
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=67,
+    min_version=0,
+    max_version=0,
+    deferred=allocate_producer_ids,
+    refused=refused,
+    concurrent=True,
 )

@@ -6,7 +6,7 @@ Served by controllers only.
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -67,4 +67,13 @@ def _altered(outcome: Outcome) -> AlteredPartition:
     )
 
 
-HANDLER = Handler(api_key=56, min_version=2, max_version=3, deferred=alter_partition, refused=refused, concurrent=True)
+# A broker asks for all the partitions that it leads at once.
+HANDLER = Handler(
+    api_key=56,
+    min_version=2,
+    max_version=3,
+    deferred=alter_partition,
+    refused=refused,
+    concurrent=True,
+    request_bytes_max=8 * REQUEST_BYTES_MAX,
+)

@@ -9,7 +9,7 @@ as clients of these take it for an error (KAFKA-17011).
 import re
 from typing import Final
 
-from broker.handlers.handler import Context, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
 from broker.handlers.services import NodeServices
 from broker.wire.api.api_versions import (
     ApiVersionsRequest,
@@ -48,4 +48,6 @@ def api_versions(context: Context[NodeServices], request: ApiVersionsRequest) ->
     )
 
 
-HANDLER = Handler(api_key=18, min_version=0, max_version=4, immediate=api_versions)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=18, min_version=0, max_version=4, immediate=api_versions
+)

@@ -4,7 +4,7 @@ Served by controllers only.
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -53,4 +53,13 @@ def refused(
     return AssignReplicasToDirsResponse(error_code=code_of(error))
 
 
-HANDLER = Handler(api_key=73, min_version=0, max_version=0, deferred=assign_replicas, refused=refused, concurrent=True)
+# A broker tells of all its replicas at once.
+HANDLER = Handler(
+    api_key=73,
+    min_version=0,
+    max_version=0,
+    deferred=assign_replicas,
+    refused=refused,
+    concurrent=True,
+    request_bytes_max=8 * REQUEST_BYTES_MAX,
+)

@@ -7,7 +7,7 @@ Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from metadata.controller import BrokerHeartbeat
 from metadata.errors import ApiError
@@ -36,4 +36,12 @@ def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: 
     return BrokerHeartbeatResponse(error_code=code_of(error))
 
 
-HANDLER = Handler(api_key=63, min_version=0, max_version=2, deferred=heartbeat, refused=refused, concurrent=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=63,
+    min_version=0,
+    max_version=2,
+    deferred=heartbeat,
+    refused=refused,
+    concurrent=True,
+)

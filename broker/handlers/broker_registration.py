@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): let a broker into the cluster, fenced at first (KIP-631). Served by controllers only."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.registrations import from_wire
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration
@@ -33,4 +33,11 @@ def refused(
     return BrokerRegistrationResponse(error_code=code_of(error))
 
 
-HANDLER = Handler(api_key=62, min_version=0, max_version=4, deferred=register_broker, refused=refused)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=62,
+    min_version=0,
+    max_version=4,
+    deferred=register_broker,
+    refused=refused,
+)

@@ -1,7 +1,7 @@
 """ControllerRegistration (key 70): a controller makes itself known to the active one (KIP-919)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.registrations import from_wire
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration
@@ -29,4 +29,11 @@ def refused(
     return ControllerRegistrationResponse(error_code=code_of(error), error_message=error.message)
 
 
-HANDLER = Handler(api_key=70, min_version=0, max_version=0, deferred=register_controller, refused=refused)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=70,
+    min_version=0,
+    max_version=0,
+    deferred=register_controller,
+    refused=refused,
+)

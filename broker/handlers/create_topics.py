@@ -1,7 +1,7 @@
 """CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -62,4 +62,13 @@ def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicRe
     )
 
 
-HANDLER = Handler(api_key=19, min_version=2, max_version=7, deferred=create_topics, refused=refused, forwarded=True)
+# 10,000 partitions, which is all that one request may create, with their assignments and some configs.
+HANDLER = Handler(
+    api_key=19,
+    min_version=2,
+    max_version=7,
+    deferred=create_topics,
+    refused=refused,
+    forwarded=True,
+    request_bytes_max=2 * REQUEST_BYTES_MAX,
+)

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.handlers.active_controller import NOBODY, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
-from broker.handlers.handler import ControllerContext, Handler, RequestContext
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler, RequestContext
 from broker.handlers.voters import endpoint_of
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
@@ -74,5 +74,9 @@ def _refused(request: DescribeClusterRequest, served: int) -> DescribeClusterRes
     )
 
 
-HANDLER = Handler(api_key=60, min_version=0, max_version=2, immediate=describe_cluster)
-CONTROLLER_HANDLER = Handler(api_key=60, min_version=0, max_version=2, immediate=describe_controllers)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=60, min_version=0, max_version=2, immediate=describe_cluster
+)
+CONTROLLER_HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=60, min_version=0, max_version=2, immediate=describe_controllers
+)

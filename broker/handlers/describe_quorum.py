@@ -7,7 +7,7 @@ other partition.
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import NOT_LEADING, controller_listener, directory_bytes, endpoint_of
 from broker.wire.api.describe_quorum import (
     DescribeQuorumRequest,
@@ -100,4 +100,12 @@ def _nodes(voters: VoterSet, listener_name: str) -> list[Node]:
     ]
 
 
-HANDLER = Handler(api_key=55, min_version=0, max_version=2, deferred=describe_quorum, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=55,
+    min_version=0,
+    max_version=2,
+    deferred=describe_quorum,
+    refused=refused,
+    forwarded=True,
+)

@@ -15,12 +15,13 @@ import trio
 
 from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut
 from broker.handlers.services import ControllerServices, Services
+from broker.handlers.slices import Slices, Steps, Unfinished, begin
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from broker.wire.api.names import api_name
-from broker.wire.codec import Decoder, Encoder, decoder, encoder
+from broker.wire.codec import Decoder, Encoder, decoder, encoder, sliced_decoder, sliced_encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header, request_header_version, response_header_version
 from kraft.env import FsyncFailed
@@ -32,6 +33,8 @@ _FLEXIBLE_HEADER: Final = 2
 _FRAME_SIZE: Final = 4
 _API_VERSIONS: Final = 18
 _API_VERSIONS_MAX: Final = 4
+# Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
+_SLICED_BYTES_MIN: Final = 8 * 1024
 
 
 @attrs.frozen
@@ -45,6 +48,12 @@ class Route:
     flexible_response_header: bool
     advertised: list[ApiVersion]
     shortcut: Shortcut | None
+
+    def decode_sliced(self, payload: bytes, position: int) -> Steps[tuple[Message, int]]:
+        return sliced_decoder(APIS[self.handler.api_key].request, self.version)(payload, position)
+
+    def encode_sliced(self, response: Message) -> Steps[list[Part]]:
+        return sliced_encoder(APIS[self.handler.api_key].response, self.version)(response)
 
 
 class UnservedVersion(ProtocolError):
@@ -67,6 +76,7 @@ class Dispatcher(Generic[S]):
         self, services: S, handlers: Iterable[Handler], nursery: trio.Nursery, forward: Forward | None = None
     ) -> None:
         self.services = services
+        self.slices = Slices()
         self._nursery = nursery
         self._forward = forward
         self._handlers = {handler.api_key: handler for handler in handlers}
@@ -107,19 +117,73 @@ class Dispatcher(Generic[S]):
         route = self._routes.get((api_key, version)) or self._route(api_key, version)
         if route is None:
             return _unsupported_api_versions(correlation_id)
-        request, _ = route.decode(data, position, end)
         context = Context(self, connection, route, correlation_id, client_id)
         handler = route.handler
-        if handler.forwarded and self._forward is not None:
-            return self._start(context, self._forwarded(self._forward, context, request, bytes(data[start:end])))
+        if end - start >= _SLICED_BYTES_MIN:
+            self.check_size(api_key, end - start)
+            if not handler.keeps_views:
+                return self._serve_large(context, bytes(data[start:end]), position - start)
+        request, _ = route.decode(data, position, end)
         if handler.immediate is None:
-            return self.defer(context, _answer(context, handler, request))
+            return self._handle(context, request, bytes(data[start:end]))
         response = handler.immediate(context, request)
         if route.shortcut is not None:
             self._learn(route.shortcut, context, request, start, end)
         if response is None or isinstance(response, Pending):
             return response
         return context.encode(response)
+
+    def check_size(self, api_key: int, size: int) -> None:
+        """See `broker.net.connection.Service`."""
+        handler = self._handlers.get(api_key)
+        size_max = None if handler is None else handler.request_bytes_max
+        if size_max is not None and size > size_max:
+            raise ProtocolError(f"a request of {size} bytes to {APIS[api_key].name}, which takes {size_max} at most")
+
+    def _serve_large(self, context: Context[S], payload: bytes, position: int) -> Reply:
+        """Decode in slices what may take long, and carry it out in a turn of the connection."""
+        connection = context.own_connection
+        pending = ExclusivePending(connection)
+
+        async def decode() -> None:
+            try:
+                request, _ = await self.slices.finish(context.route.decode_sliced(payload, position))
+            except WireError as error:
+                connection.close(f"undecodable request: {error}")
+            else:
+                connection.resume(pending, lambda: self._carry_out(context, request, payload))
+
+        self._nursery.start_soon(decode)
+        return pending
+
+    def _carry_out(self, context: Context[S], request: Message, payload: bytes) -> Reply:
+        try:
+            return self._handle(context, request, payload)
+        except (ProtocolError, FsyncFailed):
+            raise
+        except Exception as error:
+            raise self._failed(context.client, error) from error
+
+    def _handle(self, context: Context[S], request: Message, payload: bytes) -> Reply:
+        """Have a decoded request carried out, as its handler is."""
+        handler = context.route.handler
+        if handler.forwarded and self._forward is not None:
+            return self._start(context, self._forwarded(self._forward, context, request, payload))
+        if handler.sliced is not None:
+            return self._take_steps(context, _encoded_in_steps(context, handler.sliced(context, request)))
+        if handler.immediate is None:
+            return self.defer(context, _answer(context, handler, request))
+        response = handler.immediate(context, request)
+        if response is None or isinstance(response, Pending):
+            return response
+        return self._take_steps(context, context.encode_sliced(response))
+
+    def _take_steps(self, context: Context[S], frame: Steps[bytes | list[Part]]) -> Reply:
+        """Answer at once where the steps are few."""
+        try:
+            return begin(frame)
+        except Unfinished:
+            return self._start(context, self.slices.finish(frame))
 
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
@@ -133,14 +197,15 @@ class Dispatcher(Generic[S]):
             route = self._routes.get((api_key, version)) or self._route(api_key, version)
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-            request, _ = route.decode(payload, position, len(payload))
+            self.check_size(api_key, len(payload))
+            request, _ = await self.slices.finish(route.decode_sliced(payload, position))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
             raise InvalidRequest(str(error)) from error
         context = Context(self, DistantClient(principal, client_host), route, correlation_id, client_id)
         try:
-            frame = context.encode(await _answer(context, route.handler, request))
+            frame = await _encoded(context, _answer(context, route.handler, request))
         except (ApiError, FsyncFailed):
             raise
         except Exception as error:
@@ -247,6 +312,8 @@ async def _answer(context: Context[S], handler: Handler, request: Message) -> Me
     try:
         if handler.immediate is not None:
             return handler.immediate(context, request)
+        if handler.sliced is not None:
+            return await context.finish(handler.sliced(context, request))
         assert handler.deferred is not None, "a handler is either immediate or deferred"
         return await handler.deferred(context, request)
     except NotController as error:
@@ -264,7 +331,13 @@ def _refused(context: Context[S], handler: Handler, request: Message, error: Api
 
 
 async def _encoded(context: Context[S], response: Awaitable[Message]) -> bytes | list[Part]:
-    return context.encode(await response)
+    return await context.finish(context.encode_sliced(await response))
+
+
+def _encoded_in_steps(context: Context[S], steps: Steps[Message]) -> Steps[bytes | list[Part]]:
+    response = yield from steps
+    frame = yield from context.encode_sliced(response)
+    return frame
 
 
 def _joined(frame: bytes | list[Part]) -> bytes:

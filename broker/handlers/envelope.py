@@ -7,7 +7,7 @@ broker: after NOT_CONTROLLER it looks for the active controller again.
 import ipaddress
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.errors import WireError
 from metadata.errors import ApiError, InvalidRequest
@@ -32,4 +32,12 @@ def _sender(request: EnvelopeRequest) -> tuple[str, str]:
     return (request.request_principal or b"").decode(), str(ipaddress.ip_address(request.client_host_address))
 
 
-HANDLER = Handler(api_key=58, min_version=0, max_version=0, deferred=envelope, concurrent=True)
+# The largest request that is forwarded, and what says who sent it.
+HANDLER = Handler(
+    api_key=58,
+    min_version=0,
+    max_version=0,
+    deferred=envelope,
+    concurrent=True,
+    request_bytes_max=3 * REQUEST_BYTES_MAX,
+)

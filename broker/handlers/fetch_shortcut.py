@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from broker.handlers.fetch import fetch
 from broker.handlers.fetch_readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
 from broker.handlers.fetch_reading import ZSTD_FROM
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.services import Services
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part
@@ -237,4 +237,12 @@ class _NoFile:
 
 _NO_FILE: Final = _NoFile()
 
-HANDLER = Handler(api_key=1, min_version=4, max_version=18, immediate=fetch, shortcut=FetchShortcut)
+# A follower of 50,000 partitions names all of them when a session begins.
+HANDLER = Handler(
+    api_key=1,
+    min_version=4,
+    max_version=18,
+    immediate=fetch,
+    request_bytes_max=4 * REQUEST_BYTES_MAX,
+    shortcut=FetchShortcut,
+)

@@ -1,11 +1,12 @@
 """What a handler is: one API, the versions it serves, and a function from request to response."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from broker.handlers.services import ControllerServices, NodeServices, Services
+from broker.handlers.slices import Steps
 from broker.net.connection import Connection
 from broker.net.reply import Part, Pending, frame_response
 from metadata.errors import ApiError
@@ -13,7 +14,13 @@ from metadata.errors import ApiError
 if TYPE_CHECKING:
     from broker.handlers.dispatch import Dispatcher, Route
 
+T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)
+
+# The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+# For APIs that name one thing, or a few.
+SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
 
 class Client(Protocol):
@@ -90,10 +97,20 @@ class Context(Generic[S]):
         """Answer with what `response` will return, in a task; the connection's next request waits for it."""
         return self.dispatcher.defer(self, response)
 
+    async def finish(self, steps: Steps[T]) -> T:
+        """Take the steps of long work, in slices; for handlers that are deferred."""
+        return await self.dispatcher.slices.finish(steps)
+
     def encode(self, response: "Message") -> bytes | list[Part]:
         """The whole response frame, for a reply that was parked."""
         route = self.route
         return frame_response(self.correlation_id, route.flexible_response_header, route.encode(response))
+
+    def encode_sliced(self, response: "Message") -> Steps[bytes | list[Part]]:
+        """As `encode`, in steps, for responses of any size."""
+        route = self.route
+        body = yield from route.encode_sliced(response)
+        return frame_response(self.correlation_id, route.flexible_response_header, body)
 
 
 RequestContext: TypeAlias = Context[Services]
@@ -102,6 +119,7 @@ ControllerContext: TypeAlias = Context[ControllerServices]
 # A handler is given and returns the message classes of its own module in broker/wire/api.
 Message: TypeAlias = Any
 Immediate: TypeAlias = Callable[[Context[Any], Message], "Message | Pending | None"]
+Sliced: TypeAlias = Callable[[Context[Any], Message], Steps[Message]]
 Deferred: TypeAlias = Callable[[Context[Any], Message], Awaitable[Message]]
 Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message]
 
@@ -122,7 +140,12 @@ class Shortcut(Protocol):
 
 @attrs.frozen
 class Handler:
-    """`immediate` answers at once or parks a reply; `deferred` is awaited, one at a time per connection.
+    """`immediate` answers at once or parks a reply; `deferred` is awaited, one at a time per connection; `sliced` takes
+    steps to the response, at once where they are few, and otherwise as if it were deferred.
+
+    `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. What is larger closes its
+    connection as soon as its size is known. `keeps_views` says that requests hold views of the receive buffer, and so
+    have to be carried out where they arrive.
 
     `refused` answers a request which the controller refused as a whole, or could not be asked: `deferred` lets such an
     error through. An API that is `forwarded` belongs to the controller, and brokers pass its requests on as they are.
@@ -140,6 +163,9 @@ class Handler:
     max_version: int
     immediate: Immediate | None = None
     deferred: Deferred | None = None
+    sliced: Sliced | None = None
+    request_bytes_max: int | None = REQUEST_BYTES_MAX
+    keeps_views: bool = False
     refused: Refused | None = None
     forwarded: bool = False
     concurrent: bool = False
@@ -147,5 +173,6 @@ class Handler:
     shortcut: Callable[[Services, int, bool], Shortcut] | None = None
 
     def __attrs_post_init__(self) -> None:
-        assert (self.immediate is None) != (self.deferred is None), "a handler is either immediate or deferred"
+        kinds = (self.immediate, self.deferred, self.sliced)
+        assert sum(kind is not None for kind in kinds) == 1, "a handler is either immediate, deferred or sliced"
         assert not self.forwarded or self.refused is not None, "a controller may be out of reach"

@@ -2,7 +2,7 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode
@@ -22,4 +22,6 @@ def _respond(outcome: ErrorCode | CoordinatorError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 
-HANDLER = Handler(api_key=12, min_version=0, max_version=4, immediate=heartbeat)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=12, min_version=0, max_version=4, immediate=heartbeat
+)

@@ -2,7 +2,7 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.errors import ErrorCode
@@ -37,4 +37,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
     return reply(context, completion, respond)
 
 
-HANDLER = Handler(api_key=11, min_version=0, max_version=9, immediate=join_group)
+# A member of Connect or Streams says what it has with each of its protocols.
+HANDLER = Handler(
+    api_key=11, min_version=0, max_version=9, immediate=join_group, request_bytes_max=4 * REQUEST_BYTES_MAX
+)

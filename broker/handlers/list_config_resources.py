@@ -4,7 +4,7 @@ Topics and brokers are all listed, groups where something is set for them. Logge
 clients' metrics may be asked for, and there are none.
 """
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -47,4 +47,6 @@ def _names(context: RequestContext, kind: ResourceType) -> list[str]:
             return []
 
 
-HANDLER = Handler(api_key=74, min_version=0, max_version=1, immediate=list_config_resources)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=74, min_version=0, max_version=1, immediate=list_config_resources
+)

@@ -2,7 +2,7 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode
@@ -24,4 +24,6 @@ def _respond(outcome: list[list[ListedGroup] | CoordinatorError] | CoordinatorEr
     return ListGroupsResponse(groups=groups)
 
 
-HANDLER = Handler(api_key=16, min_version=0, max_version=5, immediate=list_groups)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=16, min_version=0, max_version=5, immediate=list_groups
+)

@@ -12,7 +12,7 @@ import trio
 from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.net.reply import Pending
@@ -194,4 +194,5 @@ def _partition(view: View, index: int, partition: PartitionImage) -> MetadataRes
     )
 
 
-HANDLER = Handler(api_key=3, min_version=0, max_version=13, immediate=metadata)
+# 10,000 topics by name, or 100,000 by id.
+HANDLER = Handler(api_key=3, min_version=0, max_version=13, immediate=metadata, request_bytes_max=2 * REQUEST_BYTES_MAX)

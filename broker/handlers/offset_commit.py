@@ -8,7 +8,7 @@ from typing import Final
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import Committer, OffsetToCommit
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -89,4 +89,7 @@ def _topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> TopicIma
     return topics.by_name.get(topic.name)
 
 
-HANDLER = Handler(api_key=8, min_version=2, max_version=10, immediate=offset_commit)
+# 20,000 partitions with metadata of 100 bytes.
+HANDLER = Handler(
+    api_key=8, min_version=2, max_version=10, immediate=offset_commit, request_bytes_max=4 * REQUEST_BYTES_MAX
+)

@@ -234,5 +234,12 @@ def _is_unusual(flags: int, version: int) -> bool:
 
 
 HANDLER = Handler(
-    api_key=0, min_version=3, max_version=13, advertised_from=0, immediate=produce, shortcut=ProduceShortcut
+    api_key=0,
+    min_version=3,
+    max_version=13,
+    advertised_from=0,
+    immediate=produce,
+    request_bytes_max=None,
+    keeps_views=True,
+    shortcut=ProduceShortcut,
 )

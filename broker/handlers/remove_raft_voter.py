@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import change_voters, check_cluster, quorum_code_of, replica_key
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraft.core.messages import RemoveVoterRequest
@@ -23,4 +23,12 @@ def refused(context: ControllerContext, request: RemoveRaftVoterRequest, error: 
     return RemoveRaftVoterResponse(error_code=quorum_code_of(error), error_message=error.message)
 
 
-HANDLER = Handler(api_key=81, min_version=0, max_version=0, deferred=remove_raft_voter, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=81,
+    min_version=0,
+    max_version=0,
+    deferred=remove_raft_voter,
+    refused=refused,
+    forwarded=True,
+)

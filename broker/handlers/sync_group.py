@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
@@ -24,4 +24,7 @@ def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse
     return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, CoordinatorError) else outcome
 
 
-HANDLER = Handler(api_key=14, min_version=0, max_version=5, immediate=sync_group)
+# The leader brings the assignments of all members.
+HANDLER = Handler(
+    api_key=14, min_version=0, max_version=5, immediate=sync_group, request_bytes_max=16 * REQUEST_BYTES_MAX
+)

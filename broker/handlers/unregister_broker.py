@@ -1,7 +1,7 @@
 """UnregisterBroker (key 64): forget a broker that will not come back (KIP-631)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from metadata.errors import ApiError
 
@@ -15,4 +15,12 @@ def refused(context: ControllerContext, request: UnregisterBrokerRequest, error:
     return UnregisterBrokerResponse(error_code=code_of(error), error_message=error.message)
 
 
-HANDLER = Handler(api_key=64, min_version=0, max_version=0, deferred=unregister_broker, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=64,
+    min_version=0,
+    max_version=0,
+    deferred=unregister_broker,
+    refused=refused,
+    forwarded=True,
+)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -39,4 +39,12 @@ def _update(context: ControllerContext, update: FeatureUpdateKey) -> FeatureUpda
     return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
 
 
-HANDLER = Handler(api_key=57, min_version=0, max_version=2, deferred=update_features, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=57,
+    min_version=0,
+    max_version=2,
+    deferred=update_features,
+    refused=refused,
+    forwarded=True,
+)

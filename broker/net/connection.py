@@ -17,6 +17,9 @@ from broker.net.receive_buffer import ReceiveBuffer
 from broker.net.reply import ExclusivePending, Part, Pending, Reply
 
 _SIZE: Final = Struct(">i")
+_API_KEY: Final = Struct(">h")
+# Size and API key.
+_KNOWN_FROM: Final = 6
 
 # Replies that may wait for earlier ones. Clients keep 5 (Java) to 1,000 (librdkafka's internal bound) in flight; a
 # parked reply costs about half a kilobyte, so one connection can hold at most some 100 KB this way.
@@ -66,6 +69,10 @@ class Service(Protocol):
         """
         ...
 
+    def check_size(self, api_key: int, size: int) -> None:
+        """Raise ProtocolError where no request of this API is that large; called before it has arrived as a whole."""
+        ...
+
 
 _CLOSED: Final = ClosedTransport()
 
@@ -88,6 +95,7 @@ class Connection:
         "_on_close",
         "_pending",
         "_request_size_max",
+        "_resumed",
         "_run",
         "_service",
         "activity",
@@ -123,6 +131,7 @@ class Connection:
         self._request_size_max = request_size_max
         self._pending: deque[Pending] = deque()
         self._exclusive: ExclusivePending | None = None
+        self._resumed: Callable[[], Reply] | None = None
         self.buffer = ReceiveBuffer()
         self.outgoing: list[Part] = []
         self.outgoing_size = 0
@@ -159,6 +168,8 @@ class Connection:
         buffer = self.buffer
         serve = self._service.serve
         try:
+            if self._resumed is not None:
+                self._resume(self._resumed)
             while not self.closed and self._exclusive is None:
                 start = buffer.start
                 held = buffer.end - start
@@ -166,7 +177,7 @@ class Connection:
                     return False
                 size = _SIZE.unpack_from(buffer.data, start)[0]
                 if size + 4 > held or size < 0:
-                    self._check_size(size)
+                    self._check_size(size, start, held)
                     return False
                 if self.outgoing_size > OUTGOING_MAX:
                     return True
@@ -188,6 +199,15 @@ class Connection:
         self._collect()
         self._run(self)
 
+    def resume(self, exclusive: ExclusivePending, answer: Callable[[], Reply]) -> None:
+        """Call `answer` in the connection's next turn; what it returns takes the place of the reply `exclusive`.
+
+        For a request that was prepared outside of turns, and has to be carried out within one.
+        """
+        if exclusive is self._exclusive:
+            self._resumed = answer
+            self._run(self)
+
     def close(self, reason: str | None) -> None:
         """Close now, dropping every reply; the reason is for the log (None: the peer simply left)."""
         if self.closed:
@@ -208,9 +228,19 @@ class Connection:
         """Something is being answered or sent, so silence is not idleness."""
         return bool(self._pending or self.outgoing)
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, size: int, start: int, held: int) -> None:
+        """Refuse a frame that is too large, before memory is taken for it."""
         if not 0 <= size <= self._request_size_max:
             raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}")
+        if held >= _KNOWN_FROM:
+            self._service.check_size(_API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
+
+    def _resume(self, answer: Callable[[], Reply]) -> None:
+        self._resumed = None
+        if not self.closed:
+            self._pending.pop()  # nothing is run behind an exclusive reply, so it is the last
+            self._exclusive = None
+            self._reply(answer())
 
     def _reply(self, reply: Reply) -> None:
         if reply is None:

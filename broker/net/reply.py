@@ -62,14 +62,19 @@ def _joined(parts: list[Part]) -> list[Part]:
     """The same bytes in fewer parts: what the encoder emits between two ranges of files is a handful of small ones."""
     joined: list[Part] = []
     small: list[Buffer] = []
+    size = 0
     for part in parts:
         if isinstance(part, FileRange) or len(part) > _JOIN_MAX:
             if small:
                 joined.append(b"".join(small))
-                small = []
+                small, size = [], 0
             joined.append(part)
         else:
             small.append(part)
+            size += len(part)
+            if size > _JOINED_MAX:
+                joined.append(b"".join(small))
+                small, size = [], 0
     if small:
         joined.append(b"".join(small))
     return joined
@@ -77,6 +82,8 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 # Joining a response up to this size costs less than another entry in the gather list of sendmsg.
 _JOIN_MAX: Final = 16 * 1024
+# Small parts are joined up to about this size, so that megabytes are not copied to be sent as one part.
+_JOINED_MAX: Final = 128 * 1024
 
 
 class Pending:

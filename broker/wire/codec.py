@@ -1,6 +1,6 @@
 """Encode and decode messages; the functions that do it are compiled when a version is first used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,6 +15,9 @@ M = TypeVar("M", bound=Message)
 Decoder: TypeAlias = Callable[..., tuple[Any, int]]
 # encode(message) -> the body's parts: buffers, and the records of the message as they were given.
 Encoder: TypeAlias = Callable[[Any], list[Any]]
+# The same step by step: generators that yield between steps of some 100 us, for messages that take milliseconds.
+SlicedDecoder: TypeAlias = Callable[..., Generator[None, None, tuple[Any, int]]]
+SlicedEncoder: TypeAlias = Callable[[Any], Generator[None, None, list[Any]]]
 
 
 @cache
@@ -24,23 +27,28 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     It raises WireError, and nothing else, for bytes that are no such message; bytes after the message are left alone.
     Raises WireError itself for a version that does not exist.
     """
-    spec = cls.__message__
-    compiled: Decoder = compile_decoder(
-        cls,
-        version,
-        flexible=_is_flexible(cls, version),
-        elements_max=REQUEST_ELEMENTS_MAX if spec.is_request else RESPONSE_ELEMENTS_MAX,
-        file=f"{cls.__name__} v{version}",
-    )
+    compiled: Decoder = _decoder(cls, version, sliced=False)
+    return compiled
+
+
+@cache
+def sliced_decoder(cls: type[Message], version: int) -> SlicedDecoder:
+    """As `decoder`, step by step. Raises WireError for a version that does not exist."""
+    compiled: SlicedDecoder = _decoder(cls, version, sliced=True)
     return compiled
 
 
 @cache
 def encoder(cls: type[Message], version: int) -> Encoder:
     """The compiled `encode(message)` of one version. Raises WireError for a version that does not exist."""
-    compiled: Encoder = compile_encoder(
-        cls, version, flexible=_is_flexible(cls, version), file=f"{cls.__name__} v{version}"
-    )
+    compiled: Encoder = _encoder(cls, version, sliced=False)
+    return compiled
+
+
+@cache
+def sliced_encoder(cls: type[Message], version: int) -> SlicedEncoder:
+    """As `encoder`, step by step. Raises WireError for a version that does not exist."""
+    compiled: SlicedEncoder = _encoder(cls, version, sliced=True)
     return compiled
 
 
@@ -52,6 +60,22 @@ def decode(cls: type[M], version: int, buffer: Buffer, start: int = 0, end: int 
 def encode(message: Message, version: int) -> list[Any]:
     """The parts of the message's body; fields that `version` does not have are left out. Raises WireError."""
     return encoder(type(message), version)(message)
+
+
+def _decoder(cls: type[Message], version: int, *, sliced: bool) -> Any:
+    return compile_decoder(
+        cls,
+        version,
+        flexible=_is_flexible(cls, version),
+        elements_max=REQUEST_ELEMENTS_MAX if cls.__message__.is_request else RESPONSE_ELEMENTS_MAX,
+        file=f"{cls.__name__} v{version}",
+        sliced=sliced,
+    )
+
+
+def _encoder(cls: type[Message], version: int, *, sliced: bool) -> Any:
+    flexible = _is_flexible(cls, version)
+    return compile_encoder(cls, version, flexible=flexible, file=f"{cls.__name__} v{version}", sliced=sliced)
 
 
 def _is_flexible(cls: type[Message], version: int) -> bool:

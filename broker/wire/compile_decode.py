@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from broker.wire.errors import WireError
 from broker.wire.schema import FIXED_CODES, FieldSpec, FieldType, Struct
-from broker.wire.source import Source
+from broker.wire.source import STEP_ELEMENTS, Source
 from broker.wire.varint import read_varint
 
 # What a request may make of a frame, in elements of all its arrays: some 100 MB and a second. The largest requests that
@@ -30,12 +30,20 @@ STRING_BYTES_MAX: Final = 0x7FFF
 _NUMBERS: Final = ("int8", "int16", "uint16", "int32", "uint32", "int64", "float64")
 
 
-def compile_decoder(cls: type[Struct], version: int, *, flexible: bool, elements_max: int, file: str) -> Any:
-    """The function `decode(b, p=0, end=None) -> (message, end position)`; it raises WireError and nothing else."""
-    source = _Decoder(version, flexible=flexible)
+def compile_decoder(
+    cls: type[Struct], version: int, *, flexible: bool, elements_max: int, file: str, sliced: bool = False
+) -> Any:
+    """The function `decode(b, p=0, end=None) -> (message, end position)`; it raises WireError and nothing else.
+
+    A `sliced` one is a generator that yields between steps of some elements, and returns the same.
+    """
+    source = _Decoder(version, flexible=flexible, sliced=sliced)
     with source.block("def decode(b, p=0, end=None):"):
         source.line("if end is None: end = len(b)")
         source.line(f"left = {elements_max}")
+        if sliced:
+            source.line("step = 0")
+            source.line("if False: yield")  # a generator also where there is no array
         with source.block("try:"):
             if _has_records(cls):
                 source.line("view = memoryview(b)")
@@ -48,7 +56,7 @@ def compile_decoder(cls: type[Struct], version: int, *, flexible: bool, elements
 
 
 class _Decoder(Source):
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, sliced: bool) -> None:
         super().__init__(
             WireError=WireError,
             struct_error=struct_error,
@@ -61,6 +69,7 @@ class _Decoder(Source):
         )
         self._version = version
         self._flexible = flexible
+        self._sliced = sliced
 
     def struct(self, cls: type[Struct]) -> str:
         """Emit the decoding of a struct; returns the expression that makes the instance of what was decoded."""
@@ -167,11 +176,14 @@ class _Decoder(Source):
             self.line(f"{array} = unpack_many(b, p, {count}, {code!r}); p += {count} * {calcsize(code)}")
             return
         self.line(f"{array} = []")
-        if isinstance(element, type) and (present := self._fixed_fields(element)):
+        if isinstance(element, type) and (present := self._fixed_fields(element)) and not self._sliced:
             self._fixed_structs(element, present, array, count)
             if not self._flexible:
                 return
         with self.block(f"for _ in range({count}):"):
+            if self._sliced:
+                self.line("step += 1")
+                self.line(f"if step > {STEP_ELEMENTS}: step = 0; yield")
             if isinstance(element, type):
                 made = self.struct(element)
             else:

@@ -6,19 +6,28 @@ objects the message held, so that ranges of files reach the socket unread.
 
 from struct import error as struct_error
 from struct import pack
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from broker.wire.errors import WireError
 from broker.wire.schema import FIXED_CODES, Buffer, FieldSpec, FieldType, Struct
-from broker.wire.source import Source
+from broker.wire.source import STEP_ELEMENTS, Source
 from broker.wire.varint import encode_varint
 
+# A sliced encoder joins so many small parts to one: a list of a million would take too long to send.
+_JOINED_PARTS: Final = 1024
 
-def compile_encoder(cls: type[Struct], version: int, *, flexible: bool, file: str) -> Any:
-    """The function `encode(m) -> list of parts`; it raises WireError for values the version cannot carry."""
-    source = _Encoder(version, flexible=flexible)
+
+def compile_encoder(cls: type[Struct], version: int, *, flexible: bool, file: str, sliced: bool = False) -> Any:
+    """The function `encode(m) -> list of parts`; it raises WireError for values the version cannot carry.
+
+    A `sliced` one is a generator that yields between steps of some elements, and returns the same bytes in fewer parts.
+    """
+    source = _Encoder(version, flexible=flexible, sliced=sliced)
     with source.block("def encode(m):"):
         source.line("parts = []; w = parts.append")
+        if sliced:
+            source.line("step = 0; joined = 0")
+            source.line("if False: yield")  # a generator also where there is no array
         with source.block("try:"):
             source.struct(cls, "m")
             source.emit_run()
@@ -29,7 +38,7 @@ def compile_encoder(cls: type[Struct], version: int, *, flexible: bool, file: st
 
 
 class _Encoder(Source):
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, sliced: bool = False) -> None:
         super().__init__(
             WireError=WireError,
             struct_error=struct_error,
@@ -37,9 +46,11 @@ class _Encoder(Source):
             pack_many=_pack_many,
             required=_required,
             tagged_fields=_tagged_fields,
+            join_last=_join_last,
         )
         self._version = version
         self._flexible = flexible
+        self._sliced = sliced
 
     def struct(self, cls: type[Struct], m: str) -> None:
         """Emit the encoding of the struct in variable `m`; its last fixed-width fields may stay in the run."""
@@ -197,7 +208,7 @@ class _Encoder(Source):
         y = self.name("y")
         if isinstance(element, type):
             plain, tagged = self._fields(element)
-            if not tagged and all(spec.fixed_code for spec in plain):
+            if not tagged and not self._sliced and all(spec.fixed_code for spec in plain):
                 run = [(spec.fixed_code or "", f"{y}.{spec.name}") for spec in plain]
                 if self._flexible:
                     run.append(("B", "0"))
@@ -205,6 +216,9 @@ class _Encoder(Source):
                 self.line(f"parts.extend([{pack_one}({', '.join(value for _, value in run)}) for {y} in {array}])")
                 return
         with self.block(f"for {y} in {array}:"):
+            if self._sliced:
+                self.line("step += 1")
+                self.line(f"if step > {STEP_ELEMENTS}: step = 0; joined = join_last(parts, joined); yield")
             if isinstance(element, type):
                 self.struct(element, y)
             else:
@@ -214,6 +228,19 @@ class _Encoder(Source):
 
 def _pack_many(numbers: list[Any], code: str) -> bytes:
     return pack(f">{len(numbers)}{code}", *numbers)
+
+
+def _join_last(parts: list[Any], joined: int) -> int:
+    """Join the parts after the first `joined` ones where they are many; how many are done with now.
+
+    Records among them, which may be large or ranges of files, leave all of them as they are.
+    """
+    if len(parts) - joined < _JOINED_PARTS:
+        return joined
+    last = parts[joined:]
+    if all(type(part) is bytes for part in last):
+        parts[joined:] = [b"".join(last)]
+    return len(parts)
 
 
 def _required(name: str) -> NoReturn:

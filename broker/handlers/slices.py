@@ -1,0 +1,77 @@
+"""Work that takes more than a few milliseconds, done in slices between which everything else runs.
+
+One slice at a time: however many clients ask for much, one pass of Trio's scheduler spends one slice on all of them
+together, and then serves the others. Such clients wait for each other, and for nobody else.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Final, TypeAlias, TypeVar
+
+import trio
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+# Work that yields between steps of about 100 us, and returns its result. It sees the state as of its beginning: it
+# holds an image, or a copy, and nothing that changes between two steps.
+Steps: TypeAlias = Generator[None, None, T]
+
+SLICE_S: Final = 0.002
+# The end of a slice where no time passes, as in the simulator.
+SLICE_STEPS: Final = 256
+# Steps taken at once, before the work is found to be long: most requests end within these.
+FIRST_STEPS: Final = 4
+# How many small things make a step.
+STEP_ITEMS: Final = 32
+
+
+class Unfinished(Exception):
+    """The work has more steps to take."""
+
+
+class Slices:
+    """Shares the event loop among long works."""
+
+    def __init__(self) -> None:
+        self._slice = trio.Lock()
+
+    async def finish(self, steps: Steps[T]) -> T:
+        """Take all steps, and return their result; a few of them without waiting for a slice."""
+        try:
+            return begin(steps)
+        except Unfinished:
+            pass
+        while True:
+            async with self._slice:  # each acquisition lets others run, and those who wait get it in turns
+                try:
+                    return _take(steps, SLICE_STEPS, trio.current_time() + SLICE_S)
+                except Unfinished:
+                    pass
+
+
+def begin(steps: Steps[T]) -> T:
+    """The result of work that ends within a few steps; raises Unfinished, after which `Slices.finish` may go on."""
+    return _take(steps, FIRST_STEPS, trio.current_time() + SLICE_S)
+
+
+def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEMS) -> Steps[list[B]]:
+    """What `make` makes of each item, with a step after every `step_items`."""
+    made: list[B] = []
+    for item in items:
+        made.append(make(item))
+        if not len(made) % step_items:
+            yield
+    return made
+
+
+def _take(steps: Steps[T], count: int, deadline: float) -> T:
+    try:
+        for _ in range(count):
+            next(steps)
+            if trio.current_time() >= deadline:
+                break
+    except StopIteration as stopped:
+        result: T = stopped.value
+        return result
+    raise Unfinished
