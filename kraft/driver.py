@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from kraft.absentees import Absentees
 from kraft.askers import Askers
+from kraft.bounds import RECORDS_MAX
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, ReplicaKey, Role, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
@@ -21,6 +21,8 @@ from kraft.core.messages import Request, Response, VoterChangeRequest, VoterChan
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
 from kraft.handshake import hello
+from kraft.log import CorruptLog
+from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
@@ -34,14 +36,6 @@ FETCH_BYTES_MAX = 1 << 20
 APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Past a deadline by so much, that no rounding of floats makes a tick too early.
 _TICK_SLACK_S = 1e-6
-# What takes a device to answer.
-_WAITING = (
-    todo.PersistElection,
-    todo.TruncateLog,
-    todo.InstallSnapshot,
-    todo.DiscardSnapshot,
-    todo.TruncatePrefix,
-)
 
 
 @attrs.frozen
@@ -64,6 +58,7 @@ class Quorum:
         election, shape, voters = self._election.state, recovered.shape, recovered.voters
         self._time = RunningTime(trio.current_time)
         core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, self._time.in_full_ms, env.wall)
+        self._peers = Peers(core)
         # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap
         self._bootstrap_epoch = -1
@@ -73,8 +68,6 @@ class Quorum:
         self._machines = StateMachines(self.node_id, core.epoch, self._trace, self._log, self._snapshots)
         self._hello = hello(config.cluster_id, config.quorum.me)
         self._links = Links(env, self, self._hello, config.request_timeout_ms / 1000)
-        # The nodes that this one has itself connected to, at the addresses of voters and bootstrap servers.
-        self._reached: dict[int, ReplicaKey] = {}
         # Records that were appended and that the core does not know yet.
         self._staged: list[bytes] = []
         self._staged_bytes = 0
@@ -87,7 +80,6 @@ class Quorum:
         self._deadline_ms = core.deadline_ms
         self._timer = trio.CancelScope()
         self._askers = Askers()
-        self._absentees = Absentees()
 
     @classmethod
     async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
@@ -122,7 +114,7 @@ class Quorum:
     @property
     def is_majority_absent(self) -> bool:
         """Whether so many voters seem to be gone that nobody can lead. A hint; `ResetListener`s are told of changes."""
-        return self._absentees.prevent_majority(self.core.voters)
+        return self._peers.prevent_majority()
 
     def describe(self) -> QuorumDescription:
         return describe(self.core, self._config.quorum.me, self._time.in_full_ms, int(self._env.wall() * 1000))
@@ -135,8 +127,10 @@ class Quorum:
         size = sum(map(len, records))
         assert records, "an append holds at least one record"
         assert size <= APPEND_BYTES_MAX, "an append that fits into no answer to a Fetch"
+        assert len(records) <= RECORDS_MAX, "more than a batch may have"
         # A process that was stopped for a while may have lost its majority; or what is staged is enough for a batch.
-        if self._deadline_ms <= self._time.count_in_full() or self._staged_bytes + size > APPEND_BYTES_MAX:
+        is_full = self._staged_bytes + size > APPEND_BYTES_MAX or len(self._staged) + len(records) > RECORDS_MAX
+        if is_full or self._deadline_ms <= self._time.count_in_full():
             self.step(happened.Tick())
         if self.core.role is not Role.LEADER or self.core.epoch != epoch:
             raise NotLeader(f"node {self.node_id} is about to learn that it does not lead in epoch {epoch} any more")
@@ -210,7 +204,7 @@ class Quorum:
             except ConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
                 if error.was_reset and connection.peer is not None:
-                    self._lost(connection.peer.node_id, is_stranger=self._is_stranger(connection.peer))
+                    self._lost(connection.peer.node_id, is_stranger=self._peers.is_stranger(connection.peer))
             finally:
                 self._askers.forget(connection)
 
@@ -222,10 +216,10 @@ class Quorum:
     # What the links report
 
     def connected(self, destination: int, server: ReplicaKey) -> None:
-        self._reached[destination] = server
+        self._peers.connected(destination, server)
 
     def responded(self, destination: int, request: Request, response: Response) -> None:
-        self._absentees.heard(destination)
+        self._peers.heard(destination)
         self._step_and_perform(happened.Responded(destination, request, response))
 
     def request_failed(self, destination: int, request: Request) -> None:
@@ -237,20 +231,13 @@ class Quorum:
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
         assert connection.peer is not None, "a request that came before the node's name"
-        is_stranger = self._is_stranger(connection.peer)
-        if not is_stranger:
-            self._absentees.heard(connection.peer.node_id)
+        is_stranger = self._peers.check(connection.peer)
         self.step(happened.Received(self._askers.over(connection, correlation_id), request, is_stranger))
 
-    def _is_stranger(self, peer: ReplicaKey) -> bool:
-        """Whether neither the log names `peer` as a voter, nor this node has itself connected to it."""
-        return not self.core.names_voter(peer) and peer not in self._reached.values()
-
     def _lost(self, node_id: int, *, is_stranger: bool = False) -> None:
-        """The listeners hear of strangers too, as brokers are: to them it is a hint, which they look into."""
-        if node_id >= 0:
-            if not is_stranger:
-                self._absentees.lost(node_id, self.core.voters)
+        if node_id >= 0 and not is_stranger:
+            self._peers.lost(node_id)
+        if node_id >= 0:  # listeners hear of strangers too, as brokers are: to them it is a hint, which they look into
             self._machines.tell_of_reset(node_id)
 
     # Tasks
@@ -318,7 +305,7 @@ class Quorum:
         if self._performing:
             return
         self._performing = True
-        while self._effects and not isinstance(self._effects[0], _WAITING):
+        while self._effects and not isinstance(self._effects[0], todo.WaitingEffect):
             self._perform_at_once(self._effects.popleft())
         self._performing = False
         if self._effects:
@@ -356,8 +343,8 @@ class Quorum:
                 self._askers.answer(effect.token, effect.response)
             case todo.RoleChanged():
                 self._change_role(effect)
-            case todo.RefusedEpoch():
-                self._trace.refused_epoch(effect)
+            case todo.RefusedEpoch() | todo.RefusedTruncation():
+                self._trace.refused(effect)
             case todo.AnswerSnapshot():
                 self._askers.answer_snapshot(effect, self._snapshots, FETCH_BYTES_MAX)
             case todo.WriteSnapshot():
@@ -374,20 +361,23 @@ class Quorum:
     async def _truncate(self, end_offset: int) -> None:
         async with self._disk_in_use:
             await self._log.truncate(end_offset)
-        self._trace("log_truncated", end_offset=end_offset)
-        if self._trace.voters_offset >= end_offset:
-            self._trace.voters(self.core.voters_offset_at(end_offset), self.core.voters_at(end_offset))
+        self._trace.truncated(self.core, end_offset)
 
     async def _install_snapshot(self, place: OffsetAndEpoch) -> None:
         """First the snapshot, then the log: recovery starts a log anew that does not reach its snapshot."""
-        await self._snapshots.install(place)
+        try:
+            await self._snapshots.install(place)
+        except CorruptLog as error:
+            self._trace("snapshot_refused", end_offset=place.offset, epoch=place.epoch, reason=str(error))
+            await self._snapshots.discard_part(place)
+            self.step(happened.SnapshotRefused(place))
+            return
         self._machines.skip_commits()
         async with self._disk_in_use:
             await self._log.start_at(place.offset, place.epoch, keep=False)
         await self._snapshots.remove_below(place.offset)
         voters = await self._machines.load_snapshot(place)
-        self._trace("snapshot_installed", end_offset=place.offset, epoch=place.epoch)
-        self._trace.voters(place.offset - 1, voters)
+        self._trace.installed(place, voters)
         self.step(happened.SnapshotInstalled(place, voters))
 
     async def _truncate_prefix(self, place: OffsetAndEpoch) -> None:

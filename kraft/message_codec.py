@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, g
 import attrs
 import msgpack
 
-from kraft.bounds import BATCHES_MAX, RECORDS_MAX, Bound, IsBoolean, Range
+from kraft.bounds import IsBoolean, Range
 from kraft.core import messages
 from kraft.core.messages import Request, Response
+from kraft.msgpack_reading import MalformedMessage, Reading, scalar_reader
 
 C = TypeVar("C")
 
@@ -39,15 +40,6 @@ RESPONSES: Final[Mapping[int, type[Any]]] = {
 }
 _NUMBERS: Final = {cls: number for classes in (REQUESTS, RESPONSES) for number, cls in classes.items()}
 _CORRELATION_IDS: Final = Range(0, 2**63 - 1)
-# All elements of all arrays of a message together.
-ELEMENTS_MAX: Final = RECORDS_MAX + 16 * BATCHES_MAX
-
-
-_NIL: Final = 0xC0
-
-
-class MalformedMessage(ValueError):
-    """These bytes are no message."""
 
 
 def encode_request(correlation_id: int, request: Request) -> bytes:
@@ -66,13 +58,13 @@ def encode(message: object) -> bytes:
 
 def decode_request(data: bytes) -> tuple[int, Request]:
     """A correlation id and what it is for. Raises MalformedMessage."""
-    numbered: tuple[int, Request] = _Reading(data).complete(_REQUEST_READER)
+    numbered: tuple[int, Request] = Reading(data).complete(_REQUEST_READER)
     return numbered
 
 
 def decode_response(data: bytes) -> tuple[int, Response]:
     """A correlation id and what belongs to it. Raises MalformedMessage."""
-    numbered: tuple[int, Response] = _Reading(data).complete(_RESPONSE_READER)
+    numbered: tuple[int, Response] = Reading(data).complete(_RESPONSE_READER)
     return numbered
 
 
@@ -80,53 +72,7 @@ def _encode_numbered(correlation_id: int, message: object) -> bytes:
     return encode((correlation_id, _NUMBERS[type(message)], message))
 
 
-class _Reading:
-    """The bytes of one message, read from the start. What is built of them is asked for piece by piece."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._size = len(data)
-        self._elements = 0
-        self._unpacker = msgpack.Unpacker(
-            use_list=False, max_buffer_size=max(len(data), 1), max_array_len=0, max_map_len=0, max_ext_len=0
-        )
-        self._unpacker.feed(data)
-        self.scalar: Callable[[], object] = self._unpacker.unpack
-
-    def complete(self, read: "Callable[[_Reading], Any]") -> Any:
-        """What `read` makes of all bytes. Raises MalformedMessage."""
-        try:
-            value = read(self)
-            if self._unpacker.tell() != self._size:
-                raise MalformedMessage("bytes after the message")
-        except MalformedMessage:
-            raise
-        except (ValueError, msgpack.UnpackException) as error:
-            raise MalformedMessage(str(error) or type(error).__name__) from error
-        return value
-
-    def array(self, count_max: int) -> int:
-        """How many elements the array that begins here has. Each takes at least a byte."""
-        count: int = self._unpacker.read_array_header()
-        self._elements += count
-        if count > count_max or count > self._size - self._unpacker.tell() or self._elements > ELEMENTS_MAX:
-            raise MalformedMessage(f"an array of {count}")
-        return count
-
-    def array_of(self, count: int) -> None:
-        if self.array(count) != count:
-            raise MalformedMessage(f"not an array of {count}")
-
-    def nil(self) -> bool:
-        """True if nil comes next, which is then read."""
-        position = self._unpacker.tell()
-        if position < self._size and self._data[position] == _NIL:
-            self.scalar()
-            return True
-        return False
-
-
-_Reader: TypeAlias = Callable[[_Reading], Any]
+_Reader: TypeAlias = Callable[[Reading], Any]
 
 
 def decoder(cls: type[C]) -> Callable[[bytes], C]:
@@ -134,7 +80,7 @@ def decoder(cls: type[C]) -> Callable[[bytes], C]:
     read = _object_reader(cls)
 
     def decode(data: bytes) -> C:
-        value: C = _Reading(data).complete(read)
+        value: C = Reading(data).complete(read)
         return value
 
     return decode
@@ -144,7 +90,7 @@ def _object_reader(cls: type[Any]) -> _Reader:
     readers = tuple(_field_reader(field.type, f"{cls.__name__}.{field.name}") for field in attrs.fields(cls))
     count = len(readers)
 
-    def read(reading: _Reading) -> Any:
+    def read(reading: Reading) -> Any:
         reading.array_of(count)
         return cls(*[reader(reading) for reader in readers])
 
@@ -154,7 +100,7 @@ def _object_reader(cls: type[Any]) -> _Reader:
 def _numbered_reader(classes: Mapping[int, type[Any]]) -> _Reader:
     readers = {number: _object_reader(cls) for number, cls in classes.items()}
 
-    def read(reading: _Reading) -> tuple[int, Any]:
+    def read(reading: Reading) -> tuple[int, Any]:
         reading.array_of(3)
         correlation_id, number = reading.scalar(), reading.scalar()
         if type(correlation_id) is not int or not _CORRELATION_IDS.allows(correlation_id):
@@ -172,47 +118,35 @@ def _field_reader(hint: Any, name: str) -> _Reader:
         inner, bound = get_args(hint)
         if get_origin(inner) is tuple:
             return _tuple_reader(_field_reader(get_args(inner)[0], name), bound.maximum)
-        return _scalar_reader(bound, name)
+        return scalar_reader(bound, name)
     if get_origin(hint) in (Union, UnionType):
         (inner,) = [each for each in get_args(hint) if each is not NoneType]
         return _optional_reader(_field_reader(inner, name))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum_reader(hint)
     if hint is bool:
-        return _scalar_reader(IsBoolean(), name)
+        return scalar_reader(IsBoolean(), name)
     if isinstance(hint, type) and attrs.has(hint):
         return _object_reader(hint)
     raise TypeError(f"{name} is declared without bounds: {hint}")
 
 
-def _scalar_reader(bound: Bound, name: str) -> _Reader:
-    allows = bound.allows
-
-    def read(reading: _Reading) -> object:
-        value = reading.scalar()
-        if not allows(value):
-            raise MalformedMessage(f"{value!r:.50} as {name}")
-        return value
-
-    return read
-
-
 def _tuple_reader(read_element: _Reader, count_max: int) -> _Reader:
-    def read(reading: _Reading) -> tuple[Any, ...]:
+    def read(reading: Reading) -> tuple[Any, ...]:
         return tuple([read_element(reading) for _ in range(reading.array(count_max))])
 
     return read
 
 
 def _optional_reader(read_value: _Reader) -> _Reader:
-    def read(reading: _Reading) -> Any:
+    def read(reading: Reading) -> Any:
         return None if reading.nil() else read_value(reading)
 
     return read
 
 
 def _enum_reader(enum: type[Enum]) -> _Reader:
-    def read(reading: _Reading) -> Enum:
+    def read(reading: Reading) -> Enum:
         return enum(reading.scalar())
 
     return read

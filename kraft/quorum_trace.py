@@ -16,14 +16,16 @@ voter; an `end_offset` is that of the next entry, and what holds "to" it holds f
     snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
     voters_changed      offset voters                           of the entry that names them, -1 where none does
     implausible_epoch   epoch told source                       the epoch that another replica told was refused
+    unsafe_truncation   end_offset committed source             the leader lacks what is committed; refused
+    snapshot_refused    end_offset epoch reason                 what was fetched is none; fetched again later
     voter_directory_differs  voter mine                         a voter has this node id and another disk: not this one
 """
 
 from collections.abc import Sequence
 
-from kraft.core import Core, ElectionState, ReplicaKey, VoterSet
+from kraft.core import Core, ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
-from kraft.core.effects import RefusedEpoch, RoleChanged
+from kraft.core.effects import RefusedEpoch, RefusedTruncation, RoleChanged
 from kraft.env import Tracer
 from kraft.replicated_log import Batch, BatchKind
 
@@ -35,7 +37,7 @@ class QuorumTrace:
         self._tracer = tracer
         self._me = me
         self.voters_offset = -1
-        self._refused: dict[int, int] = {}
+        self._refused: dict[tuple[int, type], int] = {}
 
     def __call__(self, kind: str, /, **fields: object) -> None:
         self._tracer(kind, node=self._me.node_id, **fields)
@@ -48,11 +50,16 @@ class QuorumTrace:
     def role(self, change: RoleChanged) -> None:
         self("role", role=change.role.value, epoch=change.epoch, leader=change.leader_id)
 
-    def refused_epoch(self, refused: RefusedEpoch) -> None:
-        """Once per source and own epoch: a broken peer repeats itself."""
-        if self._refused.get(refused.source) != refused.own:
-            self._refused[refused.source] = refused.own
+    def refused(self, refused: RefusedEpoch | RefusedTruncation) -> None:
+        """Once per source, for each own epoch or high watermark: a broken peer repeats itself."""
+        about = refused.own if isinstance(refused, RefusedEpoch) else refused.high_watermark
+        if self._refused.get((refused.source, type(refused))) == about:
+            return
+        self._refused[refused.source, type(refused)] = about
+        if isinstance(refused, RefusedEpoch):
             self("implausible_epoch", epoch=refused.own, told=refused.told, source=refused.source)
+        else:
+            self("unsafe_truncation", end_offset=refused.end_offset, committed=about, source=refused.source)
 
     def vote_synced(self, state: ElectionState) -> None:
         voted_for = None if state.voted_for is None else state.voted_for.node_id
@@ -63,6 +70,15 @@ class QuorumTrace:
         for batch in batches:
             if batch.kind is BatchKind.VOTERS:
                 self.voters(batch.base_offset, decode_voters(batch.records[0]))
+
+    def truncated(self, core: Core, end_offset: int) -> None:
+        self("log_truncated", end_offset=end_offset)
+        if self.voters_offset >= end_offset:
+            self.voters(core.voters_offset_at(end_offset), core.voters_at(end_offset))
+
+    def installed(self, place: OffsetAndEpoch, voters: VoterSet) -> None:
+        self("snapshot_installed", end_offset=place.offset, epoch=place.epoch)
+        self.voters(place.offset - 1, voters)
 
     def voters(self, offset: int, voters: VoterSet) -> None:
         self.voters_offset = offset

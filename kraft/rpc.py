@@ -17,13 +17,13 @@ from kraft.core.messages import Request, Response, is_answer, sender_is
 from kraft.env import Env
 from kraft.handshake import ANSWER_BYTES_MAX, HELLO_BYTES_MAX, HELLO_TIMEOUT_S, Hello, decode_hello, refusal_of
 from kraft.message_codec import (
-    MalformedMessage,
     decode_request,
     decode_response,
     encode,
     encode_request,
     encode_response,
 )
+from kraft.msgpack_reading import MalformedMessage
 
 T = TypeVar("T")
 

@@ -1,10 +1,13 @@
 """The entries that the quorum writes for itself: who leads an epoch (KIP-595), and who votes (KIP-853)."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgpack
 
+from kraft.bounds import VOTERS_MAX, IsAddress, IsDirectoryId, Range
 from kraft.core.voters import ReplicaKey, Voter, VoterSet
+from kraft.msgpack_reading import MalformedMessage, Reading, scalar_reader
 from kraft.replicated_log import Batch, BatchKind
 
 # The core has no wall clock to stamp its own entries with.
@@ -28,5 +31,32 @@ def encode_voters(voters: VoterSet) -> bytes:
 
 
 def decode_voters(record: bytes) -> VoterSet:
-    fields = msgpack.unpackb(record)
-    return VoterSet(tuple(Voter(ReplicaKey(node_id, directory), address) for node_id, directory, address in fields))
+    """Raises MalformedMessage for what `encode_voters` cannot have written."""
+    voters = VoterSet(Reading(record).complete(_read_voters))
+    if len(set(voters.ids)) < len(voters.ids):
+        raise MalformedMessage("a voter set that names a voter twice")
+    return voters
+
+
+def is_sound(batch: Batch) -> bool:
+    """Whether the quorum can read what it finds in `batch`, which another replica has sent."""
+    if batch.kind is not BatchKind.VOTERS:
+        return bool(batch.records)
+    try:
+        return len(batch.records) == 1 and bool(decode_voters(batch.records[0]).voters)
+    except MalformedMessage:
+        return False
+
+
+def _read_voters(reading: Reading) -> tuple[Voter, ...]:
+    return tuple([_read_voter(reading) for _ in range(reading.array(VOTERS_MAX))])
+
+
+def _read_voter(reading: Reading) -> Voter:
+    reading.array_of(3)
+    return Voter(ReplicaKey(_read_node_id(reading), _read_directory_id(reading)), _read_address(reading))
+
+
+_read_node_id: Final = scalar_reader(Range(0, 2**31 - 1), "a voter's id")
+_read_directory_id: Final = scalar_reader(IsDirectoryId(), "a voter's directory id")
+_read_address: Final = scalar_reader(IsAddress(), "a voter's address")

@@ -178,6 +178,8 @@ class Core:
                 following.on_snapshot_taken(replica, event.snapshot)
             case events.SnapshotInstalled():
                 following.on_snapshot_installed(replica, event.snapshot, event.voters)
+            case events.SnapshotRefused():
+                following.on_snapshot_refused(replica, event.snapshot)
             case events.Leave():
                 elections.leave(replica)
 

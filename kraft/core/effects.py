@@ -132,6 +132,17 @@ class RefusedEpoch:
     told: int
 
 
+@attrs.frozen
+class RefusedTruncation:
+    """For the driver's trace: leader `source` told to truncate to `end_offset`, below what is committed here."""
+
+    source: int
+    end_offset: int
+    high_watermark: int
+
+
+# What takes a device to answer.
+WaitingEffect: TypeAlias = PersistElection | TruncateLog | InstallSnapshot | DiscardSnapshot | TruncatePrefix
 Effect: TypeAlias = (
     PersistElection
     | TruncateLog
@@ -147,4 +158,5 @@ Effect: TypeAlias = (
     | Committed
     | RoleChanged
     | RefusedEpoch
+    | RefusedTruncation
 )

@@ -82,6 +82,13 @@ class SnapshotInstalled:
 
 
 @attrs.frozen
+class SnapshotRefused:
+    """The bytes of a fetched snapshot are not one: what was fetched is gone, and the log is as it was."""
+
+    snapshot: OffsetAndEpoch
+
+
+@attrs.frozen
 class Leave:
     """This node is about to stop: it never stands for election again, and if it leads, it hands over."""
 
@@ -96,5 +103,6 @@ Event: TypeAlias = (
     | Append
     | SnapshotTaken
     | SnapshotInstalled
+    | SnapshotRefused
     | Leave
 )

@@ -1,6 +1,7 @@
 """What a follower does: fetch, append, truncate where the leader's log differs, and notice when the leader is gone."""
 
-from kraft.core.effects import InstallSnapshot, TruncatePrefix, WriteSnapshot
+from kraft.core.control import is_sound
+from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefix, WriteSnapshot
 from kraft.core.log_shape import OffsetAndEpoch
 from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.core.replica import Replica
@@ -42,16 +43,18 @@ def on_fetch_response(replica: Replica, source: int, request: FetchRequest, resp
         if isinstance(state, Follower) and response.error is Error.NOT_LEADER_OR_FOLLOWER:
             on_leader_lost(replica, state)
         return
-    hear(replica, state)
-    if response.diverging is not None:
+    if response.diverging is not None and _may_truncate(replica, source, response.diverging):
+        hear(replica, state)
         _truncate(replica, source, response.diverging)
-    elif response.snapshot is not None:
+    elif response.snapshot is not None and _is_ahead(replica, response.snapshot):
+        hear(replica, state)
         state.download = Download(response.snapshot)
-    elif _follows(replica, request, response.batches):
+    elif (response.diverging, response.snapshot) == (None, None) and _follows(replica, request, response.batches):
+        hear(replica, state)
         if response.batches:
             replica.append(response.batches)
         replica.commit(min(response.high_watermark, replica.log.end_offset))
-    else:
+    else:  # no sign of life: what makes no sense must not keep a leader
         pause(replica, source, FetchRequest)
 
 
@@ -85,6 +88,15 @@ def on_snapshot_installed(replica: Replica, snapshot: OffsetAndEpoch, voters: Vo
     replica.voter_history.truncate(0)
     replica.voter_history.start_at(snapshot.offset, voters)
     replica.commit(snapshot.offset)
+
+
+def on_snapshot_refused(replica: Replica, snapshot: OffsetAndEpoch) -> None:
+    """Ask again, after a while: the leader may have another one by then, or there may be another leader."""
+    assert snapshot == replica.installing, f"{snapshot} was refused, not {replica.installing}"
+    replica.installing = None
+    if isinstance(replica.state, Follower):
+        until_ms = replica.now_ms + replica.config.election_backoff_max_ms
+        replica.requests.hold(replica.state.leader_id, FetchRequest, until_ms)
 
 
 def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
@@ -133,10 +145,24 @@ def _follows(replica: Replica, request: FetchRequest, batches: tuple[Batch, ...]
     if request.log_end != replica.log.end:
         return False
     for batch in batches:
-        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch or not batch.records:
+        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch or not is_sound(batch):
             return False
         offset, epoch = batch.last_offset + 1, batch.epoch
     return True
+
+
+def _may_truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> bool:
+    """Never what is committed: where the leader lacks that, somebody has lost what it had acknowledged."""
+    end_offset = replica.log.truncation_point(diverging)
+    if end_offset >= replica.high_watermark:
+        return True
+    replica.effects.append(RefusedTruncation(source, end_offset, replica.high_watermark))
+    return False
+
+
+def _is_ahead(replica: Replica, snapshot: OffsetAndEpoch) -> bool:
+    """Whether the snapshot may take the log's place: it has all that is committed here, and is of no later epoch."""
+    return 0 < snapshot.offset >= replica.high_watermark and snapshot.epoch <= replica.epoch
 
 
 def _truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> None:

@@ -22,6 +22,8 @@ from kraft.replicated_log import Batch
 
 # An observer that has not fetched for so long is forgotten (KRaft's observer session timeout).
 OBSERVER_TIMEOUT_MS = 300_000
+# Nodes that nobody knows may fetch too; beyond so many, a new one is answered without being kept in mind.
+OBSERVERS_MAX = 1_000
 
 
 def start_leading(replica: Replica, granting: list[int]) -> None:
@@ -184,7 +186,9 @@ def _heard(replica: Replica, leader: Leader, key: ReplicaKey) -> Progress:
         oldest_ms = replica.now_ms - OBSERVER_TIMEOUT_MS
         kept = {known: seen for known, seen in leader.observers.items() if seen.heard_ms > oldest_ms}
         leader.observers = kept
-        progress = leader.observers[key] = Progress(key, replica.now_ms)
+        progress = Progress(key, replica.now_ms)
+        if len(kept) < OBSERVERS_MAX:
+            leader.observers[key] = progress
         leader.forget_former_disks()
     progress.heard_ms = replica.now_ms
     return progress

@@ -5,7 +5,7 @@ epoch agree on everything before it (log matching, Raft's paper, section 5.3), a
 offsets is all that it takes to find where two logs part (KIP-101, KIP-595).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from enum import Enum
 
 import attrs
@@ -39,6 +39,7 @@ class LogShape:
         self.durable_end_offset = start.offset
         self._epochs: list[int] = []
         self._first_offsets: list[int] = []
+        self._base_offsets: list[int] = []
 
     @property
     def last_epoch(self) -> int:
@@ -55,6 +56,7 @@ class LogShape:
         if epoch > self.last_epoch or not self._epochs:
             self._epochs.append(epoch)
             self._first_offsets.append(base_offset)
+        self._base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
 
     def synced(self, end: OffsetAndEpoch) -> None:
@@ -68,6 +70,7 @@ class LogShape:
         while self._first_offsets and self._first_offsets[-1] >= end_offset:
             self._first_offsets.pop()
             self._epochs.pop()
+        del self._base_offsets[bisect_left(self._base_offsets, end_offset) :]
         self.end_offset = min(self.end_offset, end_offset)
         self.durable_end_offset = min(self.durable_end_offset, end_offset)
 
@@ -75,13 +78,14 @@ class LogShape:
         """Start anew behind a snapshot."""
         self.start = snapshot
         self.end_offset = self.durable_end_offset = snapshot.offset
-        self._epochs, self._first_offsets = [], []
+        self._epochs, self._first_offsets, self._base_offsets = [], [], []
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
         """A durable snapshot of everything below its offset, which lies in the log, takes their place."""
         assert self.epoch_before(snapshot.offset) == snapshot.epoch, f"the log has nothing that ends at {snapshot}"
         self.start = snapshot
         self.durable_end_offset = max(self.durable_end_offset, snapshot.offset)
+        del self._base_offsets[: bisect_left(self._base_offsets, snapshot.offset)]
         gone = bisect_right(self._first_offsets, snapshot.offset) - 1
         if gone >= 0:
             del self._epochs[:gone], self._first_offsets[:gone]
@@ -92,6 +96,13 @@ class LogShape:
         assert self.start.offset <= offset <= self.end_offset, f"{offset} is not within the log"
         index = bisect_right(self._first_offsets, offset - 1) - 1
         return self._epochs[index] if offset > self.start.offset and index >= 0 else self.start.epoch
+
+    def batch_boundary(self, offset: int) -> int:
+        """The last place up to `offset` where a batch begins or the log ends: a batch is in a log as a whole."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        index = bisect_right(self._base_offsets, offset) - 1
+        return self._base_offsets[index] if index >= 0 else self.start.offset
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The highest epoch up to `epoch` that is known here, and where it ends.
@@ -120,7 +131,7 @@ class LogShape:
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
         """Up to where this log may agree with one that ends `diverging.epoch` (or has nothing of it) there."""
-        return min(self.end_of_epoch(diverging.epoch).offset, diverging.offset)
+        return self.batch_boundary(min(self.end_of_epoch(diverging.epoch).offset, diverging.offset))
 
     def no_newer_than(self, other: OffsetAndEpoch) -> bool:
         """Whether a log that ends at `other` is at least as up to date (Raft's paper, section 5.4.1)."""

@@ -27,10 +27,6 @@ from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from kraft.replicated_log import Batch, BatchKind
 
 
-class UnsafeTruncation(AssertionError):
-    """A leader's log lacks entries that are committed: somebody has lost what it had acknowledged."""
-
-
 class Replica:
     """`chance` gives numbers from [0, 1). Effects gather in `effects` until the core hands them out."""
 
@@ -137,7 +133,7 @@ class Replica:
 
     def election_backoff_ms(self, attempts: int) -> float:
         """Grows with the attempts and is random, so that rivals stop to meet."""
-        longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0**attempts)
+        longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0 ** min(attempts, 30))
         return longest * self._chance()
 
     def pick(self, choices: Sequence[tuple[int, str]]) -> tuple[int, str]:
@@ -189,16 +185,15 @@ class Replica:
         self.effects.append(AppendLog(tuple(batches)))
 
     def truncate(self, end_offset: int) -> None:
-        """Raises UnsafeTruncation rather than drop what is committed."""
-        if end_offset < self.high_watermark:
-            raise UnsafeTruncation(f"told to truncate to {end_offset}, below the commit at {self.high_watermark}")
+        assert end_offset >= self.high_watermark, f"{end_offset} is below the commit at {self.high_watermark}"
         self.log.truncate(end_offset)
         self.voter_history.truncate(end_offset)
         self.effects.append(TruncateLog(end_offset))
 
     def commit(self, end_offset: int) -> bool:
-        """Whether this is news; the high watermark never goes back."""
+        """Whether this is news; the high watermark never goes back, and lies between two batches."""
         assert end_offset <= self.log.end_offset, f"commit to {end_offset}, the log ends at {self.log.end_offset}"
+        end_offset = self.log.batch_boundary(end_offset)
         if end_offset <= self.high_watermark:
             return False
         self.high_watermark = end_offset

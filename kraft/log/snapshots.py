@@ -20,10 +20,12 @@ import crc32c
 import msgpack
 import trio
 
+from kraft.bounds import RECORDS_MAX
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.control import decode_voters, encode_voters
 from kraft.env import Disk, File, FsyncFailed
 from kraft.log.durable_log import CorruptLog
+from kraft.msgpack_reading import MalformedMessage, Reading
 
 _FRAME = struct.Struct(">II")
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
@@ -32,6 +34,8 @@ _EPOCH_MAX: Final = 2**31 - 1
 # Records are framed in portions of about this size, with a checkpoint between two: memory stays bounded, whatever the
 # state's size, and so does the time for which encoding or decoding one holds up everything else (about 10 ms).
 PORTION_BYTES = 1 << 16
+# A portion is a little more than PORTION_BYTES, unless a single record is larger.
+BODY_BYTES_MAX = 64 << 20
 
 
 @attrs.frozen
@@ -88,20 +92,14 @@ class Snapshots:
     def open_snapshot(self, place: OffsetAndEpoch) -> Snapshot:
         """Raises FileNotFoundError, CorruptLog."""
         bodies = _read_bodies(self._disk.open(self._path(place)))
-        head = next(bodies, ())
-        if head[:2] != attrs.astuple(place):
-            raise CorruptLog(f"{self._path(place)} is of another place")
-        try:
-            voters = decode_voters(head[2])
-        except (ValueError, TypeError, IndexError) as error:
-            raise CorruptLog(f"{self._path(place)} names no voters: {error}") from error
-        return Snapshot(place, voters, bodies)
+        return Snapshot(place, _read_head(next(bodies, ()), place, self._path(place)), bodies)
 
     def read(self, place: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int]:
-        """Bytes of the file, and how many it has. Raises FileNotFoundError."""
+        """Bytes of the file, none past its end, and how many it has. Raises FileNotFoundError."""
         file = self._disk.open(self._path(place))
         try:
-            return file.read(position, max_bytes), file.size()
+            size = file.size()
+            return file.read(position, max_bytes) if position < size else b"", size
         finally:
             file.close()
 
@@ -116,12 +114,16 @@ class Snapshots:
             file.close()
 
     async def install(self, place: OffsetAndEpoch) -> None:
-        """All bytes of a fetched one are there. Raises CorruptLog where they are not what was sent; FsyncFailed."""
+        """All bytes of a fetched one are there. Raises CorruptLog where they make none of `place`; FsyncFailed."""
         file = self._disk.open(self._path(place) + ".part")
-        for _ in _read_bodies(file):
-            await trio.lowlevel.checkpoint()
-        await file.sync()
-        file.close()
+        try:
+            bodies = _read_bodies(file)
+            _read_head(next(bodies, ()), place, file.path)
+            for _ in bodies:
+                await trio.lowlevel.checkpoint()
+            await file.sync()
+        finally:
+            file.close()
         await self._publish(place)
 
     async def discard_part(self, place: OffsetAndEpoch) -> None:
@@ -183,23 +185,39 @@ def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -
     yield msgpack.packb([])
 
 
+def _read_head(head: tuple[object, ...], place: OffsetAndEpoch, path: str) -> VoterSet:
+    """The voters that it names. Raises CorruptLog where it is none of `place`."""
+    match head:
+        case (place.offset, place.epoch, bytes(voters)):
+            try:
+                return decode_voters(voters)
+            except MalformedMessage as error:
+                raise CorruptLog(f"{path} names no voters: {error}") from error
+    raise CorruptLog(f"{path} is of another place")
+
+
 def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
     """The unpacked frames without the last, empty one. Raises CorruptLog where they end."""
     position, size = 0, file.size()
     while position < size:
         head = file.read(position, _FRAME.size)
         body_size, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (-1, 0)
-        body = file.read(position + _FRAME.size, body_size) if 0 < body_size <= size - position else b""
+        fits = 0 < body_size <= min(size - position, BODY_BYTES_MAX)
+        body = file.read(position + _FRAME.size, body_size) if fits else b""
         if crc32c.crc32c(body) != crc or not body:
             break
         try:
-            fields = msgpack.unpackb(body, use_list=False)
-        except (ValueError, msgpack.UnpackException):
+            fields = Reading(body).complete(_read_scalars)
+        except MalformedMessage:
             break
-        if not isinstance(fields, tuple):
-            break
-        position += _FRAME.size + body_size
+        is_head, position = position == 0, position + _FRAME.size + body_size
+        if not is_head and not all(type(each) is bytes for each in fields):
+            raise CorruptLog(f"{file.path} has something else than records before byte {position}")
         if not fields and position == size:
             return
         yield fields
     raise CorruptLog(f"{file.path} is damaged at byte {position}")
+
+
+def _read_scalars(reading: Reading) -> tuple[Any, ...]:
+    return tuple([reading.scalar() for _ in range(reading.array(RECORDS_MAX))])

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from kraft.core import ElectionState, ReplicaKey
 from kraft.env import FsyncFailed
 from kraft.log import ElectionFile
+from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/log"
 
 
 def state(epoch: int) -> ElectionState:
-    return ElectionState(epoch, ReplicaKey(epoch % 3, "directory") if epoch % 2 else None)
+    return ElectionState(epoch, ReplicaKey(epoch % 3, directory_id("d")) if epoch % 2 else None)
 
 
 async def test_a_new_file_knows_no_epoch() -> None:

@@ -17,10 +17,11 @@ from kraft.log import DurableLog, Snapshots
 from kraft.quorum_trace import QuorumTrace
 from kraft.replicated_log import Batch, Leadership
 from kraft.state_machines import HAND_OVER_BYTES_MAX, StateMachines
+from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
-ME = Voter(ReplicaKey(1, "a disk"), "localhost:9093")
+ME = Voter(ReplicaKey(1, directory_id("disk")), "localhost:9093")
 RECORD = b"x" * 1_000
 BATCHES = 500
 SNAPSHOT = OffsetAndEpoch(BATCHES + 7, 3)

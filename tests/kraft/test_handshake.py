@@ -4,7 +4,8 @@ import pytest
 
 from kraft.core import ReplicaKey
 from kraft.handshake import HELLO_BYTES_MAX, Hello, decode_hello, hello, refusal_of
-from kraft.message_codec import MalformedMessage, encode
+from kraft.message_codec import encode
+from kraft.msgpack_reading import MalformedMessage
 from tests.support.directory_ids import directory_id
 
 MINE = hello("cluster", ReplicaKey(1, directory_id("d1")))

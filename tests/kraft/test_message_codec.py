@@ -15,13 +15,13 @@ from kraft.core.messages import Error, Known, Request, Response
 from kraft.message_codec import REQUESTS as REQUEST_CLASSES
 from kraft.message_codec import RESPONSES as RESPONSE_CLASSES
 from kraft.message_codec import (
-    MalformedMessage,
     decode_request,
     decode_response,
     decoder,
     encode_request,
     encode_response,
 )
+from kraft.msgpack_reading import MalformedMessage
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.directory_ids import directory_id
 from tests.support.nested_extensions import nested_extensions

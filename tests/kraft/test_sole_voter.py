@@ -12,10 +12,11 @@ from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
 from kraft.replicated_log import Batch, Leadership, NotLeader
+from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
-ME = Voter(ReplicaKey(3, "a disk"), "localhost:9093")
+ME = Voter(ReplicaKey(3, directory_id("disk")), "localhost:9093")
 CONFIG = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
 # Behind the entries of the quorum's own that begin the first epoch: who leads, and who votes.
 FIRST = 2

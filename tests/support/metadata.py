@@ -34,6 +34,7 @@ from metadata.ids import random_uuid
 from metadata.image import Loader, MetadataDelta, MetadataImage
 from metadata.records import BrokerEndpoint, MetadataRecord
 from metadata.snapshots import SnapshotTaker
+from tests.support.directory_ids import directory_id
 
 T = TypeVar("T")
 
@@ -184,7 +185,7 @@ async def metadata_node(
 ) -> AsyncIterator[MetadataNode]:
     """One controller, the sole voter of its quorum; it fences silent brokers only where it `watches_brokers`."""
     env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
-    me = ReplicaKey(1, "directory")
+    me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = DriverConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
     log, loader = await Quorum.open(env, METADATA_DIRECTORY, config), Loader()

@@ -16,11 +16,14 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.messages import Known
+from tests.support.directory_ids import directory_id
 
-THREE = VoterSet(tuple(Voter(ReplicaKey(node_id, f"d{node_id}"), f"host{node_id}") for node_id in (1, 2, 3)))
+THREE = VoterSet(
+    tuple(Voter(ReplicaKey(node_id, directory_id(f"d{node_id}")), f"host{node_id}:1") for node_id in (1, 2, 3))
+)
 # What every replica's wall clock shows.
 WALL_S = 1_700_000_000.0
-KEYS = {node_id: ReplicaKey(node_id, f"d{node_id}") for node_id in range(1, 6)}
+KEYS = {node_id: ReplicaKey(node_id, directory_id(f"d{node_id}")) for node_id in range(1, 6)}
 
 
 class One:
@@ -38,10 +41,10 @@ class One:
         for offset, epoch in enumerate(epochs):
             log.append(offset, offset, epoch)
         log.synced(log.end)
-        initial = VoterSet(tuple(Voter(KEYS[node_id], f"host{node_id}") for node_id in range(1, voters + 1)))
+        initial = VoterSet(tuple(Voter(KEYS[node_id], f"host{node_id}:1") for node_id in range(1, voters + 1)))
         if named is not None:
             initial = initial.with_voter(named)
-        config = config or QuorumConfig(KEYS[1], "host1")
+        config = config or QuorumConfig(KEYS[1], "host1:1")
         election = election or ElectionState(log.last_epoch)
         self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0, lambda: WALL_S)
         self.now_ms = 0.0
@@ -81,7 +84,7 @@ class One:
         return self.ask(said.FetchRequest(request_epoch, KEYS[node_id], OffsetAndEpoch(offset, epoch), 0))
 
     def follow(self, leader_id: int, epoch: int) -> said.FetchRequest:
-        effects = self.ask(said.BeginEpochRequest(epoch, leader_id, f"host{leader_id}", KEYS[1]))
+        effects = self.ask(said.BeginEpochRequest(epoch, leader_id, f"host{leader_id}:1", KEYS[1]))
         assert self.core.role is Role.FOLLOWER
         (fetch,) = sends(effects)
         assert isinstance(fetch, said.FetchRequest)

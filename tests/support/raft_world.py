@@ -20,6 +20,7 @@ from kraft.core import events as happened
 from kraft.core.control import decode_voters
 from kraft.core.messages import Error, FetchSnapshotResponse, Request, Response, VoterChangeResponse
 from kraft.replicated_log import BatchKind
+from tests.support.directory_ids import directory_id
 from tests.support.raft_core import WALL_S
 from tests.support.raft_disk import RaftDisk, Snapshot
 from tests.support.raft_invariants import Invariants
@@ -103,7 +104,7 @@ class RaftWorld:
 
     @staticmethod
     def voter(node_id: int, generation: str = "") -> Voter:
-        return Voter(ReplicaKey(node_id, f"d{node_id}{generation}"), f"host{node_id}")
+        return Voter(ReplicaKey(node_id, directory_id(f"d{node_id}{generation}")), f"host{node_id}:1")
 
     @property
     def live(self) -> list[Host]:
@@ -125,7 +126,7 @@ class RaftWorld:
         servers = (
             tuple(str(other) for other in self.hosts if other != node_id) if not host.initial_voters.voters else ()
         )
-        config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}", servers)
+        config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}:1", servers)
         host.core = Core(config, host.chance, *recovered, self.now_ms, lambda: WALL_S)
         assert host.core.epoch >= host.disk.election.epoch
         self.at(0, self._in_life(host, happened.Tick()))
@@ -264,8 +265,8 @@ class RaftWorld:
             case todo.Committed():
                 self.listener.committed(host.node_id, effect.end_offset)
                 self.invariants.commits(host.node_id, effect.end_offset, host.disk.history())
-            case todo.RefusedEpoch():
-                raise AssertionError(f"replica {host.node_id} refuses the epoch of an honest one: {effect}")
+            case todo.RefusedEpoch() | todo.RefusedTruncation():
+                raise AssertionError(f"replica {host.node_id} refuses what an honest one says: {effect}")
             case todo.RoleChanged():
                 self.listener.became(host.node_id, effect)
                 if effect.role is Role.LEADER:  # what it did before its vote was durable, nobody has seen

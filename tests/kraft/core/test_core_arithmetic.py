@@ -10,6 +10,7 @@ from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, Role, Voter, VoterH
 from kraft.core.log_shape import Match
 from kraft.core.quorum import Outcome, majority, outcome, reached_by_majority
 from kraft.core.transitions import TRANSITIONS, Cause, IllegalTransition, diagram, next_role
+from tests.support.directory_ids import directory_id
 
 
 @given(st.integers(1, 9))
@@ -148,7 +149,7 @@ def test_a_sync_says_nothing_of_what_was_truncated_meanwhile() -> None:
 
 
 def voters(*node_ids: int) -> VoterSet:
-    return VoterSet(tuple(Voter(ReplicaKey(node_id, f"d{node_id}")) for node_id in node_ids))
+    return VoterSet(tuple(Voter(ReplicaKey(node_id, directory_id(f"d{node_id}"))) for node_id in node_ids))
 
 
 def test_the_latest_voters_in_the_log_count_until_they_are_truncated() -> None:
@@ -165,7 +166,7 @@ def test_the_latest_voters_in_the_log_count_until_they_are_truncated() -> None:
 
 def test_a_replica_with_another_disk_is_another_replica() -> None:
     """KIP-853."""
-    assert voters(1, 2).contains(ReplicaKey(2, "d2"))
+    assert voters(1, 2).contains(ReplicaKey(2, directory_id("d2")))
     assert voters(1, 2).contains(ReplicaKey(2))
-    assert not voters(1, 2).contains(ReplicaKey(2, "other"))
-    assert not voters(1, 2).contains(ReplicaKey(3, "d3"))
+    assert not voters(1, 2).contains(ReplicaKey(2, directory_id("other")))
+    assert not voters(1, 2).contains(ReplicaKey(3, directory_id("d3")))

@@ -11,6 +11,7 @@ from kraft.core import messages as said
 from kraft.core.log_shape import OffsetAndEpoch as Place
 from kraft.core.messages import Error, Known
 from kraft.core.plausible_epochs import ALWAYS_BELIEVED, COUNTED_FROM_S, EPOCH_END, is_plausible
+from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, WALL_S, One, established
 
 LAST = 2**31 - 1
@@ -81,7 +82,7 @@ def test_one_peer_with_two_names_cannot_use_up_the_epochs() -> None:
 def test_observer_with_a_higher_epoch_does_not_depose_the_leader() -> None:
     """As in Kafka, whose leader answers UNKNOWN_LEADER_EPOCH to a Fetch of a later epoch."""
     one = established()
-    response = one.answer_to(said.FetchRequest(2, ReplicaKey(9, "d9"), EMPTY, 0))
+    response = one.answer_to(said.FetchRequest(2, ReplicaKey(9, directory_id("d9")), EMPTY, 0))
     assert response.error is Error.UNKNOWN_LEADER_EPOCH
     assert (one.core.epoch, one.core.role) == (1, Role.LEADER)
 

@@ -13,34 +13,35 @@ from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.control import voters_entry
 from kraft.core.messages import Error, Known
+from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
 
 
 def test_check_quorum_a_wiped_voter_does_not_count() -> None:
     """KIP-853: another directory id is another replica."""
     one = One().elected()
-    stranger = said.FetchRequest(1, ReplicaKey(3, "new"), OffsetAndEpoch(2, 1), 0)
+    stranger = said.FetchRequest(1, ReplicaKey(3, directory_id("new")), OffsetAndEpoch(2, 1), 0)
     one.ask(stranger)
     one.sync()
     assert one.core.high_watermark == 0
 
 
 def test_kip_853_votes_meant_for_a_lost_disk_are_refused() -> None:
-    request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, "lost"), EMPTY, pre_vote=False)
+    request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, directory_id("lost")), EMPTY, pre_vote=False)
     response = One().answer_to(request)
     assert response.error is Error.INVALID_VOTER_KEY
 
 
 def test_kip_853_one_with_another_disk_learns_who_leads_from_what_is_meant_for_the_lost_one() -> None:
     one = One()
-    effects = one.ask(said.BeginEpochRequest(3, 2, "host2", ReplicaKey(1, "lost")))
+    effects = one.ask(said.BeginEpochRequest(3, 2, "host2:1", ReplicaKey(1, directory_id("lost"))))
     answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
     assert answers == [Error.INVALID_VOTER_KEY]
     assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
 
 
 def add(node_id: int) -> said.AddVoterRequest:
-    return said.AddVoterRequest(Voter(KEYS[node_id], f"host{node_id}"), 5_000)
+    return said.AddVoterRequest(Voter(KEYS[node_id], f"host{node_id}:1"), 5_000)
 
 
 def test_kip_853_no_change_before_the_epoch_has_committed() -> None:
@@ -80,8 +81,8 @@ def test_kip_853_refused_changes_say_why() -> None:
     for request, error in (
         (add(3), Error.DUPLICATE_VOTER),
         (said.RemoveVoterRequest(KEYS[4], 5_000), Error.VOTER_NOT_FOUND),
-        (said.RemoveVoterRequest(ReplicaKey(3, "other"), 5_000), Error.VOTER_NOT_FOUND),
-        (said.UpdateVoterRequest(Voter(KEYS[5], "host5"), 5_000), Error.VOTER_NOT_FOUND),
+        (said.RemoveVoterRequest(ReplicaKey(3, directory_id("other")), 5_000), Error.VOTER_NOT_FOUND),
+        (said.UpdateVoterRequest(Voter(KEYS[5], "host5:1"), 5_000), Error.VOTER_NOT_FOUND),
     ):
         assert one.answer_to(request).error is error
 
@@ -101,10 +102,10 @@ def test_kip_853_a_change_that_waits_too_long_times_out() -> None:
 
 def test_kip_853_a_new_address_goes_through_the_log() -> None:
     one = established()
-    one.ask(said.UpdateVoterRequest(Voter(KEYS[3], "moved"), 5_000))
+    one.ask(said.UpdateVoterRequest(Voter(KEYS[3], "moved:1"), 5_000))
     voter = one.core.voters.get(3)
     assert voter is not None
-    assert voter.address == "moved"
+    assert voter.address == "moved:1"
 
 
 def test_kip_853_a_leader_that_removed_itself_does_not_count_itself() -> None:
@@ -130,27 +131,27 @@ def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
 
 def test_kip_853_whoever_lost_its_disk_does_not_stand_where_the_voter_was_just_named() -> None:
     """After a restart nothing is known to be committed, and the set before named no disks."""
-    one = One(named=Voter(ReplicaKey(1), "host1"))
-    named = VoterSet((Voter(ReplicaKey(1, "lost"), "host1"), *THREE.voters[1:]))
-    sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1])))
+    one = One(named=Voter(ReplicaKey(1), "host1:1"))
+    named = VoterSet((Voter(ReplicaKey(1, directory_id("lost")), "host1:1"), *THREE.voters[1:]))
+    sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1])))
     (fetch,) = [request for request in sent if isinstance(request, said.FetchRequest)]
     entries = (voters_entry(0, 1, named),)
-    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2, "host2"), 0, batches=entries)))
+    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2, "host2:1"), 0, batches=entries)))
     assert one.core.voters == named
     assert not one.core.is_voter
     one.step(happened.Tick(), 10_000.0)
     assert one.core.role is Role.UNATTACHED
 
 
-MOVED = QuorumConfig(KEYS[1], "moved")
+MOVED = QuorumConfig(KEYS[1], "moved:1")
 
 
 def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED)
-    effects = one.ask(said.BeginEpochRequest(1, 2, "host2", KEYS[1]))
+    one = One(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED)
+    effects = one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1]))
     (_, update) = sends(effects)
     assert isinstance(update, said.UpdateVoterRequest)
-    assert update.voter == Voter(KEYS[1], "moved")
+    assert update.voter == Voter(KEYS[1], "moved:1")
     refused = said.VoterChangeResponse(Known(1, 2), Error.REQUEST_TIMED_OUT)
     assert sends(one.step(happened.Responded(2, update, refused))) == []
     (again,) = sends(one.step(happened.Tick(), update.timeout_ms))
@@ -158,25 +159,25 @@ def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> Non
 
 
 def test_kip_853_a_leader_names_itself_in_the_log() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1"), config=MOVED).elected()
-    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+    one = One(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED).elected()
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved:1")
 
 
 def test_kip_853_a_leader_that_has_moved_says_so_once_its_epoch_has_committed() -> None:
     one = established()
     one.core._replica.config = MOVED
     assert sends(one.step(happened.Tick())) == []
-    assert one.core.voters.get(1) == Voter(KEYS[1], "moved")
+    assert one.core.voters.get(1) == Voter(KEYS[1], "moved:1")
 
 
 def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it() -> None:
-    one = One(named=Voter(ReplicaKey(1, "lost"), "host1"))
+    one = One(named=Voter(ReplicaKey(1, directory_id("lost")), "host1:1"))
     assert not one.core.is_voter
     effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
     (fetch,) = sends(effects)
     assert isinstance(fetch, said.FetchRequest)
     destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))
-    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2"), 0)))
+    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2:1"), 0)))
     assert one.core.role is Role.FOLLOWER
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
@@ -192,7 +193,7 @@ def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
         one.ask(said.FetchRequest(1, key, end, 0))
 
     one = established()
-    third, replaced, again = KEYS[3], ReplicaKey(3, "new"), ReplicaKey(3, "newer")
+    third, replaced, again = KEYS[3], ReplicaKey(3, directory_id("new")), ReplicaKey(3, directory_id("newer"))
     fetch(one, third, OffsetAndEpoch(2, 1))
     fetch(one, replaced, OffsetAndEpoch(0, 0))
     assert observers(one) == [replaced], "the voter is no observer, whatever its disk"
@@ -204,13 +205,13 @@ def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
 
 
 def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
-    one = One(named=Voter(ReplicaKey(2), "host2")).elected()
+    one = One(named=Voter(ReplicaKey(2), "host2:1")).elected()
     one.sync()
     one.fetch(2, 2, 1)
     assert one.core.high_watermark == 2
-    one.ask(said.UpdateVoterRequest(Voter(KEYS[2], "host2"), 5_000))
+    one.ask(said.UpdateVoterRequest(Voter(KEYS[2], "host2:1"), 5_000))
     one.sync()
-    one.ask(said.FetchRequest(1, ReplicaKey(2, "other"), OffsetAndEpoch(3, 1), 2))
+    one.ask(said.FetchRequest(1, ReplicaKey(2, directory_id("other")), OffsetAndEpoch(3, 1), 2))
     assert one.core.high_watermark == 2
     one.fetch(2, 3, 1)
     assert one.core.high_watermark == 3

@@ -1,0 +1,126 @@
+"""What a voter or a leader with a bug says is refused, and changes nothing: it never ends the replica."""
+
+import pytest
+
+from kraft.core import ElectionState, OffsetAndEpoch, Role
+from kraft.core import effects as todo
+from kraft.core import events as happened
+from kraft.core import messages as said
+from kraft.core.control import encode_voters
+from kraft.core.messages import Error, Known
+from kraft.replicated_log import Batch, BatchKind
+from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
+
+LEADER = Known(1, 2)
+
+
+def following(*epochs: int) -> tuple[One, said.FetchRequest]:
+    one = One(*epochs)
+    return one, one.follow(2, max(epochs, default=1))
+
+
+def fetched(one: One, fetch: said.FetchRequest, response: said.FetchResponse) -> list[todo.Effect]:
+    return one.step(happened.Responded(2, fetch, response))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(0, 1, 0, (b"junk",), BatchKind.VOTERS),
+        Batch(0, 1, 0, (encode_voters(THREE),) * 2, BatchKind.VOTERS),
+        Batch(0, 1, 0, (b"\x91\x93\x01\xaanot a uuid\xa0",), BatchKind.VOTERS),
+        Batch(0, 1, 0, (b"\x90",), BatchKind.VOTERS),
+        Batch(0, 1, 0, (b"\xdd\xff\xff\xff\xff",), BatchKind.VOTERS),
+        Batch(0, 1, 0, ()),
+        Batch(0, 2, 0, (b"x",)),
+    ],
+)
+def test_batch_that_cannot_be_read_is_not_appended(batch: Batch) -> None:
+    one, fetch = following()
+    assert fetched(one, fetch, said.FetchResponse(LEADER, 1, batches=(batch,))) == []
+    assert one.core.end_offset == 0
+
+
+@pytest.mark.parametrize("snapshot", [OffsetAndEpoch(1, 1), OffsetAndEpoch(5, 2), OffsetAndEpoch(0, 0)])
+def test_snapshot_that_lacks_what_is_committed_or_is_of_a_later_epoch_is_not_fetched(snapshot: OffsetAndEpoch) -> None:
+    one, fetch = following(1, 1)
+    (again,) = sends(fetched(one, fetch, said.FetchResponse(LEADER, 2)))
+    effects = fetched(one, again, said.FetchResponse(LEADER, 2, snapshot=snapshot))
+    assert not sends(effects)
+
+
+def test_snapshot_that_turns_out_to_be_none_is_asked_for_again_later() -> None:
+    one, fetch = following()
+    place = OffsetAndEpoch(5, 1)
+    (part,) = sends(fetched(one, fetch, said.FetchResponse(LEADER, 5, snapshot=place)))
+    effects = one.step(happened.Responded(2, part, said.FetchSnapshotResponse(LEADER, 1, 0, b"junk")))
+    assert effects[-1] == todo.InstallSnapshot(place)
+    assert not sends(one.step(happened.SnapshotRefused(place)))
+    assert one.core.end_offset == 0
+    assert isinstance(sends(one.step(happened.Tick(), 1_000))[0], said.FetchRequest)
+
+
+def test_high_watermark_and_divergence_within_a_batch_are_taken_to_its_beginning() -> None:
+    one, fetch = following()
+    batches = (Batch(0, 1, 0, (b"a",)), Batch(1, 1, 0, (b"b",) * 4))
+    fetched(one, fetch, said.FetchResponse(LEADER, 3, batches=batches))
+    assert one.core.high_watermark == 1
+    (again,) = sends(one.sync())
+    effects = fetched(one, again, said.FetchResponse(LEADER, 3, diverging=OffsetAndEpoch(3, 1)))
+    assert todo.TruncateLog(1) in effects
+
+
+def test_acknowledgement_within_a_batch_counts_for_what_is_before_it() -> None:
+    one = established()
+    one.step(happened.Append((b"a", b"b", b"c"), 0))
+    one.sync()
+    one.fetch(2, 4, 1)
+    assert one.core.high_watermark == 2
+
+
+def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections() -> None:
+    """A voter that was removed, and does not know it, is refused by all others for as long as it runs."""
+    one = One()
+    for _ in range(1_100):
+        for pre_vote in one.time_out() or one.time_out():
+            voter = pre_vote.voter.node_id
+            one.step(happened.Responded(voter, pre_vote, said.VoteResponse(Known(0), granted=False)))
+    one.step(happened.ConnectionReset(2))
+    one.follow(2, 1)
+    one.core._replica.lost_elections = 2_000
+    one.step(happened.ConnectionReset(2))
+    assert one.core.role is not Role.LEADER
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        said.VoteRequest(1, KEYS[5], KEYS[1], OffsetAndEpoch(100, 1), pre_vote=False),
+        said.VoteRequest(2, KEYS[5], KEYS[1], OffsetAndEpoch(100, 1), pre_vote=False),
+        said.VoteRequest(1, KEYS[5], KEYS[1], OffsetAndEpoch(100, 1), pre_vote=True),
+        said.BeginEpochRequest(2, 5, "host5:1", KEYS[1]),
+        said.EndEpochRequest(1, 5, (1,)),
+        said.EndEpochRequest(2, 5, (1,)),
+        said.UpdateVoterRequest(THREE.voters[1], 1_000),
+        said.FetchRequest(2, KEYS[5], EMPTY, 0),
+        said.FetchSnapshotRequest(2, KEYS[5], EMPTY, 0),
+    ],
+)
+@pytest.mark.parametrize("leads", [True, False])
+def test_stranger_changes_nothing(request_: said.Request, leads: bool) -> None:
+    one = established() if leads else One(election=ElectionState(1))
+    before = (one.core.role, one.core.election, one.core.known, one.core.high_watermark, one.core.voters)
+    effects = one.step(happened.Received(99, request_, is_stranger=True))
+    assert (one.core.role, one.core.election, one.core.known, one.core.high_watermark, one.core.voters) == before
+    (answer,) = [effect for effect in effects if isinstance(effect, todo.Answer)]
+    assert answer.response.error in (Error.VOTER_NOT_FOUND, Error.UNKNOWN_LEADER_EPOCH)
+    assert not getattr(answer.response, "granted", False)
+
+
+def test_observers_beyond_the_bound_are_answered_and_not_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.core.leading.OBSERVERS_MAX", 1)
+    one = established()
+    for node_id in (4, 5):
+        one.fetch(node_id, 0, 0)
+    assert one.core.leader_state is not None
+    assert list(one.core.leader_state.observers) == [KEYS[4]]
