@@ -49,7 +49,9 @@ class Scenario:
         self.simulation = Simulation(str(seed))
         self.shape, self.subject = subject_of(self.simulation, shape)
         subject, chance = self.subject, self.simulation.rng("nemesis")
-        self.nemesis = Nemesis(subject.cluster, subject.administrator, subject.topic_administrator, faults, chance)
+        self.nemesis = Nemesis(
+            subject.cluster, subject.members, subject.administrator, subject.topic_administrator, faults, chance
+        )
         self._scope = trio.CancelScope()
         self._violation: str | None = None
         Watch(self.simulation.trace, self.subject.invariants(), self._fail)

@@ -131,8 +131,9 @@ def honest_epoch_is_refused_by_an_observer_that_asks_around(story: Story) -> Non
     story.tell(3, "implausible_epoch", epoch=1, told=5, source=-1)
 
 
-def stranger_is_answered(story: Story) -> None:
-    story.tell(1, "stranger-answered", by="n1", stranger="4711")
+def stranger_raises_the_epoch(story: Story) -> None:
+    story.tell(1, "lies", is_stranger=True)
+    story.votes(2, 7, None)
 
 
 def election_in_peace(story: Story) -> None:
@@ -157,7 +158,7 @@ def election_in_peace(story: Story) -> None:
         (removed_before_the_last_is_committed, "OneVoterAtATime"),
         (honest_epoch_is_refused, "HonestEpochsArePlausible"),
         (honest_epoch_is_refused_by_an_observer_that_asks_around, "HonestEpochsArePlausible"),
-        (stranger_is_answered, "StrangersAreRefused"),
+        (stranger_raises_the_epoch, "EpochsBeginWithCandidates"),
         (election_in_peace, "NoElectionInPeace"),
     ],
 )
@@ -173,6 +174,13 @@ def test_an_epoch_that_no_replica_was_in_may_be_refused() -> None:
     story.role(2, "leader", 5)
     story.tell(1, "implausible_epoch", epoch=1, told=6, source=2)
     story.tell(1, "implausible_epoch", epoch=1, told=5, source=3)
+    assert story.broken == []
+
+
+def test_a_peer_with_the_name_of_a_node_may_raise_the_epoch() -> None:
+    story = Story()
+    story.tell(1, "lies", is_stranger=False)
+    story.votes(2, 7, None)
     assert story.broken == []
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import attrs
 
 from jepsen.simulation.cluster import Cluster
+from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.hosts import Host
 
 
@@ -63,6 +64,7 @@ class Strike:
     """One occasion: who it may befall, and the chance it goes by. Without topics nobody administers any."""
 
     cluster: Cluster
+    members: QuorumMembers
     administrator: Administrator
     topics: TopicAdministrator | None
     rng: Random

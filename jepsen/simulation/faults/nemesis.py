@@ -11,6 +11,8 @@ import trio
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed, Crash, Cut
 from jepsen.simulation.faults.fault import Administrator, Fault, Strike, TopicAdministrator
+from jepsen.simulation.faults.lies import QuorumMembers
+from jepsen.simulation.faults.lying_peers import LyingPeer, known_node, stranger
 from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
 from jepsen.simulation.faults.of_networks import (
     Bridge,
@@ -72,6 +74,8 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "break-log-dir": BreakLogDir(),
         "isolate-coordinator": IsolatePartitionLeader(lambda topics, rng: topics.coordinator_of_any(rng)),
         "kill-coordinator": KillCoordinator(),
+        "lying-peer": LyingPeer(known_node, is_stranger=False),
+        "lying-stranger": LyingPeer(stranger, is_stranger=True),
     }
 )
 
@@ -84,12 +88,14 @@ class Nemesis:
     def __init__(
         self,
         cluster: Cluster,
+        members: QuorumMembers,
         administrator: Administrator,
         topics: TopicAdministrator | None,
         allowed: Sequence[str],
         rng: Random,
     ) -> None:
         self._cluster = cluster
+        self._members = members
         self._administrator = administrator
         self._topics = topics
         self._rng = rng
@@ -110,4 +116,5 @@ class Nemesis:
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})
-            await FAULTS[name].strike(Strike(self._cluster, self._administrator, self._topics, self._rng))
+            strike = Strike(self._cluster, self._members, self._administrator, self._topics, self._rng)
+            await FAULTS[name].strike(strike)

@@ -281,13 +281,28 @@ class HonestEpochsArePlausible:
         return f"{event.host} is in epoch {epoch} and does not believe {told}, in which {host or 'another'} has been"
 
 
-class StrangersAreRefused:
-    """Who names another cluster, or no node of this one, is not answered."""
+class EpochsBeginWithCandidates:
+    """The first replica in an epoch is one that stands for election in it (5.2), so no stranger can raise the epoch.
 
-    kinds: Sequence[str] = ("stranger-answered",)
+    Not any more once a peer with a node's name has lied: the epochs that such a peer tells of are entered.
+    """
+
+    kinds: Sequence[str] = ("log_recovered", "vote_synced", "lies")
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._has_liar = False
 
     def observe(self, event: Event) -> str | None:
-        return f"{event.fields['by']} answers {event.fields['stranger']}"
+        if event.kind == "lies":
+            self._has_liar = self._has_liar or not event.fields["is_stranger"]
+            return None
+        epoch, before = integer(event, "epoch"), self._highest
+        self._highest = max(epoch, before)
+        is_candidate = event.kind == "log_recovered" or event.fields["voted_for"] == event.fields["node"]
+        if epoch <= before or is_candidate or self._has_liar:
+            return None
+        return f"{event.host} is the first in epoch {epoch} after {before}, and does not stand for election in it"
 
 
 def raft_invariants(replicas: Replicas) -> list[Invariant]:
@@ -309,7 +324,7 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         LeadersAreComplete(replicas),
         LeadersCommitTheirOwn(replicas),
         HonestEpochsArePlausible(replicas),
-        StrangersAreRefused(),
+        EpochsBeginWithCandidates(),
     ]
 
 

@@ -17,6 +17,7 @@ from jepsen.checkers import ACKS_ONE_CHECKERS, GROUP_CHECKERS, QUEUE_CHECKERS, T
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.disk.tree import Inode
+from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.invariants import (
     Committed,
     Invariant,
@@ -73,6 +74,10 @@ class NodesSubject:
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
         names = {each.node_id: each.name for each in plan.controllers}
+        everyone = {each.node_id: each.name for each in plan.nodes}
+        self.members = QuorumMembers(
+            self._cluster_id, everyone, list(names.values()), CONTROLLER_PORT, self.replicas, self.key_of
+        )
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
@@ -236,15 +241,20 @@ class NodesSubject:
     # The hands of the administrator
 
     def key_of(self, name: str) -> ReplicaKey | None:
-        file = self.cluster.nodes[name].volume.find(f"{METADATA_DIRECTORY}/{META_PROPERTIES}")
-        if not isinstance(file, Inode):
-            return None
-        directory_id = parse_properties(bytes(file.durable)).get("directory.id")
+        directory_id = self._meta_property(name, "directory.id")
         return (
             None
             if directory_id is None
             else ReplicaKey(next(each.node_id for each in self._plan.nodes if each.name == name), directory_id)
         )
+
+    def _cluster_id(self) -> str:
+        """A node alone has made it up."""
+        return self._meta_property(self._plan.nodes[0].name, "cluster.id") or self._plan.cluster_id
+
+    def _meta_property(self, name: str, key: str) -> str | None:
+        file = self.cluster.nodes[name].volume.find(f"{METADATA_DIRECTORY}/{META_PROPERTIES}")
+        return parse_properties(bytes(file.durable)).get(key) if isinstance(file, Inode) else None
 
     def lose_disk(self, name: str) -> None:
         key = self.key_of(name)

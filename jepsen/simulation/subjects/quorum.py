@@ -10,6 +10,7 @@ import trio
 from jepsen.checkers import REGISTER_CHECKERS, Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster, NodeFactory
+from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
@@ -85,6 +86,9 @@ class QuorumSubject:
         self._keys = Keys()
         self._admin = self._client("admin")
         names = {member.node_id: member.name for member in self._members.values()}
+        self.members = QuorumMembers(
+            lambda: CLUSTER_ID, names, list(self._members), RAFT_PORT, self.replicas, self.key_of
+        )
         self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
         self.topic_administrator = None
         simulation.trace.listeners.append(self._replace_disk)

@@ -7,6 +7,7 @@ from jepsen.checkers import Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.fault import Administrator, TopicAdministrator
+from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.invariants import Invariant
 
 
@@ -15,6 +16,9 @@ class Subject(Protocol):
 
     cluster: Cluster
     history: History
+
+    @property
+    def members(self) -> QuorumMembers: ...
 
     @property
     def administrator(self) -> Administrator: ...

@@ -1,0 +1,204 @@
+"""What a lying peer says in the quorum's protocol: requests, and answers, that no honest replica would send.
+
+Raft trusts its voters with three things: the votes that they grant, the log ends that they acknowledge, and what a
+leader says is in the log. A peer that speaks with a voter's name (see docs/simulation.md) can lie about these and make
+committed entries disappear, here as in every Raft. So no lie is told about them:
+
+- no vote is granted;
+- a Fetch with the name of a replica that may vote acknowledges what that replica has on its disk, or an end that no log
+  reaches;
+- a peer that claims to lead sends no entries that fit the log, no place to truncate to, no whole snapshot, and no high
+  watermark above zero.
+
+One more lie is left out. A replica that does not vote, and is told of an epoch that the voters are not in, finds no
+leader until they are (in Kafka, too), so such an epoch is told to voters only. Everything else may be said.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final, TypeVar
+
+import attrs
+
+from jepsen.simulation.invariants import Replicas
+from kraft.core import OffsetAndEpoch, ReplicaKey, Voter
+from kraft.core import messages as said
+from kraft.core.messages import Error, Known, Request, Response
+from kraft.core.plausible_epochs import EPOCH_END
+from kraft.replicated_log import Batch, BatchKind
+
+T = TypeVar("T")
+
+# Beyond every log of a simulation.
+FAR: Final = 1 << 40
+# Believed (`kraft.core.plausible_epochs`), with room for all that is told on top of it.
+LARGE_EPOCH: Final = 50_000_000
+# What can be read, and what cannot.
+_NUMBERS: Final = (0, 1, 2, 2**15, 2**31 - 1)
+_MALFORMED_NUMBERS: Final = (-1, -(2**63), 2**63, 2**64 - 1)
+# No node of any simulation has these.
+STRANGE_ID: Final = 4711
+STRANGE_DIRECTORY: Final = "strangestrangestrangeA"
+_MALFORMED_DIRECTORIES: Final = ("not a uuid", "x" * 600, "\0", "../../etc", "A" * 22)
+_STRANGE_ADDRESSES: Final = ("", "nowhere:9093", "n1:1", "localhost:9093")
+_MALFORMED_ADDRESSES: Final = ("n1", "n1:", "n1:-1", "n1:99999", ":", "x" * 300 + ":1")
+# How often a peer says what nobody can read: that ends the connection.
+_MALFORMED_SHARES: Final = (0.0, 0.001, 0.05)
+
+
+@attrs.frozen
+class QuorumMembers:
+    """The quorum as a liar knows it: everything.
+
+    `names` are the hosts of all nodes by id; those in `serving` answer to the quorum's protocol at `port`, and may
+    become voters. `key_of` says which replica is on a host's disk.
+    """
+
+    cluster_id: Callable[[], str]
+    names: Mapping[int, str]
+    serving: Sequence[str]
+    port: int
+    replicas: Replicas
+    key_of: Callable[[str], ReplicaKey | None]
+
+    def epoch_of(self, name: str) -> int:
+        """The epoch that a node is in, or was when it was last heard of."""
+        replica = self.replicas.by_host.get(name)
+        return 0 if replica is None else max(replica.epoch, replica.vote[0])
+
+    def end_of(self, name: str) -> OffsetAndEpoch:
+        """Where what a node has on its disk ends, at a batch's end."""
+        replica = self.replicas.by_host.get(name)
+        entries = [] if replica is None else list(replica.entries.values())
+        for _, end_offset, epoch in reversed(entries):
+            if replica is not None and end_offset <= replica.synced_end_offset:
+                return OffsetAndEpoch(end_offset, epoch)
+        return OffsetAndEpoch(0, 0)
+
+    def may_vote(self, node_id: int) -> bool:
+        return self.names.get(node_id) in self.serving
+
+    def votes(self, name: str) -> bool:
+        """True if all replicas take the one on a host for a voter."""
+        key = self.key_of(name)
+        views = [replica.voters for replica in self.replicas.by_host.values()]
+        return key is not None and all(any(ReplicaKey(*each).matches(key) for each in view) for view in views)
+
+
+class Lies:
+    """Lies that are told with the name `me`, as `rng` has it. `address` is where the liar answers, "" for nowhere.
+
+    A moderate liar names epochs in the neighbourhood of the real ones only.
+    """
+
+    def __init__(self, members: QuorumMembers, me: ReplicaKey, rng: Random) -> None:
+        self.address = ""
+        self._members = members
+        self._me = me
+        self._rng = rng
+        self._is_moderate = rng.random() < 0.5
+        self._malformed_share = rng.choice(_MALFORMED_SHARES)
+
+    def request(self, target: str) -> Request:
+        """One for the node on host `target`."""
+        rng, epoch = self._rng, self._epoch(target)
+        match rng.randrange(8):
+            case 0 | 1:
+                end = rng.choice((self._members.end_of(target), self._place()))
+                return said.VoteRequest(epoch, self._mine(), self._key(target), end, pre_vote=rng.random() < 0.5)
+            case 2:
+                return said.BeginEpochRequest(epoch, self._mine().node_id, self._some_address(), self._key(target))
+            case 3:
+                successors = tuple(rng.choices([*self._members.names, self.number()], k=rng.choice((0, 1, 3, 50))))
+                return said.EndEpochRequest(epoch, self._mine().node_id, successors)
+            case 4 | 5:
+                return said.FetchRequest(epoch, self._mine(), self._acknowledged(target), self.number())
+            case 6:
+                place = rng.choice((self._place(), self._members.end_of(target)))
+                return said.FetchSnapshotRequest(epoch, self._mine(), place, self.number())
+            case _:
+                return said.UpdateVoterRequest(Voter(self._mine(), self._some_address()), self.number())
+
+    def response(self, target: str) -> Response:
+        """An answer to something that the node on host `target` has asked, not necessarily to that."""
+        rng = self._rng
+        known, error = self._known(target), rng.choice((Error.NONE, *Error))
+        match rng.randrange(6):
+            case 0:
+                return said.VoteResponse(known, False, error)
+            case 1:
+                return said.BeginEpochResponse(known, error)
+            case 2:
+                return said.EndEpochResponse(known, error)
+            case 3:
+                return self._fetched(target, known, error)
+            case 4:
+                return said.VoterChangeResponse(known, error, "x" * rng.choice((0, 10, 1000)))
+            case _:
+                position, data = self.number(), rng.randbytes(rng.choice((0, 1)))
+                return said.FetchSnapshotResponse(known, FAR, position, data, error)
+
+    def number(self) -> int:
+        """An offset, a position, a time or an id, and none that is meant."""
+        return self._one_of(_NUMBERS, _MALFORMED_NUMBERS)
+
+    def _fetched(self, target: str, known: Known, error: Error) -> Response:
+        """Nothing that fits: see the head of the module."""
+        rng = self._rng
+        match rng.randrange(4):
+            case 0:
+                return said.FetchResponse(known, 0, error)
+            case 1:
+                return said.FetchResponse(known, 0, error, diverging=OffsetAndEpoch(FAR, 2**31 - 1))
+            case 2:
+                return said.FetchResponse(known, 0, error, snapshot=self._place())
+            case _:
+                kind = rng.choice(list(BatchKind))
+                batch = Batch(FAR, self._epoch(target), self.number(), (rng.randbytes(5),), kind)
+                return said.FetchResponse(known, 0, error, batches=(batch,) * rng.choice((1, 3)))
+
+    def _known(self, target: str) -> Known:
+        leader_id = self._rng.choice((None, self._me.node_id, *self._members.names, self.number()))
+        return Known(self._epoch(target), leader_id, self._some_address())
+
+    def _epoch(self, target: str) -> int:
+        """Mostly one that is believed."""
+        rng, own = self._rng, self._members.epoch_of(target)
+        refused = (2**28, EPOCH_END - 1, EPOCH_END, 2**31 - 1, max(own - 1, 0), 0)
+        if not self._members.votes(target):
+            return self._one_of((own, *refused), _MALFORMED_NUMBERS)
+        near = (own, own, own + 1, own + 1, own + rng.randint(2, 50), max(own - 1, 0))
+        if self._is_moderate or rng.random() < 0.5:
+            return rng.choice(near)
+        return self._one_of((own + 1000, LARGE_EPOCH, *refused), (2**31, *_MALFORMED_NUMBERS))
+
+    def _acknowledged(self, target: str) -> OffsetAndEpoch:
+        """The end of a log that may be told of; see the head of the module."""
+        far = OffsetAndEpoch(self._one_of((FAR, 2**62), _MALFORMED_NUMBERS), self.number())
+        if self._members.may_vote(self._me.node_id):
+            name = self._members.names[self._me.node_id]
+            is_mine = self._members.key_of(name) == self._me
+            return self._rng.choice((self._members.end_of(name), far)) if is_mine else far
+        return self._rng.choice((self._members.end_of(target), far, self._place()))
+
+    def _mine(self) -> ReplicaKey:
+        """The name that it has given itself; another one is taken for malformed."""
+        others = (ReplicaKey(self._me.node_id, STRANGE_DIRECTORY), ReplicaKey(STRANGE_ID, self._me.directory_id))
+        return self._one_of((self._me,), others)
+
+    def _key(self, target: str) -> ReplicaKey:
+        """The node's that is asked, or another one's."""
+        key, rng = self._members.key_of(target), self._rng
+        if key is not None and rng.random() < 0.7:
+            return key
+        node_id = rng.choice((*self._members.names, self.number()))
+        return ReplicaKey(node_id, self._one_of(("", STRANGE_DIRECTORY), _MALFORMED_DIRECTORIES))
+
+    def _place(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self._rng.choice((self.number(), FAR)), self.number())
+
+    def _some_address(self) -> str:
+        return self._one_of((self.address, self.address, *_STRANGE_ADDRESSES), _MALFORMED_ADDRESSES)
+
+    def _one_of(self, readable: Sequence[T], malformed: Sequence[T]) -> T:
+        return self._rng.choice(malformed if self._rng.random() < self._malformed_share else readable)

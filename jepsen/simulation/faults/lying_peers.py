@@ -1,0 +1,142 @@
+"""A peer that speaks the quorum's protocol and lies: a stranger, or one that has the name of a node."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+
+from jepsen.simulation.faults.fault import Strike
+from jepsen.simulation.faults.lies import STRANGE_DIRECTORY, STRANGE_ID, Lies, QuorumMembers
+from kraft.core import ReplicaKey
+from kraft.core.messages import is_answer
+from kraft.handshake import PROTOCOL, Hello, decode_hello
+from kraft.message_codec import MalformedMessage, decode_request, encode, encode_request, encode_response
+from kraft.rpc import ConnectionLost, Frames
+
+HOST_NAME: Final = "liar"
+LIE_SECONDS_MAX: Final = 8.0
+# Between two lies: as fast as the network takes them, or as often as a replica says something.
+_PAUSES_SECONDS: Final = (0.0005, 0.01, 0.2)
+# How many lies one connection carries at most, before it breaks off.
+_LIES_MAX: Final = 300
+# How often an answer is one to another request.
+_NOT_MEANT_SHARE: Final = 0.05
+_CONNECT_SECONDS: Final = 2.0
+
+
+@attrs.frozen
+class Pretence:
+    """Who a liar says it is."""
+
+    cluster_id: str
+    key: ReplicaKey
+
+
+def known_node(members: QuorumMembers, rng: Random) -> Pretence | None:
+    """A node as it is; None where its disk is still empty."""
+    key = members.key_of(rng.choice(list(members.names.values())))
+    return None if key is None else Pretence(members.cluster_id(), key)
+
+
+def stranger(members: QuorumMembers, rng: Random) -> Pretence:
+    """A node of another cluster, one that this cluster never had, or one of it with another disk."""
+    node_id = rng.choice(list(members.names))
+    key = members.key_of(members.names[node_id])
+    if key is not None and rng.random() < 0.3:
+        return Pretence("another", key)
+    return Pretence(members.cluster_id(), ReplicaKey(rng.choice((node_id, STRANGE_ID)), STRANGE_DIRECTORY))
+
+
+class LyingPeer:
+    """For a while, a peer tells lies to one node or to all, and answers those that it has told to ask it.
+
+    `pretend` says who it claims to be. A stranger must not get anywhere with that.
+    """
+
+    def __init__(self, pretend: Callable[[QuorumMembers, Random], Pretence | None], *, is_stranger: bool) -> None:
+        self._pretend = pretend
+        self._is_stranger = is_stranger
+
+    async def strike(self, strike: Strike) -> None:
+        members, rng, simulation = strike.members, strike.rng, strike.cluster.simulation
+        pretence = self._pretend(members, rng)
+        if pretence is None:
+            return
+        targets = rng.choice((list(members.serving), [rng.choice(members.serving)]))
+        told = {"key": str(pretence.key), "is_stranger": self._is_stranger, "targets": tuple(targets)}
+        simulation.trace.event(HOST_NAME, "lies", told)
+        host = simulation.hosts.get(HOST_NAME) or simulation.add_host(HOST_NAME)
+        with trio.move_on_after(rng.uniform(0.5, LIE_SECONDS_MAX)):
+            await simulation.on(host, _Liar(strike, pretence).run, targets)
+
+
+class _Liar:
+    def __init__(self, strike: Strike, pretence: Pretence) -> None:
+        self._strike = strike
+        self._pretence = pretence
+        self._rng = strike.rng
+        self._lies = Lies(strike.members, pretence.key, strike.rng)
+        self._hello = Hello(PROTOCOL, pretence.cluster_id, pretence.key.node_id, pretence.key.directory_id)
+
+    async def run(self, targets: list[str]) -> None:
+        async with trio.open_nursery() as nursery:
+            listeners: list[trio.SocketListener] = await nursery.start(trio.serve_tcp, self._answer, 0)
+            self._lies.address = f"{HOST_NAME}:{listeners[0].socket.getsockname()[1]}"
+            for target in targets:
+                nursery.start_soon(self._lie_to, target)
+
+    async def _lie_to(self, target: str) -> None:
+        while True:
+            try:
+                with trio.fail_after(_CONNECT_SECONDS):
+                    stream = await trio.open_tcp_stream(target, self._strike.members.port)
+            except (OSError, trio.TooSlowError):
+                await trio.sleep(0.1)
+                continue
+            async with stream:
+                await self._converse(target, Frames(stream))
+            await trio.sleep(self._rng.choice((0.001, 0.1, 1.0)))
+
+    async def _converse(self, target: str, frames: Frames) -> None:
+        """Until the node has enough, or the liar."""
+        pause_seconds, listens = self._rng.choice(_PAUSES_SECONDS), self._rng.random() < 0.8
+        async with trio.open_nursery() as nursery:
+
+            async def tell() -> None:
+                with suppress(ConnectionLost):
+                    await frames.send(encode(self._hello))
+                    for number in range(self._rng.randint(1, _LIES_MAX)):
+                        correlation_id = self._rng.choice((number, number, number, 0, self._lies.number()))
+                        await frames.send(encode_request(correlation_id, self._lies.request(target)))
+                        await trio.sleep(pause_seconds * self._rng.random())
+                nursery.cancel_scope.cancel()
+
+            async def listen() -> None:
+                with suppress(ConnectionLost):
+                    while True:
+                        await frames.receive()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(tell)
+            if listens:
+                nursery.start_soon(listen)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        """Answer a node that was told of this address: late, twice, or with something that was not asked."""
+        frames, rng = Frames(stream), self._rng
+        members = self._strike.members
+        with suppress(ConnectionLost, MalformedMessage):  # brokers look for the controller here, in Kafka's protocol
+            asking = decode_hello(await frames.receive())
+            await frames.send(encode(self._hello))
+            while True:
+                correlation_id, request = decode_request(await frames.receive())
+                await trio.sleep(rng.choice((0.0, 0.0, 0.01, 1.0)))
+                for _ in range(rng.choice((0, 1, 1, 1, 2))):
+                    response = self._lies.response(members.names[asking.node_id])
+                    is_meant = is_answer(request, response) or rng.random() < _NOT_MEANT_SHARE
+                    told = correlation_id if rng.random() > _NOT_MEANT_SHARE else self._lies.number()
+                    if is_meant:
+                        await frames.send(encode_response(told, response))
