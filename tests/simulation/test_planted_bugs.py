@@ -14,6 +14,7 @@ SEEDS_MAX = 6
 SECONDS = 20.0
 # A node alone is enough for what its own disk may lose.
 NODE = Shape(["node"])
+QUORUM = Shape(["quorum-3"])
 REPLICAS = Shape(["nodes-3"])
 POWER = ("power", "storm", "fsync-then-power", "aimed-power")
 
@@ -42,6 +43,8 @@ HUNTS = {
     "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
     "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
+    "every epoch is plausible": Hunt(["Liveness"], faults=["lying-peer"], shape=QUORUM),
+    "strangers are believed": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
     "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
