@@ -11,6 +11,8 @@ import attrs
 NODE_ID: Final = 1
 # The broker that stories register with the controller. Nothing listens at its address.
 FAKE_BROKER_ID: Final = 7
+# The voter that stories speak for, where the quorum has one besides those that run.
+PEER_VOTER_ID: Final = 3
 TOPICS: Final = tuple(f"hostile-{index}" for index in range(6))
 PARTITIONS: Final = 3
 # Stories create and delete these.
@@ -27,9 +29,16 @@ UNKNOWN_ID: Final = b"\x7f" * 16
 
 @attrs.frozen
 class Target:
-    """`topic_ids` are those of TOPICS, in order; `directory_id` is that of the node's metadata log."""
+    """`topic_ids` are those of TOPICS, in order; `directory_id` is that of the node's metadata log.
+
+    `peer_id` is the node for which stories speak in the quorum's protocol: a voter, or the fake broker. `epoch` and
+    `log_end_offset` are those of the quorum before the first story.
+    """
 
     cluster_id: str
+    peer_id: int
+    epoch: int
+    log_end_offset: int
     directory_id: bytes
     topic_ids: tuple[bytes, ...]
     # Versions per API key, as each listener advertises them.

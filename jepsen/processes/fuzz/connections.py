@@ -6,7 +6,8 @@ from typing import Any, Final
 import trio
 
 from jepsen.hostile.frames import BadResponse, Frame
-from jepsen.hostile.quorum_messages import QuorumFrame
+from jepsen.hostile.quorum_stories import QuorumFrame
+from kraft.handshake import decode_hello
 from kraft.message_codec import MalformedMessage, decode_response
 
 CONNECT_TIMEOUT_S: Final = 20.0
@@ -24,6 +25,14 @@ class Closed(Exception):
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__("the node closed the connection")
+        self.answers = answers
+
+
+class Silent(Exception):
+    """An answer does not come in time; `answers` are those that came before. The connection is of no use any more."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        super().__init__("no answer in time")
         self.answers = answers
 
 
@@ -73,10 +82,10 @@ class KafkaConnection:
     async def exchange(self, frames: Sequence[Frame]) -> list[Any]:
         """Send frames in one go; their responses, None for each that has none.
 
-        Raises Closed; TooSlowError where an answer does not come, after which nothing else can be sent; BadResponse.
+        Raises Closed, Silent, BadResponse.
         """
         answers: list[Any] = []
-        with trio.fail_after(ANSWER_TIMEOUT_S) as scope:
+        with trio.move_on_after(ANSWER_TIMEOUT_S) as scope:
             try:
                 await self._stream.send_all(b"".join([frame.data for frame in frames]))
                 for frame in frames:
@@ -85,6 +94,8 @@ class KafkaConnection:
                     scope.deadline = trio.current_time() + ANSWER_TIMEOUT_S
             except (EOFError, trio.BrokenResourceError) as error:
                 raise Closed(answers) from error
+        if len(answers) < len(frames):
+            raise Silent(answers)
         return answers
 
     async def aclose(self) -> None:
@@ -98,28 +109,36 @@ class QuorumConnection:
         self._stream = stream
         self._incoming = _Incoming(stream)
 
-    async def exchange(self, hello: bytes, frames: Sequence[QuorumFrame]) -> int:
-        """Send the frames after `hello` where that is not empty; how many were answered. Raises Closed, BadResponse."""
-        awaited = {frame.correlation_id for frame in frames if frame.is_decodable}
-        answered: list[int] = []
+    async def greet(self, hello: bytes) -> None:
+        """Raises Closed where the node refuses the hello, BadResponse."""
+        with trio.move_on_after(ANSWER_TIMEOUT_S):
+            try:
+                await self._stream.send_all(hello)
+                refusal = decode_hello(await self._incoming.frame()).refusal
+            except (EOFError, trio.BrokenResourceError) as error:
+                raise Closed([]) from error
+            except MalformedMessage as error:
+                raise BadResponse(f"a hello: {error}") from error
+            if not refusal:
+                return
+        raise Closed([])
+
+    async def exchange(self, frames: Sequence[QuorumFrame]) -> list[Any]:
+        """Send the frames in one go; the responses that come soon. Raises Closed, BadResponse."""
+        awaited = {frame.correlation_id for frame in frames if frame.is_sound}
+        answers: list[Any] = []
         with trio.move_on_after(_QUORUM_ANSWER_TIMEOUT_S):
             try:
-                await self._stream.send_all(b"".join([hello, *(frame.data for frame in frames)]))
-                while awaited:
-                    answered.append(_quorum_response(await self._incoming.frame()))
-                    awaited.discard(answered[-1])
+                await self._stream.send_all(b"".join([frame.data for frame in frames]))
+                while awaited or not any(frame.is_sound for frame in frames):
+                    correlation_id, response = decode_response(await self._incoming.frame())
+                    answers.append(response)
+                    awaited.discard(correlation_id)
             except (EOFError, trio.BrokenResourceError) as error:
-                raise Closed(answered) from error
-        return len(answered)
+                raise Closed(answers) from error
+            except MalformedMessage as error:
+                raise BadResponse(f"a response of the quorum: {error}") from error
+        return answers
 
     async def aclose(self) -> None:
         await trio.aclose_forcefully(self._stream)
-
-
-def _quorum_response(payload: bytes) -> int:
-    """The correlation id of a response. Raises BadResponse."""
-    try:
-        correlation_id, _ = decode_response(payload)
-    except MalformedMessage as error:
-        raise BadResponse(f"a response of the quorum: {error}") from error
-    return correlation_id

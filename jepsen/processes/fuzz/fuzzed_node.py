@@ -24,6 +24,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.segment.bytes": "1048576",
     "default.replication.factor": "1",
     "log.segment.bytes": "1048576",
+    "log.retention.bytes": "8388608",
     "log.retention.check.interval.ms": "2000",
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
@@ -58,8 +59,7 @@ class FuzzedNode(ServerProcess):
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
         settings = {"listeners": listeners, "log.dirs": str(self.data), **_SETTINGS, **self._overrides}
         overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-        # That of faults by name, for its answer to SIGUSR1; it resolves no name here.
-        return [sys.executable, "-m", "jepsen.processes.names", "unused=127.0.0.1", "start", *overrides]
+        return [sys.executable, "-m", "jepsen.processes.fuzz.traced_node", "start", *overrides]
 
     async def start(self) -> float:
         """Until it serves; the seconds that took. Raises Unserved."""

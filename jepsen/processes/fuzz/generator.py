@@ -39,6 +39,9 @@ class Plan:
         target = self.target
         return Target(
             target["cluster_id"],
+            target["peer_id"],
+            target["epoch"],
+            target["log_end_offset"],
             bytes.fromhex(target["directory_id"]),
             tuple(map(bytes.fromhex, target["topic_ids"])),
             tuple(map(tuple, target["broker_apis"])),

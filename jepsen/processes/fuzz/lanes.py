@@ -10,11 +10,11 @@ import attrs
 import trio
 
 from jepsen.hostile.frames import BadResponse, Frame
-from jepsen.hostile.quorum_messages import QuorumFrame, hello, quorum_story
+from jepsen.hostile.quorum_stories import QuorumFrame, QuorumTeller
 from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import Target
-from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumConnection, open_stream
+from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumConnection, Silent, open_stream
 
 KAFKA: Final = "kafka"
 CONTROLLER: Final = "controller"
@@ -22,7 +22,6 @@ QUORUM: Final = "quorum"
 PORTS: Final = (KAFKA, CONTROLLER, QUORUM)
 _BAD_SHOWN: Final = 20
 _CLOSED_KEPT: Final = 400
-_WRONG_HELLOS: Final = 0.25
 # Long enough for a node to close the connection; one that waits for the rest of a frame does not.
 _BROKEN_TIMEOUT_S: Final = 0.02
 
@@ -75,10 +74,10 @@ class Lanes:
         rng = story_rng(self.seed, story)
         port = self.ports[story % len(self.ports)]
         if port == QUORUM:
-            await _QuorumTeller(self, story, rng).tell()
+            await _QuorumLane(self, story, rng).tell()
         else:
             make = broker_story if port == KAFKA else controller_story
-            await _KafkaTeller(self, story, port).tell(make(rng, self.target))
+            await _KafkaLane(self, story, port).tell(make(rng, self.target))
 
     def bad_response(self, story: int, error: BadResponse) -> None:
         if len(self.counts.bad_responses) < _BAD_SHOWN:
@@ -89,7 +88,7 @@ class Lanes:
         self.counts.closings = [*self.counts.closings[-_CLOSED_KEPT:], (story, correlation_id, name)]
 
 
-class _KafkaTeller:
+class _KafkaLane:
     """One story over one connection at a time: whenever the node closes it, the story goes on over another one."""
 
     def __init__(self, lanes: Lanes, story: int, port: str) -> None:
@@ -141,10 +140,10 @@ class _KafkaTeller:
                 self._counts.frames[self._port] -= 1
                 answers += await self._send_sound([frame])
             return answers
-        except trio.TooSlowError:
+        except Silent as silent:
             await self._close()
-            self._counts.unanswered.update(frame.api for frame in frames[:1])
-            return [None] * len(frames)
+            self._counts.unanswered[frames[len(silent.answers)].api] += 1
+            return silent.answers + [None] * (len(frames) - len(silent.answers))
         except BadResponse as error:
             await self._close()
             self._lanes.bad_response(self._story, error)
@@ -157,7 +156,7 @@ class _KafkaTeller:
         self._counts.frames[self._port] += 1
         self._counts.refused_bytes += 1
         with trio.move_on_after(_BROKEN_TIMEOUT_S):
-            with suppress(Closed, BadResponse, trio.TooSlowError):
+            with suppress(Closed, BadResponse, Silent):
                 await (await self._connected()).exchange([frame])
         await self._close()
 
@@ -173,45 +172,60 @@ class _KafkaTeller:
             await connection.aclose()
 
 
-class _QuorumTeller:
-    """A story in the quorum's protocol; each close is followed by another connection with a hello of its own."""
+class _QuorumLane:
+    """A story in the quorum's protocol; each close is followed by another connection, with another hello."""
 
     def __init__(self, lanes: Lanes, story: int, rng: Random) -> None:
         self._lanes = lanes
         self._counts = lanes.counts
         self._story = story
-        self._rng = rng
+        self._teller = QuorumTeller(rng, lanes.target)
         self._connection: QuorumConnection | None = None
 
     async def tell(self) -> None:
+        story = self._teller.story()
+        answers: list[Any] | None = None
         try:
-            for frames in quorum_story(self._rng, self._lanes.target):
-                sound = [frame for frame in frames if frame.is_decodable]
-                await self._send(sound)
-                for broken in frames:
-                    if not broken.is_decodable:
-                        await self._send([broken])
+            while True:
+                frames = next(story) if answers is None else story.send(answers)
+                answers = await self._send([frame for frame in frames if frame.is_sound])
+                for frame in frames:
+                    if not frame.is_sound:
+                        self._counts.refused_bytes += 1
+                        await self._send([frame])
+        except StopIteration:
+            pass
         finally:
             await self._close()
 
-    async def _send(self, frames: list[QuorumFrame]) -> None:
+    async def _send(self, frames: list[QuorumFrame]) -> list[Any]:
         if not frames:
-            return
-        first = b""
-        if self._connection is None:
-            first = hello(self._rng, self._lanes.target, _WRONG_HELLOS)
-            self._counts.connections += 1
-            self._connection = QuorumConnection(await open_stream(self._lanes.port_of[CONTROLLER]))
-        self._counts.frames[QUORUM] += len(frames) + bool(first)
+            return []
         try:
-            answered = await self._connection.exchange(first, frames)
-            self._counts.answered[QUORUM] += answered
-        except Closed:
-            self._counts.closed[QUORUM] += 1
+            if self._connection is None:
+                await self._greet()
+            assert self._connection is not None, "a refused hello raises"
+            self._counts.frames[QUORUM] += len(frames)
+            answers = await self._connection.exchange(frames)
+        except Closed as closed:
+            if frames[0].is_sound:
+                self._counts.closed[QUORUM] += 1
             await self._close()
+            return closed.answers
         except BadResponse as error:
             self._lanes.bad_response(self._story, error)
             await self._close()
+            return []
+        self._counts.answered[QUORUM] += len(answers)
+        return answers
+
+    async def _greet(self) -> None:
+        """Raises Closed where the hello was refused."""
+        self._counts.connections += 1
+        self._connection = QuorumConnection(await open_stream(self._lanes.port_of[CONTROLLER]))
+        hello = self._teller.hello()
+        self._counts.frames[QUORUM] += 1
+        await self._connection.greet(hello.data)
 
     async def _close(self) -> None:
         connection, self._connection = self._connection, None

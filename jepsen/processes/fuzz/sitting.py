@@ -15,13 +15,14 @@ import attrs
 import trio
 
 from broker.wire.api.api_versions import ApiVersionsRequest
-from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from broker.wire.api.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.records import iter_headers, iter_records
 from broker.wire.uuids import decode_uuid
 from jepsen.hostile.broker_stories import registration
-from jepsen.hostile.target import GROUPS, PARTITIONS, TOPICS
+from jepsen.hostile.target import FAKE_BROKER_ID, GROUPS, PARTITIONS, PEER_VOTER_ID, TOPICS
 from jepsen.processes.fuzz import healthy
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
 from jepsen.processes.fuzz.lanes import CONTROLLER, KAFKA
@@ -30,6 +31,7 @@ from jepsen.workloads.connection import Connection
 _WATCH_S: Final = 1.0
 _SET_UP_S: Final = 60.0
 _REGISTRATION_VERSION: Final = 4
+_DESCRIBE_QUORUM_VERSION: Final = 2
 _FETCH_BYTES: Final = 1_000_000
 
 
@@ -225,7 +227,8 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
         broker = await Connection.open(("127.0.0.1", node.port), 0)
         controller = await Connection.open(("127.0.0.1", node.controller_port), 0)
         topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in TOPICS]
-        topics.append(CreatableTopic(name=healthy.TOPIC, num_partitions=1, replication_factor=1))
+        forever = [CreatableTopicConfig(name=name, value="-1") for name in ("retention.ms", "retention.bytes")]
+        topics.append(CreatableTopic(name=healthy.TOPIC, num_partitions=1, replication_factor=1, configs=forever))
         await broker.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, healthy.PATIENCE_S)
         await _load_groups(broker)
         described = await broker.call(
@@ -235,6 +238,7 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
         await controller.call(registration(described.cluster_id), _REGISTRATION_VERSION)
         target = {
             "cluster_id": described.cluster_id,
+            **await _quorum_of(controller),
             "directory_id": _directory_id(node.data).hex(),
             "topic_ids": [ids[name].hex() for name in TOPICS],
             "broker_apis": await _served(broker),
@@ -243,6 +247,19 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
         await broker.aclose()
         await controller.aclose()
         return target
+
+
+async def _quorum_of(controller: Connection) -> dict[str, int]:
+    """For whom stories speak, and where the quorum's log is."""
+    topic = RequestedTopic(topic_name="__cluster_metadata", partitions=[RequestedPartition()])
+    response = await controller.call(DescribeQuorumRequest(topics=[topic]), _DESCRIBE_QUORUM_VERSION)
+    partition = response.topics[0].partitions[0]
+    voters = [voter.replica_id for voter in partition.current_voters]
+    return {
+        "peer_id": PEER_VOTER_ID if PEER_VOTER_ID in voters else FAKE_BROKER_ID,
+        "epoch": partition.leader_epoch,
+        "log_end_offset": partition.high_watermark,
+    }
 
 
 async def _load_groups(broker: Connection) -> None:

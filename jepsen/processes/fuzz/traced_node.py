@@ -1,0 +1,34 @@
+"""`python -m jepsen.processes.fuzz.traced_node <kraft's arguments>`: kraft, which prints each failure in full.
+
+A node prints a bounded number of lines of each kind that clients can cause. A traceback is a bug, whoever causes it:
+here the first of each kind is printed, however many there are of others. On SIGUSR1 it tells where its tasks are.
+"""
+
+import signal
+import sys
+
+from broker.cli import main, start
+from broker.cli.event_printer import EventPrinter
+from jepsen.processes.names import tell_tasks
+
+
+class FailurePrinter(EventPrinter):
+    """Prints every event with a traceback that was not printed before, and the others as a node does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failures: set[str] = set()
+
+    def trace(self, kind: str, /, **fields: object) -> None:
+        error = str(fields.get("error", ""))
+        if "Traceback" not in error:
+            super().trace(kind, **fields)
+        elif error not in self._failures:
+            self._failures.add(error)
+            print(f"kraft: {kind}", *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, tell_tasks)
+    start.EventPrinter = FailurePrinter  # type: ignore[attr-defined,assignment]
+    raise SystemExit(main(sys.argv[1:]))
