@@ -6,6 +6,7 @@
 #   make check               lint, format, types
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
+#   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
@@ -26,6 +27,8 @@ SEEDS ?= 2000
 SECONDS ?= 60
 JOBS ?= 2
 FIRST ?= 1
+FRAMES ?= 200000
+SEED ?= 1
 
 .PHONY: venv run test test-interpreters check soak jepsen bench bench-kafka bench-replication bench-followers \
 	bench-moves bench-groups bench-metadata kafka-dump-log
@@ -56,6 +59,9 @@ jepsen: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen run --workload groups --nemesis kill-coordinator,isolate-coordinator,pause --time 60 $(ARGS)
 	$(BIN)/python -m jepsen run --workload commits --nemesis kill-coordinator,halves --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload metadata --nemesis kill,isolate-controller,reset --time 40 $(ARGS)
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.

@@ -1,0 +1,132 @@
+"""Hostile stories: they follow from their seed, cover every API, do no legal harm; and a node lives through some."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import pytest
+import trio
+
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from broker.handlers.handler import Handler
+from broker.wire.api import APIS
+from broker.wire.api.delete_topics import DeleteTopicsRequest
+from broker.wire.api.envelope import EnvelopeRequest
+from broker.wire.api.unregister_broker import UnregisterBrokerRequest
+from jepsen.hostile.frames import Frame, request_payload, spoiled_frame
+from jepsen.hostile.harm import is_harmful
+from jepsen.hostile.quorum_stories import QuorumTeller
+from jepsen.hostile.stories import broker_story, controller_story
+from jepsen.hostile.story import Story
+from jepsen.hostile.target import NODE_ID, Target
+from jepsen.processes.fuzz.command import told
+from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
+from jepsen.processes.fuzz.lanes import PORTS
+from jepsen.processes.fuzz.sitting import Sitting, SittingPlan
+from jepsen.processes.ports import free_ports
+from kraft.message_codec import REQUESTS
+
+STORIES = 300
+
+
+def served(handlers: tuple[Handler, ...]) -> tuple[tuple[int, int, int], ...]:
+    return tuple((handler.api_key, handler.min_version, handler.max_version) for handler in handlers)
+
+
+TARGET = Target(
+    cluster_id="cluster",
+    peer_id=7,
+    epoch=3,
+    log_end_offset=20,
+    directory_id=b"\x01" * 16,
+    topic_ids=tuple(bytes([index]) * 16 for index in range(1, 7)),
+    broker_apis=served(HANDLERS),
+    controller_apis=served(CONTROLLER_HANDLERS),
+)
+
+
+def frames(story: Story) -> Iterator[Frame]:
+    """Those of a story whose requests nobody answers."""
+    answers: list[Any] | None = None
+    try:
+        while True:
+            window = next(story) if answers is None else story.send(answers)
+            yield from window
+            answers = [None] * len(window)
+    except StopIteration:
+        return
+
+
+@pytest.mark.parametrize("make", [broker_story, controller_story])
+def test_story_follows_from_its_generator(make: Callable[[Random, Target], Story]) -> None:
+    def told_with(seed: int) -> list[Frame]:
+        return list(frames(make(Random(seed), TARGET)))
+
+    assert [told_with(seed) for seed in range(20)] == [told_with(seed) for seed in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("make", "handlers"),
+    [(broker_story, HANDLERS), (controller_story, CONTROLLER_HANDLERS)],
+    ids=["broker", "controller"],
+)
+def test_stories_cover_every_api_and_version(
+    make: Callable[[Random, Target], Story], handlers: tuple[Handler, ...]
+) -> None:
+    sent = Counter(
+        (frame.key, frame.version)
+        for seed in range(STORIES)
+        for frame in frames(make(Random(seed), TARGET))
+        if frame.is_decodable
+    )
+    expected = {
+        (key, version)
+        for key, first, last in served(handlers)
+        for version in range(max(first, APIS[key].min_version), last + 1)
+    }
+    # Feature updates are sent only where they validate, which version 0 cannot say.
+    assert expected - set(sent) <= {(57, 0)}
+
+
+def test_quorum_stories_cover_every_message() -> None:
+    names: Counter[str] = Counter()
+    for seed in range(STORIES):
+        teller = QuorumTeller(Random(seed), TARGET)
+        story = teller.story()
+        window = next(story)
+        for _ in range(4):
+            names.update(frame.name for frame in window if frame.is_sound)
+            window = story.send([])
+    assert {cls.__name__ for cls in REQUESTS.values()} <= set(names)
+
+
+@pytest.mark.parametrize("make", [broker_story, controller_story])
+def test_no_story_does_legal_harm(make: Callable[[Random, Target], Story]) -> None:
+    sent = [frame for seed in range(STORIES) for frame in frames(make(Random(seed), TARGET))]
+    assert not [frame for frame in sent if frame.is_harmful]
+
+
+def test_harm_is_found_within_an_envelope_and_behind_wrong_bytes() -> None:
+    harmful = UnregisterBrokerRequest(broker_id=NODE_ID)
+    payload = request_payload(harmful, 0, 1)
+    assert is_harmful(EnvelopeRequest(request_data=payload))
+    assert spoiled_frame(payload + b"more").is_harmful
+    assert not is_harmful(UnregisterBrokerRequest(broker_id=99))
+    assert is_harmful(DeleteTopicsRequest(topic_names=["__consumer_offsets"]))
+
+
+async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:
+    """And its healthy client does not notice; `python -m jepsen fuzz` sends millions."""
+    seed = SystemRandom().randrange(1 << 32)
+    print(f"python -m jepsen fuzz --seed {seed} --frames 4000")
+    plan = SittingPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
+    port, controller_port = free_ports(2)
+    directory = tmp_path / "sitting"
+    directory.mkdir()
+    with trio.fail_after(240):
+        findings = await Sitting(FuzzedNode(directory, port, controller_port, {}), plan).hold()
+    figure(told(plan, findings))
+    assert findings.problems == [], told(plan, findings)
+    assert set(findings.frames) == set(PORTS)
