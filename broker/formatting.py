@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from broker.config import KafkaConfig
-from broker.features import RELEASES
 from broker.storage.log_dir import LogDir, LogDirInUse
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, verify_meta_properties
 from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
@@ -16,7 +15,7 @@ from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
 from kraft.recovery import format_log
-from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION
+from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES
 from metadata.records import FeatureLevelRecord, encode_record
 
 _PORT_MAX = 65535

@@ -42,7 +42,6 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.formatting": (
         "broker.config",
-        "broker.features",
         "broker.storage",
         "broker.wire.uuids",
         "kraft",

@@ -8,7 +8,6 @@ import trio
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
-from broker.features import RELEASES, release_level
 from broker.formatting import (
     Formatting,
     FormattingRefused,
@@ -21,7 +20,16 @@ from broker.storage.meta_properties import MetaPropertiesError
 from kraft.core import VoterSet
 from kraft.env import Env, real_env
 from metadata.configuration import ConfigError
-from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, SUPPORTED_FEATURES
+from metadata.controller import (
+    DEFAULT_FEATURES,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    RELEASES,
+    SUPPORTED_FEATURES,
+    initial_levels,
+    missing_dependency,
+    release_level,
+)
 
 _REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 
@@ -91,20 +99,27 @@ def _voters(env: Env, config: KafkaConfig, options: argparse.Namespace) -> Voter
 
 def _features(release: str | None, settings: Sequence[str]) -> Mapping[str, int]:
     """The levels that all features begin with. Raises FormattingRefused."""
-    levels = dict(DEFAULT_FEATURES)
     chosen = dict(map(_feature, settings))
-    if release is not None:
-        if METADATA_VERSION in chosen:
-            raise FormattingRefused(
-                f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity."
-            )
-        level = release_level(release)
-        if level is None:
-            raise FormattingRefused(
-                f"Unknown release version '{release}'. Supported versions are: {', '.join(RELEASES.values())}"
-            )
-        levels[METADATA_VERSION] = level
-    return levels | chosen
+    if release is None:
+        metadata_version = chosen.get(METADATA_VERSION, _default())
+    elif METADATA_VERSION in chosen:
+        raise FormattingRefused(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
+    else:
+        metadata_version = _metadata_version(release)
+    levels = initial_levels(metadata_version) | chosen
+    for name, level in chosen.items():
+        if reason := missing_dependency(name, level, levels):
+            raise FormattingRefused(reason)
+    return {name: level for name, level in levels.items() if level}
+
+
+def _metadata_version(release: str) -> int:
+    level = release_level(release)
+    if level is None:
+        raise FormattingRefused(
+            f"Unknown release version '{release}'. Supported versions are: {', '.join(RELEASES.values())}"
+        )
+    return level
 
 
 def _feature(setting: str) -> tuple[str, int]:
@@ -119,7 +134,9 @@ def _feature(setting: str) -> tuple[str, int]:
             f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(SUPPORTED_FEATURES))}"
         )
     level = int(text)
-    if not supported.min_version <= level <= supported.max_version:
+    # The voters of a cluster are in its log, which is what kraft.version 1 stands for.
+    lowest = 1 if name == KRAFT_VERSION else supported.min_version
+    if not lowest <= level <= supported.max_version:
         raise FormattingRefused(f"No feature:{name} with feature level {level}")
     return name, level
 

@@ -52,12 +52,23 @@ T = TypeVar("T")
 
 
 class GroupCoordinator:
-    """See the module's docstring. `config` is the configuration in force; `rng` makes members' ids."""
+    """See the module's docstring. `config` is the configuration in force; `rng` makes members' ids.
 
-    def __init__(self, runtime: Runtime[GroupsState], config: Callable[[], KafkaConfig], rng: Random) -> None:
+    `has_consumer_groups` tells whether the cluster's group.version allows groups of the consumer protocol.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime[GroupsState],
+        config: Callable[[], KafkaConfig],
+        rng: Random,
+        *,
+        has_consumer_groups: Callable[[], bool],
+    ) -> None:
         self.runtime = runtime
         self._config = config
         self._rng = rng
+        self._has_consumer_groups = has_consumer_groups
 
     def _write(self, group_id: str, decide: Callable[[GroupsState, int], Decision[T]]) -> Completion[T]:
         return self.runtime.write(self.runtime.partition_for(group_id), decide)
@@ -158,7 +169,8 @@ class GroupCoordinator:
         return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
 
     def _serves_consumer_groups(self) -> bool:
-        return _CONSUMER_PROTOCOL in self._config().get_list("group.coordinator.rebalance.protocols")
+        protocols = self._config().get_list("group.coordinator.rebalance.protocols")
+        return _CONSUMER_PROTOCOL in protocols and self._has_consumer_groups()
 
     # Offsets
 

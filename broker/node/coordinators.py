@@ -9,6 +9,7 @@ from broker.net.deadlines import Deadlines
 from broker.node.shared import Shared
 from broker.replication.partitions import Partitions
 from broker.wire.records import Compression
+from metadata.controller import GROUP_VERSION
 
 
 def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlines) -> GroupCoordinator:
@@ -33,4 +34,9 @@ def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlin
     )
     partitions.when_led(runtime.led)
     loader.add_publisher(runtime.publish)
-    return GroupCoordinator(runtime, lambda: effective.config, shared.env.rng)
+    return GroupCoordinator(
+        runtime,
+        lambda: effective.config,
+        shared.env.rng,
+        has_consumer_groups=lambda: loader.image.features.get(GROUP_VERSION, 0) > 0,
+    )

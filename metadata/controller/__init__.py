@@ -9,19 +9,24 @@ from metadata.controller.alter_partition import (
     TopicIsrChanges,
 )
 from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
-from metadata.controller.config import (
-    DEFAULT_FEATURES,
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    ControllerConfig,
-)
+from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
 from metadata.controller.controllers import ControllerRegistration
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType
+from metadata.controller.feature_levels import (
+    DEFAULT_FEATURES,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    RELEASES,
+    SUPPORTED_FEATURES,
+    initial_levels,
+    missing_dependency,
+    release_level,
+)
 from metadata.controller.features import FeatureUpdate, UpgradeType
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
@@ -42,10 +47,12 @@ __all__ = [
     "ANY_BROKER_EPOCH",
     "DEFAULT_FEATURES",
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
+    "GROUP_VERSION",
     "KRAFT_VERSION",
     "METADATA_VERSION",
     "NO_PREVIOUS_EPOCH",
     "PRODUCER_ID_BLOCK_SIZE",
+    "RELEASES",
     "SUPPORTED_FEATURES",
     "AlterConfigOp",
     "AlteredPartition",
@@ -82,5 +89,8 @@ __all__ = [
     "TopicReassignments",
     "TopicToDelete",
     "UpgradeType",
+    "initial_levels",
+    "missing_dependency",
+    "release_level",
     "validate_topic_name",
 ]

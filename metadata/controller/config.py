@@ -1,29 +1,10 @@
-"""What the operator decides about the controller, and what this release can do."""
+"""What the operator decides about the controller."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 import attrs
 
-from metadata.records import VersionRange
-
-METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
-ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
-
-# 4.0-IV3, the level of Kafka 4.0 whose records ours correspond to; kraft.version 1 is KIP-853's; eligible leader
-# replicas (KIP-966), which Kafka 4.0 has behind this feature, are what the last in-sync replica's crash is survived by.
-DEFAULT_FEATURES: Final[Mapping[str, int]] = MappingProxyType(
-    {METADATA_VERSION: 25, KRAFT_VERSION: 1, ELIGIBLE_LEADER_REPLICAS_VERSION: 1}
-)
-SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
-    {
-        METADATA_VERSION: VersionRange(25, 25),
-        KRAFT_VERSION: VersionRange(1, 1),
-        ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
-    }
-)
+from metadata.controller.feature_levels import DEFAULT_FEATURES
 
 
 @attrs.frozen(kw_only=True)

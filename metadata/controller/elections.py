@@ -13,7 +13,7 @@ import attrs
 
 from metadata.configuration import ConfigSchema
 from metadata.controller.assignment import Assignment
-from metadata.controller.config import ELIGIBLE_LEADER_REPLICAS_VERSION
+from metadata.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata.ids import is_online
 from metadata.image import MetadataImage, PartitionImage, TopicImage
 from metadata.records import (

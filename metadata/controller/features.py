@@ -6,9 +6,17 @@ from enum import IntEnum
 import attrs
 
 from metadata.configuration import ConfigSchema
-from metadata.controller.config import ELIGIBLE_LEADER_REPLICAS_VERSION, SUPPORTED_FEATURES, ControllerConfig
+from metadata.controller.config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.election_configs import agreed_min_insync_replicas
+from metadata.controller.feature_levels import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    RECORD_CHANGES,
+    SUPPORTED_FEATURES,
+    missing_dependency,
+)
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import MetadataImage
 from metadata.records import FeatureLevelRecord, MetadataRecord, VersionRange
@@ -54,15 +62,22 @@ def update_features(
     node_id: int,
     voters: Sequence[int],
 ) -> Decision[None]:
-    """Raise or lower levels, all of them or none; `node_id` is this controller's.
+    """Raise or lower levels, all of them or none; `node_id` is this controller's. A level may depend on another one
+    of the same request.
 
     Every broker and every controller has to understand the new level, be it fenced or not there now: it must be able to
     come back. Of `voters`, the ids of those who may lead, each has to have registered so that this is known.
     Raises InvalidUpdateVersion about the first that cannot be.
     """
     records: list[MetadataRecord] = []
+    proposed = {**image.features, **{update.name: update.level for update in updates}}
     for update in updates:
-        if reason := _reason_refused(image, update, node_id, voters):
+        reason = _reason_refused(image, update, node_id, voters)
+        if reason is None and update.name == METADATA_VERSION:
+            _check_metadata_version(image, update)
+        elif reason is None:
+            reason = missing_dependency(update.name, update.level, proposed)
+        if reason is not None:
             raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
         if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
             records += agreed_min_insync_replicas(image, schema)
@@ -89,7 +104,24 @@ def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int, v
         )
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
+    if update.level < current and update.name == KRAFT_VERSION:
+        return "Can't downgrade the version of this feature."
     return None
+
+
+def _check_metadata_version(image: MetadataImage, update: FeatureUpdate) -> None:
+    """Raises InvalidUpdateVersion for a downgrade past a level that changed Kafka's metadata records.
+
+    Records here are the same at every level. The rule is Kafka's all the same, so that what worked here works there.
+    """
+    current = image.features.get(METADATA_VERSION, 0)
+    if not any(update.level < change <= current for change in RECORD_CHANGES):
+        return
+    if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+        reason = "Unsafe metadata downgrade is not supported in this version."
+    else:
+        reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}")
 
 
 def _supported(image: MetadataImage, node_id: int) -> dict[str, Mapping[str, VersionRange]]:

@@ -24,7 +24,7 @@ def partitions(image: MetadataImage) -> list[PartitionImage]:
 
 
 def test_a_new_cluster_starts_with_its_feature_levels() -> None:
-    levels = {"metadata.version": 25, "kraft.version": 1, "eligible.leader.replicas.version": 1}
+    levels = {"metadata.version": 30, "kraft.version": 1, "group.version": 1, "eligible.leader.replicas.version": 1}
     assert Cluster(0).image.features == levels
 
 
@@ -85,13 +85,13 @@ def test_a_clean_restart_costs_no_partition_records() -> None:
         ({"log_dirs": [bytes(15) + b"\x02"]}, InvalidRegistration, "Reserved directory ID in request"),
         ({"log_dirs": [b"d" * 16] * 2}, InvalidRegistration, "Duplicate directory ID in request"),
         (
-            {"features": {"metadata.version": VersionRange(1, 24), "kraft.version": VersionRange(0, 1)}},
+            {"features": {"metadata.version": VersionRange(1, 29), "kraft.version": VersionRange(0, 1)}},
             UnsupportedVersion,
-            "Unable to register because the broker does not support finalized version 25 of metadata.version. The "
-            "broker wants a version between 1 and 24, inclusive.",
+            "Unable to register because the broker does not support finalized version 30 of metadata.version. The "
+            "broker wants a version between 1 and 29, inclusive.",
         ),
         (
-            {"features": {"metadata.version": VersionRange(1, 25)}},
+            {"features": {"metadata.version": VersionRange(1, 30)}},
             UnsupportedVersion,
             "Unable to register because the broker does not support finalized version 1 of kraft.version. The broker "
             "wants a version between 0 and 0, inclusive.",
@@ -117,7 +117,7 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
     ("broker_id", "broker_epoch", "message"),
     [
         (9, 0, "No broker registration found for broker id 9"),
-        (1, 77, "Expected broker epoch 4, but got broker epoch 77"),
+        (1, 77, "Expected broker epoch 5, but got broker epoch 77"),
     ],
 )
 def test_a_broker_speaks_for_its_current_registration_only(broker_id: int, broker_epoch: int, message: str) -> None:

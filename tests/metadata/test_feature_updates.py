@@ -14,6 +14,7 @@ from metadata.controller import (
     FeatureUpdate,
     NewTopic,
     UpgradeType,
+    initial_levels,
 )
 from metadata.controller.controllers import register_controller
 from metadata.controller.features import bootstrap, update_features
@@ -24,6 +25,7 @@ from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
 
 ELR = "eligible.leader.replicas.version"
 MIN_ISR = "min.insync.replicas"
+SAFE, UNSAFE = UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 LEVELS: Mapping[str, int] = {"metadata.version": 25, "kraft.version": 1}
 ALL_BROKERS, BROKER, TOPIC = (
     ConfigResource(ResourceType.BROKER, ""),
@@ -83,7 +85,8 @@ def test_a_level_goes_up_and_down() -> None:
 
 def test_the_level_that_is_there_may_be_asked_for_in_any_way() -> None:
     for upgrade_type in UpgradeType:
-        update(Cluster(1), FeatureUpdate("metadata.version", 25, upgrade_type))
+        update(Cluster(1), FeatureUpdate("metadata.version", 30, upgrade_type))
+        update(Cluster(1), FeatureUpdate("kraft.version", 1, upgrade_type))
 
 
 @pytest.mark.parametrize(
@@ -97,15 +100,68 @@ def test_the_level_that_is_there_may_be_asked_for_in_any_way() -> None:
         (FeatureUpdate(ELR, 1, 0), "The controller does not support the given upgrade type."),
         (FeatureUpdate(ELR, -1), "A feature version cannot be less than 0."),
         (FeatureUpdate(ELR, 2), "Local controller 7 only supports versions 0-1"),
-        (FeatureUpdate("metadata.version", 24), "Local controller 7 only supports versions 25"),
+        (FeatureUpdate("metadata.version", 31), "Local controller 7 only supports versions 7-30"),
+        (
+            FeatureUpdate("metadata.version", 6, UpgradeType.SAFE_DOWNGRADE),
+            "Local controller 7 only supports versions 7-30",
+        ),
+        (
+            FeatureUpdate("kraft.version", 0, UpgradeType.UNSAFE_DOWNGRADE),
+            "Can't downgrade the version of this feature.",
+        ),
+        (FeatureUpdate("transaction.version", 3), "Local controller 7 only supports versions 0-2"),
         (FeatureUpdate("no.such.feature", 1), "Local controller 7 does not support this feature."),
     ],
 )
 def test_updates_that_are_refused(asked: FeatureUpdate, reason: str) -> None:
     cluster = Cluster(1)
     with pytest.raises(InvalidUpdateVersion) as refused:
-        update(cluster, FeatureUpdate("metadata.version", 25), asked)
+        update(cluster, FeatureUpdate("metadata.version", 30), asked)
     assert refused.value.message == f"Invalid update version {asked.level} for feature {asked.name}. {reason}"
+
+
+def test_kafkas_upgrade_to_its_release_raises_every_feature() -> None:
+    """`kafka-features upgrade --release-version 4.3` names them all in one request."""
+    cluster = without_elr(1)
+    levels = {name: supported.max_version for name, supported in SUPPORTED_FEATURES.items()}
+    update(cluster, *(FeatureUpdate(name, level) for name, level in levels.items()))
+    assert cluster.image.features == levels
+
+
+@pytest.mark.parametrize("lower", [29, 25])
+def test_metadata_version_does_not_go_down_past_a_change_of_kafkas_records(lower: int) -> None:
+    cluster = Cluster(1)
+    for upgrade_type, reason in (
+        (SAFE, "Refusing to perform the requested downgrade because it might delete metadata information."),
+        (UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
+    ):
+        with pytest.raises(InvalidUpdateVersion) as refused:
+            update(cluster, FeatureUpdate("metadata.version", lower, upgrade_type))
+        assert refused.value.message == f"Unsupported metadata.version downgrade from 30 to {lower}. {reason}"
+    assert cluster.image.features["metadata.version"] == 30
+
+
+def test_metadata_version_goes_down_and_up_between_changes_of_kafkas_records() -> None:
+    cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=initial_levels(29)))
+    update(cluster, FeatureUpdate("metadata.version", 23, SAFE))
+    assert cluster.image.features["metadata.version"] == 23
+    with pytest.raises(InvalidUpdateVersion, match=r"Unsupported metadata\.version downgrade from 23 to 22"):
+        update(cluster, FeatureUpdate("metadata.version", 22, SAFE))
+    update(cluster, FeatureUpdate("metadata.version", 30))
+
+
+def test_a_level_needs_the_levels_that_it_depends_on() -> None:
+    features = initial_levels(22)
+    assert ELR not in features
+    cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=features))
+    with pytest.raises(InvalidUpdateVersion) as refused:
+        update(cluster, FeatureUpdate(ELR, 1))
+    assert refused.value.message == (
+        f"Invalid update version 1 for feature {ELR}. {ELR} could not be set to 1 because it depends on "
+        "metadata.version level 23"
+    )
+    update(cluster, FeatureUpdate(ELR, 1), FeatureUpdate("metadata.version", 23))
+    assert cluster.image.features[ELR] == 1
 
 
 def test_an_upgrade_needs_no_downgrade() -> None:

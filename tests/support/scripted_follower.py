@@ -14,14 +14,14 @@ from broker.wire.api.create_topics import (
 )
 from broker.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from metadata.controller import SUPPORTED_FEATURES
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 FETCH_VERSION = 17
-FEATURES = (
-    Feature(name="metadata.version", min_supported_version=25, max_supported_version=25),
-    Feature(name="kraft.version", min_supported_version=1, max_supported_version=1),
-    Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
+FEATURES = tuple(
+    Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+    for name, (lowest, highest) in SUPPORTED_FEATURES.items()
 )
 
 

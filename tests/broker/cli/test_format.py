@@ -11,6 +11,7 @@ from broker.wire.uuids import decode_uuid, encode_uuid
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraft.env import RealDisk
 from kraft.log import Snapshots
+from metadata.controller import RELEASES
 from metadata.records import FeatureLevelRecord, MetadataRecord, decode_record
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -72,8 +73,8 @@ def test_a_standalone_controller_is_the_quorums_one_voter(node: Node) -> None:
     code, output, errors = node.format("--standalone")
     assert (code, errors) == (0, "")
     assert output.splitlines() == [
-        "Formatting dynamic metadata voter directory a with metadata.version 4.0-IV3.",
-        "Formatting data directory b with metadata.version 4.0-IV3.",
+        "Formatting dynamic metadata voter directory a with metadata.version 4.3-IV0.",
+        "Formatting data directory b with metadata.version 4.3-IV0.",
     ]
     assert [node.properties(name).cluster_id for name in "ab"] == [CLUSTER_ID] * 2
     assert [node.properties(name).node_id for name in "ab"] == [1, 1]
@@ -88,7 +89,7 @@ def test_initial_controllers_name_the_voters_and_their_directories(node: Node, n
     node.write(COMBINED, node_id, log_dirs="{0}/a")
     code, output, _ = node.format("--initial-controllers", INITIAL_CONTROLLERS)
     assert code == 0
-    assert output == f"Formatting dynamic metadata{kind} directory a with metadata.version 4.0-IV3.\n"
+    assert output == f"Formatting dynamic metadata{kind} directory a with metadata.version 4.3-IV0.\n"
     assert node.quorum()[0] == VoterSet(
         (
             Voter(ReplicaKey(1, DIRECTORY_IDS[0]), "localhost:9093"),
@@ -101,7 +102,7 @@ def test_initial_controllers_name_the_voters_and_their_directories(node: Node, n
 
 def test_a_controller_of_a_quorum_that_the_configuration_names_has_no_voters_in_its_log(node: Node) -> None:
     node.write(COMBINED + "controller.quorum.voters=1@localhost:9093,2@localhost:9095", log_dirs="{0}/a")
-    assert node.format() == (0, "Formatting metadata directory a with metadata.version 4.0-IV3.\n", "")
+    assert node.format() == (0, "Formatting metadata directory a with metadata.version 4.3-IV0.\n", "")
     assert node.quorum()[0] == VoterSet()
 
 
@@ -120,8 +121,18 @@ def test_the_log_begins_with_the_features_levels(node: Node) -> None:
     assert node.format("-s", "--release-version", "4.0", "--feature", "kraft.version=1")[0] == 0
     assert node.quorum()[1] == [
         FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        FeatureLevelRecord(name="group.version", feature_level=1),
         FeatureLevelRecord(name="kraft.version", feature_level=1),
         FeatureLevelRecord(name="metadata.version", feature_level=25),
+    ]
+
+
+def test_releases_are_named_as_kafka_names_them(node: Node) -> None:
+    """The last level of a release, whatever its patch; levels of 0 are not written."""
+    assert node.format("-s", "--release-version", "3.9.1", "--feature", "transaction.version=0")[0] == 0
+    assert node.quorum()[1] == [
+        FeatureLevelRecord(name="kraft.version", feature_level=1),
+        FeatureLevelRecord(name="metadata.version", feature_level=21),
     ]
 
 
@@ -136,7 +147,7 @@ def test_what_is_formatted_is_refused_or_ignored(node: Node) -> None:
     )
     assert node.format("-s", "-g") == (0, "All of the log directories are already formatted.\n", "")
     node.write(COMBINED, log_dirs="{0}/a,{0}/b,{0}/c")
-    assert node.format("-s", "-g") == (0, "Formatting data directory c with metadata.version 4.0-IV3.\n", "")
+    assert node.format("-s", "-g") == (0, "Formatting data directory c with metadata.version 4.3-IV0.\n", "")
     assert node.properties("a") == before
 
 
@@ -170,16 +181,24 @@ MUST_CHOOSE = (
     ("arguments", "message"),
     [
         ([], MUST_CHOOSE),
-        (["-s", "-r", "3.9"], "Unknown release version '3.9'. Supported versions are: 4.0-IV3"),
+        (
+            ["-s", "-r", "4.4"],
+            f"Unknown release version '4.4'. Supported versions are: {', '.join(RELEASES.values())}",
+        ),
+        (
+            ["-s", "-r", "4.0-IV0", "-f", "eligible.leader.replicas.version=1"],
+            "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",
+        ),
         (
             ["-s", "-r", "4.0", "-f", "metadata.version=25"],
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity.",
         ),
-        (["-s", "-f", "metadata.version=7"], "No feature:metadata.version with feature level 7"),
+        (["-s", "-f", "metadata.version=6"], "No feature:metadata.version with feature level 6"),
+        (["-s", "-f", "kraft.version=0"], "No feature:kraft.version with feature level 0"),
         (
-            ["-s", "-f", "group.version=1"],
-            "Unsupported feature: group.version. Supported features are: "
-            "eligible.leader.replicas.version, kraft.version, metadata.version",
+            ["-s", "-f", "test.version=1"],
+            "Unsupported feature: test.version. Supported features are: eligible.leader.replicas.version, "
+            "group.version, kraft.version, metadata.version, share.version, streams.version, transaction.version",
         ),
         (["-s", "-f", "a"], "Can't parse feature=level string a: equals sign not found."),
         (["-s", "-f", "a=b"], "Can't parse feature=level string a=b: unable to parse b as a short."),

@@ -16,15 +16,15 @@ from broker.wire.api.describe_topic_partitions import DescribeTopicPartitionsReq
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
 from broker.wire.errors import ErrorCode
+from metadata.controller import SUPPORTED_FEATURES
 from tests.support.requests import create_topic
 from tests.support.running_node import NODE_ID, RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 OTHER_ID = 2
 FEATURES = [
-    Feature(name="metadata.version", min_supported_version=25, max_supported_version=25),
-    Feature(name="kraft.version", min_supported_version=1, max_supported_version=1),
-    Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
+    Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+    for name, (lowest, highest) in SUPPORTED_FEATURES.items()
 ]
 
 

@@ -3,15 +3,19 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import trio
 
 from broker.wire.api.api_versions import ApiVersionsRequest
+from broker.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from broker.wire.errors import ErrorCode
 from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected
 
 ELR = "eligible.leader.replicas.version"
-WITHOUT = {"metadata.version": 25, "kraft.version": 1}
+WITHOUT = {"metadata.version": 30, "kraft.version": 1, "group.version": 1}
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
@@ -61,6 +65,28 @@ async def test_a_feature_is_turned_off_and_on(either: WireClient, version: int) 
     assert (await finalized(either))[0] == WITHOUT | {ELR: 1}
 
 
+async def test_group_version_turns_groups_of_the_consumer_protocol_off_and_on(node: RunningNode) -> None:
+    """As in Kafka, where their APIs answer UNSUPPORTED_VERSION below group.version 1 (KIP-848)."""
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="group",
+        member_id="member",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    describing = ConsumerGroupDescribeRequest(group_ids=["group"])
+    async with connected(node.port) as client:
+        with trio.fail_after(10):
+            while (await client.call(joining, 1)).error_code:
+                await client.call(FindCoordinatorRequest(coordinator_keys=["group"]), 6)
+        assert (await client.call(update(level("group.version", 0, SAFE_DOWNGRADE)), 2)).error_code == 0
+        assert (await client.call(joining, 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        described = (await client.call(describing, 1)).groups
+        assert [each.error_code for each in described] == [ErrorCode.UNSUPPORTED_VERSION]
+        assert (await client.call(update(level("group.version", 1)), 2)).error_code == 0
+        assert (await client.call(joining, 1)).error_code == 0
+
+
 @pytest.mark.parametrize("version", [1, 2])
 async def test_what_is_only_validated_does_not_happen(either: WireClient, version: int) -> None:
     assert (await either.call(update(turned_off(version), validate_only=True), version)).error_code == 0
@@ -70,7 +96,7 @@ async def test_what_is_only_validated_does_not_happen(either: WireClient, versio
 
 @pytest.mark.parametrize(
     "refused",
-    [level("unknown", 1), level("metadata.version", 24, SAFE_DOWNGRADE), level("metadata.version", 26)],
+    [level("unknown", 1), level("metadata.version", 29, SAFE_DOWNGRADE), level("metadata.version", 31)],
 )
 async def test_all_are_updated_or_none(either: WireClient, refused: FeatureUpdateKey) -> None:
     response = await either.call(update(turned_off(2), refused), 2)

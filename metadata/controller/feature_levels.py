@@ -1,0 +1,124 @@
+"""Every feature and level of Kafka 4.3, and what each level rests on (KIP-584, KIP-1022).
+
+Of the levels, these change what this project does; the others are for clients and tools:
+
+- eligible.leader.replicas.version 1: the controller keeps eligible leader replicas (KIP-966);
+- group.version 1: groups of the consumer protocol are served (KIP-848).
+
+Metadata records have a format of their own here, which no level of metadata.version changes. The levels of
+transaction.version, share.version and streams.version may be finalized, as `kafka-features upgrade --release-version`
+does. New clusters begin with level 0 of these three, since the APIs that they stand for are not served yet.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+
+from metadata.records import VersionRange
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
+
+# The name of each metadata.version, as Kafka's tools take and show it.
+RELEASES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        7: "3.3-IV3",
+        8: "3.4-IV0",
+        9: "3.5-IV0",
+        10: "3.5-IV1",
+        11: "3.5-IV2",
+        12: "3.6-IV0",
+        13: "3.6-IV1",
+        14: "3.6-IV2",
+        15: "3.7-IV0",
+        16: "3.7-IV1",
+        17: "3.7-IV2",
+        18: "3.7-IV3",
+        19: "3.7-IV4",
+        20: "3.8-IV0",
+        21: "3.9-IV0",
+        22: "4.0-IV0",
+        23: "4.0-IV1",
+        24: "4.0-IV2",
+        25: "4.0-IV3",
+        26: "4.1-IV0",
+        27: "4.1-IV1",
+        28: "4.2-IV0",
+        29: "4.2-IV1",
+        30: "4.3-IV0",
+    }
+)
+# The levels that changed Kafka's metadata records: metadata.version does not go down past one of them.
+RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+
+
+@attrs.frozen
+class FeatureLevel:
+    """One level above 0 of a feature other than metadata.version.
+
+    A release whose metadata.version is `metadata_version` or later comes with it. `depends_on` are the levels of other
+    features that have to be there first.
+    """
+
+    metadata_version: int
+    depends_on: Mapping[str, int] = attrs.field(factory=dict)
+
+
+FEATURE_LEVELS: Final[Mapping[str, Mapping[int, FeatureLevel]]] = MappingProxyType(
+    {
+        KRAFT_VERSION: {1: FeatureLevel(21)},
+        TRANSACTION_VERSION: {1: FeatureLevel(24), 2: FeatureLevel(24)},
+        GROUP_VERSION: {1: FeatureLevel(22)},
+        ELIGIBLE_LEADER_REPLICAS_VERSION: {1: FeatureLevel(26, {METADATA_VERSION: 23})},
+        SHARE_VERSION: {1: FeatureLevel(28)},
+        STREAMS_VERSION: {1: FeatureLevel(29)},
+    }
+)
+
+SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
+    {
+        METADATA_VERSION: VersionRange(min(RELEASES), max(RELEASES)),
+        **{name: VersionRange(0, max(levels)) for name, levels in FEATURE_LEVELS.items()},
+    }
+)
+
+
+def release_level(release: str) -> int | None:
+    """The metadata.version of a release: "4.3-IV0", or the last one of "4.3" or "4.3.1"; None if it is unknown."""
+    short = ".".join(release.split(".")[:2])
+    levels = [level for level, name in RELEASES.items() if short in (name, name.partition("-")[0])]
+    return max(levels, default=None)
+
+
+def initial_levels(metadata_version: int) -> dict[str, int]:
+    """The levels above 0 that a new cluster of this metadata.version begins with.
+
+    kraft.version is always 1, since the voters are in the log. eligible.leader.replicas.version is 1 wherever its
+    dependency allows it, and not from Kafka's 4.1-IV0 on: without it the crash of a partition's last replica in sync
+    costs records. transaction.version, share.version and streams.version are 0.
+    """
+    levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: 1}
+    if FEATURE_LEVELS[GROUP_VERSION][1].metadata_version <= metadata_version:
+        levels[GROUP_VERSION] = 1
+    if missing_dependency(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, levels) is None:
+        levels[ELIGIBLE_LEADER_REPLICAS_VERSION] = 1
+    return levels
+
+
+def missing_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """Why a feature cannot be at `level` where all features are at `levels`, in Kafka's words; None if it can."""
+    known = FEATURE_LEVELS.get(name, {}).get(level)
+    for other, needed in known.depends_on.items() if known is not None else ():
+        if levels.get(other, 0) < needed:
+            return f"{name} could not be set to {level} because it depends on {other} level {needed}"
+    return None
+
+
+DEFAULT_FEATURES: Final[Mapping[str, int]] = MappingProxyType(initial_levels(max(RELEASES)))
