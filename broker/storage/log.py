@@ -112,6 +112,7 @@ class Log(LogStore):
             header.attributes & LOG_APPEND_TIME_FLAG
             or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
             or not config.stores_as_is
+            or not self._glance.finds_sound(batches, header)
         ):
             batches, header = conform(batches, header, config, now_ms=now_ms, partition=self.partition)
         first_offset = header.base_offset = self.log_end_offset

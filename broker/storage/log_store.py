@@ -14,6 +14,7 @@ from broker.storage.segments import Segments
 from broker.storage.swapping import swap_in
 from broker.storage.unsettled import mark_unsettled, unmark_unsettled
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.records import Glance
 from kraft.env import Disk, Tracer
 
 NO_EPOCH: Final = -1
@@ -33,6 +34,7 @@ class LogStore(ReadableLog):
         "_discarded",
         "_disk",
         "_doubted_offset",
+        "_glance",
         "_is_closed",
         "_last_epoch",
         "_now_ms",
@@ -67,6 +69,7 @@ class LogStore(ReadableLog):
         self._trace = trace
         self._staged: list[memoryview] = []
         self._discarded: list[str] = []
+        self._glance = Glance()
         self._is_closed = False  # to appends: it has failed, or is unsettled
         self._last_epoch = NO_EPOCH
         self._now_ms = 0

@@ -3,7 +3,7 @@
 The time index leads to the first batch that may qualify, and only that batch is decoded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -65,10 +65,11 @@ def _find_in_segment(segment: Segment, timestamp: int, log_start_offset: int) ->
     return None
 
 
-def _timestamps(segment: Segment, position: int, header: BatchHeader) -> list[tuple[int, int]]:
-    """Timestamp and offset of every record in a batch; of one that cannot be read, what its header says."""
+def _timestamps(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Timestamp and offset of the records in a batch, as far as they can be read; then what its header says."""
     batch = segment.file.read(position, header.size)
     try:
-        return [(record.timestamp, record.offset) for record in iter_records(batch, 0, header)]
+        for record in iter_records(batch, 0, header):
+            yield record.timestamp, record.offset
     except WireError:
-        return [(header.max_timestamp, header.base_offset)]
+        yield header.max_timestamp, header.base_offset

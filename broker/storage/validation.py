@@ -5,11 +5,14 @@ for compacted topics, for timestamps that may be out of range, and for topics th
 rules, codes and the sense of the messages are those of Kafka's UnifiedLog.append and LogValidator.
 """
 
+from typing import Final
+
 from crc32c import crc32c
 
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import (
+    DECOMPRESSED_SIZE_MAX,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -20,6 +23,7 @@ from broker.wire.records import (
     InvalidTimestamp,
     RecordError,
     TimestampType,
+    TooLargeContent,
     UnsupportedMagic,
     check_records,
     encode_batch,
@@ -28,6 +32,10 @@ from broker.wire.records import (
     restamp,
 )
 from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC
+
+# What a producer's batch may decompress to: so much in any case, and beyond it so many times its size.
+_CONTENT_SIZE_MIN: Final = 2 * 1024 * 1024
+_CONTENT_RATIO_MAX: Final = 64
 
 
 class RecordsRejected(KafkaError):
@@ -172,11 +180,20 @@ def conform(
             now_ms + config.message_timestamp_after_max_ms,
         )
     try:
-        latest = check_records(batch, 0, header, require_keys=config.compact_enabled, timestamp_range=timestamp_range)
+        latest = check_records(
+            batch,
+            0,
+            header,
+            require_keys=config.compact_enabled,
+            timestamp_range=timestamp_range,
+            max_size=_content_size_max(len(batch), config),
+        )
     except InvalidTimestamp as error:
         raise RecordsRejected(ErrorCode.INVALID_TIMESTAMP, str(error), error.record_errors) from error
     except InvalidRecord as error:
         raise RecordsRejected(ErrorCode.INVALID_RECORD, str(error), error.record_errors) from error
+    except TooLargeContent as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} in topic partition {partition}") from error
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{error} in topic partition {partition}") from error
     max_timestamp = now_ms if config.timestamp_type is TimestampType.LOG_APPEND_TIME else latest
@@ -196,11 +213,21 @@ def conform(
     return batch, header
 
 
+def _content_size_max(batch_size: int, config: LogConfig) -> int:
+    """What a producer's batch may decompress to.
+
+    Records seldom compress to a tenth of their size. Without a bound by the batch's own size, a few kilobytes would
+    have the broker write and read 100 MiB, for 35 ms each time.
+    """
+    in_proportion = max(_CONTENT_SIZE_MIN, 2 * config.max_message_bytes, _CONTENT_RATIO_MAX * batch_size)
+    return min(in_proportion, DECOMPRESSED_SIZE_MAX)
+
+
 def _recompress(
     batch: memoryview, header: BatchHeader, target: Compression, config: LogConfig, max_timestamp: int
 ) -> memoryview:
     encoded = encode_batch(
-        iter_records(batch, 0, header),
+        iter_records(batch, 0, header, max_size=_content_size_max(len(batch), config)),
         compression=target,
         compression_level=config.compression_level(target),
         timestamp_type=config.timestamp_type,

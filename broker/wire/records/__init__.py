@@ -26,10 +26,19 @@ from broker.wire.records.control import (
     encode_end_transaction_marker,
     read_end_transaction_marker,
 )
-from broker.wire.records.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, RecordError, UnsupportedMagic
-from broker.wire.records.record import Record, encode_batch, iter_records
+from broker.wire.records.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordError,
+    TooLargeContent,
+    UnsupportedMagic,
+)
+from broker.wire.records.glance import Glance
+from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, encode_batch, iter_records
 
 __all__ = [
+    "DECOMPRESSED_SIZE_MAX",
     "HEADER",
     "HEADER_SIZE",
     "LOG_OVERHEAD",
@@ -43,11 +52,13 @@ __all__ = [
     "ControlRecordType",
     "CorruptBatch",
     "EndTransactionMarker",
+    "Glance",
     "InvalidRecord",
     "InvalidTimestamp",
     "Record",
     "RecordError",
     "TimestampType",
+    "TooLargeContent",
     "UnsupportedMagic",
     "check_crc",
     "check_records",

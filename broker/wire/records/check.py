@@ -19,7 +19,7 @@ _ERRORS_SHOWN: Final = 3
 _ERRORS_MAX: Final = 1000
 # A run is looked for so far at first, and further as long as it holds: what is looked at in vain stays in proportion.
 _RUN_MOST_AT_FIRST: Final = 32
-_RUN_GROWTH: Final = 8
+_RUN_GROWTH: Final = 64
 _PATIENCE_MAX: Final = 256
 
 
@@ -119,7 +119,7 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
     Returns the least and the greatest timestamp delta, and whether a key is null. Raises IndexError where `data` ends
     too early.
     """
-    at, delta, key_size = _skip_record(data, 0, 0)
+    at, delta, key_size = skip_record(data, 0, 0)
     has_null_key = key_size & 1 == 1
     if count == 1 and at == len(data):
         only_delta = (delta >> 1) ^ -(delta & 1)
@@ -134,7 +134,7 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
     run_wanted_at = patience = 1
     while index < count:
         start = at
-        at, delta, key_size = _skip_record(data, at, index)
+        at, delta, key_size = skip_record(data, at, index)
         if delta != previous_delta:
             previous_delta = delta
             deltas.add(delta)
@@ -157,11 +157,13 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
     return min(signed), max(signed), has_null_key
 
 
-def _skip_record(data: Buffer, at: int, index: int) -> tuple[int, int, int]:
+def skip_record(data: Buffer, at: int, index: int) -> tuple[int, int, int]:
     """The end of record `index`, which begins at `at`; its timestamp delta and its key's size, in zigzag form.
 
     The produce path's cost per record, hence the length: numbers of one byte, and of two where these are common, are
     read in place. In zigzag form they are twice the value; odd ones are negative, that is null.
+
+    Raises InvalidRecord, and IndexError where `data` ends too early.
     """
     size = data[at]
     if size < 0x80:

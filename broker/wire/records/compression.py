@@ -18,7 +18,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from broker.wire.records.errors import CorruptBatch
+from broker.wire.records.errors import CorruptBatch, TooLargeContent
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -44,6 +44,14 @@ class Compression(IntEnum):
             if compression.config_name == config_name:
                 return compression
         raise ValueError(f"Unknown compression name: {config_name}")
+
+
+# How many frames, members or blocks compressed data may consist of, whatever its size, and beyond that.
+_PIECES_MIN: Final = 1024
+_PIECE_SIZE_MIN: Final = 48
+
+# What tells a frame of any codec, and a zstd frame's claim of its content's size.
+_START_SIZE: Final = 18
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -77,8 +85,47 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
     return bytes(data)
 
 
-def _too_large(codec: Compression, max_size: int) -> CorruptBatch:
-    return CorruptBatch(f"{codec.config_name} data holds more than the {max_size} bytes allowed")
+def claimed_size(codec: Compression, data: Buffer) -> int | None:
+    """How many bytes `data` says that it holds; None where it does not say. For next to nothing, and it may be a lie.
+
+    Raises CorruptBatch where `data` does not begin as the codec's framing does.
+    """
+    start = bytes(data[:_START_SIZE])
+    if codec is Compression.SNAPPY:
+        return None if start.startswith(_XERIAL_MAGIC) else _snappy_size(data)
+    if codec is Compression.GZIP and start.startswith(_GZIP_MAGIC) and len(data) >= _GZIP_MEMBER_SIZE_MIN:
+        return int.from_bytes(data[-_GZIP_SIZE_SIZE:], "little")  # the last member's, which most likely is the only one
+    if codec is Compression.LZ4 and start.startswith(_LZ4_MAGIC) and len(data) >= _LZ4_HEADER_SIZE_MIN:
+        return None
+    if codec is Compression.ZSTD and start.startswith(_ZSTD_MAGIC_BYTES):
+        try:
+            content_size = zstandard.frame_content_size(start)
+        except zstandard.ZstdError as error:
+            raise _damaged(codec, error) from None
+        return None if content_size < 0 else content_size
+    if codec is Compression.NONE:
+        return len(data)
+    raise _damaged(codec, "not its framing")
+
+
+def _snappy_size(data: Buffer) -> int:
+    try:
+        return cramjam.snappy.decompress_raw_len(data)
+    except cramjam.DecompressionError as error:
+        raise _damaged(Compression.SNAPPY, error) from None
+
+
+def _check_pieces(codec: Compression, pieces: int, size: int) -> None:
+    """Each piece of compressed data costs about 1 us in Python, even an empty one of three bytes.
+
+    Encoders make pieces of 1 KiB of content at least, which hardly ever compress to so few bytes.
+    """
+    if pieces > _PIECES_MIN + size // _PIECE_SIZE_MIN:
+        raise CorruptBatch(f"{codec.config_name} data is cut into more than {pieces - 1} pieces")
+
+
+def _too_large(codec: Compression, max_size: int) -> TooLargeContent:
+    return TooLargeContent(f"{codec.config_name} data holds more than the {max_size} bytes allowed")
 
 
 def _truncated(codec: Compression) -> CorruptBatch:
@@ -93,6 +140,7 @@ def _damaged(codec: Compression, error: object) -> CorruptBatch:
 
 _GZIP_WBITS: Final = 31
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_SIZE_SIZE: Final = 4  # of the number of bytes a member holds, at its end
 # An empty member: header, two bytes of deflate, trailer. Java looks for no further member in fewer bytes.
 _GZIP_MEMBER_SIZE_MIN: Final = 18
 # zlib hands back what follows a member as a copy: fed in pieces, many small members do not copy all the rest each time.
@@ -104,7 +152,10 @@ def _decompress_gzip(data: Buffer, max_size: int) -> bytes:
     parts: list[bytes] = []
     room = max_size
     position = 0
+    members = 0
     while position == 0 or _another_gzip_member(view, position):
+        members += 1
+        _check_pieces(Compression.GZIP, members, len(view))
         position, room = _decompress_gzip_member(view, position, room, parts)
         if room < 0:
             raise _too_large(Compression.GZIP, max_size)
@@ -166,9 +217,11 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     """The raw snappy blocks of one or more of snappy-java's streams."""
-    position = 0
+    position = pieces = 0
     # Fewer bytes than a length has are ignored at the end, as snappy-java does.
     while len(view) - position >= _XERIAL_LENGTH.size:
+        pieces += 1
+        _check_pieces(Compression.SNAPPY, pieces, len(view))
         length: int = _XERIAL_LENGTH.unpack_from(view, position)[0]
         if length == _XERIAL_MAGIC_HEAD:
             position = _skip_xerial_header(view, position)
@@ -195,6 +248,7 @@ def _skip_xerial_header(view: memoryview, position: int) -> int:
 # Kafka's default level names lz4's fast compressor, any other its high-compression one (KIP-390).
 _LZ4_LEVEL_DEFAULT: Final = 9
 _LZ4_LEVEL_FAST: Final = 0
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_HEADER_SIZE_MIN: Final = 7
 _LZ4_FLAGS_POSITION: Final = 4
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
@@ -235,6 +289,7 @@ def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
 
 _ZSTD_LEVEL_DEFAULT: Final = 3
 _ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_MAGIC_BYTES: Final = _ZSTD_MAGIC.to_bytes(4, "little")
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50  # and the fifteen that follow it
 _ZSTD_SKIPPABLE: Final = Struct("<II")  # magic, size of what follows
 _ZSTD_BLOCK_HEADER_SIZE: Final = 3
@@ -272,13 +327,16 @@ def _zstd_frames(view: memoryview) -> Iterator[tuple[memoryview, int]]:
     The library decompresses a frame in one bounded call when it is told where the frame ends and how much to expect.
     Most producers stream, and a streamed header says neither: so the blocks are counted here.
     """
-    position = 0
+    position = pieces = 0
     while position < len(view):
         rest = view[position:]
         size = _zstd_skippable_size(rest)
+        pieces += 1
         if size is None:
-            size, content_size_max = _measure_zstd_frame(rest)
+            size, content_size_max, blocks = _measure_zstd_frame(rest, len(view))
+            pieces += blocks
             yield rest[:size], content_size_max
+        _check_pieces(Compression.ZSTD, pieces, len(view))
         position += size
     if position > len(view):
         raise _truncated(Compression.ZSTD)
@@ -295,13 +353,15 @@ def _zstd_skippable_size(rest: memoryview) -> int | None:
     return None
 
 
-def _measure_zstd_frame(rest: memoryview) -> tuple[int, int]:
-    """Size of the frame that `rest` begins with, and the most its blocks can hold."""
+def _measure_zstd_frame(rest: memoryview, whole_size: int) -> tuple[int, int, int]:
+    """Size of the frame that `rest` begins with, the most its blocks can hold, and how many blocks there are."""
     parameters = zstandard.get_frame_parameters(rest)
     position = zstandard.frame_header_size(rest)
-    content_size_max = 0
+    content_size_max = blocks = 0
     is_last = False
     while not is_last:
+        blocks += 1
+        _check_pieces(Compression.ZSTD, blocks, whole_size)
         following = position + _ZSTD_BLOCK_HEADER_SIZE
         if following > len(rest):
             raise _truncated(Compression.ZSTD)
@@ -312,4 +372,4 @@ def _measure_zstd_frame(rest: memoryview) -> tuple[int, int]:
     position += _ZSTD_CHECKSUM_SIZE if parameters.has_checksum else 0
     if position > len(rest):
         raise _truncated(Compression.ZSTD)
-    return position, content_size_max
+    return position, content_size_max, blocks

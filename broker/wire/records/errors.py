@@ -11,6 +11,10 @@ class CorruptBatch(WireError):
     """The bytes are no intact batch: length, CRC, compression. Kafka's CORRUPT_MESSAGE; recovery cuts the log here."""
 
 
+class TooLargeContent(CorruptBatch):
+    """The batch may be intact, but it decompresses to more than the reader takes. Kafka has no such bound."""
+
+
 class UnsupportedMagic(CorruptBatch):
     """A batch of the formats before v2 (magic 0 and 1), which Kafka 4.0 dropped (KIP-724).
 

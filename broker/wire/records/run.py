@@ -32,20 +32,39 @@ def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> 
     below RUN_MIN is given as 0, and says nothing.
     """
     sizes_at, times_at, offsets_at = _numbers_at(data, start)
+    view = memoryview(data)
     count = min(most, (len(data) - start) // stride - 1, _same_offset_size(index) - 1 - index)
     for at in sizes_at:
         if count < RUN_MIN:
             return 0, set()
-        count = _leading(_column(data, at, stride, count), bytes((data[at],)))
-    for at in times_at:
-        count = _leading(_column(data, at, stride, count), _LOW_BYTES if at == times_at[-1] else _HIGH_BYTES)
-    offsets = [_column(data, at, stride, count) for at in offsets_at]
-    if count < RUN_MIN or offsets != _offset_columns(index + 1, count):
+        column, size = _column(view, at, stride, count), bytes((data[at],))
+        if column != size * count:
+            count -= len(bytes(column).lstrip(size))
+    offsets = _offset_columns(index + 1, count)
+    if count < RUN_MIN or len(offsets) != len(offsets_at):
         return 0, set()
-    times = [_column(data, at, stride, count) for at in times_at]
-    if len(times) == 1:
-        return count, set(times[0])
-    return count, {read_zigzag(bytes(encoded), 0)[0] for encoded in set(zip(*times, strict=True))}
+    for at, expected in zip(offsets_at, offsets, strict=True):
+        column = _column(view, at, stride, len(expected))
+        if column != expected:
+            count = min(count, _agreeing(bytes(column), expected))
+    if len(times_at) == 1 and _column(view, times_at[0], stride, count) == bytes((data[times_at[0]],)) * count:
+        times = {data[times_at[0]]}
+    else:
+        count, times = _times(view, times_at, stride, count)
+    return (count, times) if count >= RUN_MIN else (0, set())
+
+
+def _times(view: memoryview, times_at: range, stride: int, count: int) -> tuple[int, set[int]]:
+    """How many of `count` records have a timestamp delta of as many bytes, and which ones."""
+    columns: list[bytes] = []
+    for at in times_at:
+        column = bytes(_column(view, at, stride, count))
+        count = len(column) - len(column.lstrip(_LOW_BYTES if at == times_at[-1] else _HIGH_BYTES))
+        columns.append(column)
+    columns = [column[:count] for column in columns]
+    if len(columns) == 1:
+        return count, set(columns[0])
+    return count, {read_zigzag(bytes(encoded), 0)[0] for encoded in set(zip(*columns, strict=True))}
 
 
 def _numbers_at(data: Buffer, start: int) -> tuple[list[int], range, range]:
@@ -71,13 +90,18 @@ def _pass_bytes(data: Buffer, at: int, sizes_at: list[int]) -> int:
     return following + max(size, 0)
 
 
-def _column(data: Buffer, at: int, stride: int, count: int) -> bytes:
-    """The byte that stands where `at` is, of each of the `count` records that follow."""
-    return bytes(data[at + stride : at + stride * count + 1 : stride])
+def _column(view: memoryview, at: int, stride: int, count: int) -> memoryview:
+    """The byte that stands where `at` is, of each of the `count` records that follow.
+
+    A view: comparing it costs a sixth of copying it out.
+    """
+    return view[at + stride : at + stride * count + 1 : stride]
 
 
-def _leading(column: bytes, allowed: bytes) -> int:
-    return len(column) - len(column.lstrip(allowed))
+def _agreeing(column: bytes, expected: bytes) -> int:
+    """How many bytes at the beginning of both are the same; they are equally long."""
+    difference = int.from_bytes(column) ^ int.from_bytes(expected)
+    return len(column) - (difference.bit_length() + 7) // 8
 
 
 def _same_offset_size(index: int) -> int:

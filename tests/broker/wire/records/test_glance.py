@@ -1,0 +1,144 @@
+"""What a batch is refused for that is stored as it came: the glance must let sound ones pass, and catch the others."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker.wire.errors import WireError
+from broker.wire.records import Compression, Glance, Record, check_records, encode_batch, read_header
+from broker.wire.records.batch import HEADER, HEADER_SIZE, seal
+
+TIME = 1_700_000_000_000
+COUNT_POSITION = 57
+LAST_OFFSET_DELTA_POSITION = 23
+
+records = st.builds(
+    Record,
+    timestamp=st.integers(TIME - 100, TIME + 10_000),
+    key=st.none() | st.binary(max_size=70),
+    value=st.none() | st.binary(max_size=200),
+    headers=st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+)
+# Many of one record, between others: runs of one size, in which the offsets' varints grow.
+runs = st.lists(st.tuples(records, st.integers(1, 150)), min_size=1, max_size=5).map(
+    lambda runs: [record for record, count in runs for _ in range(count)]
+)
+
+
+def finds_sound(batch: bytes | bytearray, glance: Glance | None = None) -> bool:
+    return (glance or Glance()).finds_sound(memoryview(batch), read_header(batch))
+
+
+def is_sound(batch: bytes | bytearray) -> bool:
+    try:
+        check_records(batch, 0, read_header(batch))
+    except WireError:
+        return False
+    return True
+
+
+def with_count(batch: bytes, count: int) -> bytearray:
+    """The batch with another number of records in its header, and a right checksum."""
+    changed = bytearray(batch)
+    changed[COUNT_POSITION : COUNT_POSITION + 4] = count.to_bytes(4)
+    changed[LAST_OFFSET_DELTA_POSITION : LAST_OFFSET_DELTA_POSITION + 4] = (count - 1).to_bytes(4)
+    seal(changed, 0, len(changed))
+    return changed
+
+
+def with_records(batch: bytes, data: bytes) -> bytearray:
+    """The batch with other bytes where its records are."""
+    fields = list(HEADER.unpack_from(batch))
+    fields[1] += HEADER_SIZE + len(data) - len(batch)
+    changed = bytearray(HEADER.pack(*fields) + data)
+    seal(changed, 0, len(changed))
+    return changed
+
+
+@given(st.lists(records, min_size=1, max_size=20) | runs, st.sampled_from(Compression))
+@example([Record(timestamp=TIME, value=bytes(100))] * 9000, Compression.NONE)
+def test_sound_batches_pass_whatever_their_compression(given: list[Record], compression: Compression) -> None:
+    """Compressed ones of very many tiny records may not, and are then looked at in full."""
+    batch = encode_batch(given, compression=compression)
+    assert is_sound(batch)
+    if compression is Compression.NONE or len(given) <= len(batch) - HEADER_SIZE:
+        assert finds_sound(batch)
+
+
+@given(records, st.data())
+def test_a_single_record_passes_just_when_a_full_check_finds_it_sound(record: Record, data: st.DataObject) -> None:
+    batch = bytearray(encode_batch([record]))
+    glance = Glance()
+    assert finds_sound(batch, glance)  # and remembers it
+    for _ in range(data.draw(st.integers(1, 3))):
+        batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    assert finds_sound(batch, glance) == finds_sound(batch) == is_sound(batch)
+
+
+def test_a_remembered_record_of_another_size_does_not_pass() -> None:
+    glance = Glance()
+    batch = encode_batch([Record(timestamp=TIME, value=bytes(100))])
+    assert finds_sound(batch, glance)
+    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:] + b"\0"), glance)
+    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:-1]), glance)
+    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:-1] + b"\x02"), glance)
+
+
+@given(st.lists(records, min_size=2, max_size=20) | runs, st.integers(1, 2**31 - 1))
+@example([Record(timestamp=TIME, value=bytes(100))] * 300, 299)
+@example([Record(timestamp=TIME, value=bytes(100))] * 300, 301)
+@example([Record(timestamp=TIME, value=b"x")], 2**31 - 1)
+def test_another_number_of_records_does_not_pass(given: list[Record], count: int) -> None:
+    if count != len(given):
+        assert not finds_sound(with_count(encode_batch(given), count))
+
+
+@given(st.binary(max_size=300), st.integers(1, 5))
+def test_junk_does_not_pass(junk: bytes, count: int) -> None:
+    batch = with_records(with_count(encode_batch([Record(timestamp=TIME, value=b"x")] * count), count), junk)
+    if not is_sound(batch) and count <= 3:
+        assert not finds_sound(batch)
+
+
+@given(runs, st.integers(1, 50))
+def test_a_batch_that_ends_early_does_not_pass(given: list[Record], missing: int) -> None:
+    batch = encode_batch(given)
+    kept = batch[HEADER_SIZE : max(HEADER_SIZE, len(batch) - missing)]
+    assert not finds_sound(with_records(batch, kept))
+
+
+def test_records_that_all_have_the_same_offset_delta_do_not_pass() -> None:
+    """As of a client that does not count."""
+    one = encode_batch([Record(timestamp=TIME, value=b"x")])[HEADER_SIZE:]
+    for count in (2, 3, 100):
+        batch = with_records(with_count(encode_batch([Record(timestamp=TIME, value=b"x")]), count), one * count)
+        assert not finds_sound(batch)
+
+
+@pytest.mark.parametrize(
+    ("index", "position"), [(0, 3), (0, 4), (1, 3), (1, 4), (150, 3), (150, 4), (150, 5), (199, 5)]
+)
+def test_wrong_offset_delta_or_size_within_a_run_of_one_size_does_not_pass(index: int, position: int) -> None:
+    batch = bytearray(encode_batch([Record(timestamp=TIME, key=b"k", value=bytes(30))] * 200))
+    size = (len(batch) - HEADER_SIZE - (200 - 64)) // 200
+    at = HEADER_SIZE + index * size + max(0, index - 64)
+    batch[at + position] ^= 0x02
+    assert not is_sound(batch)
+    assert not finds_sound(batch)
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each is not Compression.NONE])
+def test_compressed_junk_and_impossible_counts_do_not_pass(compression: Compression) -> None:
+    batch = encode_batch([Record(timestamp=TIME, value=b"value")] * 10, compression=compression)
+    assert finds_sound(batch)
+    assert not finds_sound(with_count(batch, 2**31 - 1))
+    assert not finds_sound(with_count(batch, len(batch)))
+    assert not finds_sound(with_records(batch, b"\xff" * 40))
+    assert not finds_sound(with_records(batch, b""))
+
+
+@given(st.binary(max_size=60), st.integers(1, 7), st.integers(1, 2**31 - 1))
+def test_no_bytes_raise(junk: bytes, attributes: int, count: int) -> None:
+    batch = with_records(with_count(encode_batch([Record(timestamp=TIME)]), count), junk)
+    batch[22] = attributes
+    finds_sound(batch)
