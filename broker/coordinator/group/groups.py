@@ -6,6 +6,7 @@ from broker.coordinator.group.classic.carrying import wake_classic_groups
 from broker.coordinator.group.classic.group import ClassicGroup
 from broker.coordinator.group.classic.stored import group_from
 from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
+from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
 from broker.coordinator.group.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.group import Group
@@ -46,6 +47,7 @@ class GroupsState:
         self.left_alone: dict[int, int] = {}
         self.deleted_topics: dict[str, int] = {}
         self.topics_version = -1
+        self.topic_matcher = TopicMatcher()
 
     # Replaying
 

@@ -7,6 +7,7 @@ from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.member_update import Surroundings
+from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.shard import ShardContext
@@ -20,11 +21,16 @@ class ConsumerGroupsHolder(Protocol):
     config: GroupConfig
     groups: dict[str, Group]
     topics_version: int
+    topic_matcher: TopicMatcher
 
 
 def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:
     return Surroundings(
-        image=state.context.image, config=state.config.consumer, topics_version=state.topics_version, now_ms=now_ms
+        image=state.context.image,
+        config=state.config.consumer,
+        topics_version=state.topics_version,
+        now_ms=now_ms,
+        matcher=state.topic_matcher,
     )
 
 

@@ -23,6 +23,7 @@ from broker.coordinator.group.consumer.subscriptions import (
     resolve,
 )
 from broker.coordinator.group.consumer.targets import new_targets
+from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.partition_sets import PartitionSets
 from metadata.image import MetadataImage
 
@@ -35,6 +36,7 @@ class Surroundings:
     config: ConsumerGroupConfig
     topics_version: int
     now_ms: int
+    matcher: TopicMatcher
 
 
 @attrs.define
@@ -43,7 +45,7 @@ class MemberUpdate:
 
     `replaced` is the member whose place it takes, a static one; its records are gone by then.
     `records` are to be written, in this order. `looked_at_topics` says that the group knows its topics' state now, and
-    `moves_epoch` that it is at another epoch.
+    `moves_epoch` that it is at another epoch. `is_unresolved` says that topics of expressions are still looked for.
     """
 
     group: ConsumerGroup
@@ -53,6 +55,7 @@ class MemberUpdate:
     records: list[CoordinatorRecord] = attrs.Factory(list)
     looked_at_topics: bool = False
     moves_epoch: bool = False
+    is_unresolved: bool = False
 
     def run(self, member: ConsumerMember, owned: PartitionSets | None) -> ConsumerMember:
         """The member as it is then. `member` is what it said; `owned` what it says to have, if it does.
@@ -109,15 +112,17 @@ class MemberUpdate:
     def _regexes(self, member: ConsumerMember) -> tuple[Mapping[str, ResolvedRegex], bool]:
         """Those that members have, and whether they mean other topics than before. Raises CoordinatorError."""
         known, around = self.group.regexes, self.around
-        wanted = list(known)
-        if member.topic_regex != self.former.topic_regex:
-            if member.topic_regex is not None and member.topic_regex not in known:
-                check_regex(member.topic_regex)
+        wanted, regex = list(known), member.topic_regex
+        is_unknown = regex is not None and regex not in known
+        if regex is not None and is_unknown and regex != self.former.topic_regex:
+            check_regex(regex, around.matcher)
+        if is_unknown or regex != self.former.topic_regex:
             of_members = (each.topic_regex for each in self._members(member).values())
             wanted = list(dict.fromkeys(regex for regex in of_members if regex is not None))
         regexes: Mapping[str, ResolvedRegex] = {regex: known[regex] for regex in wanted if regex in known}
         if need_refresh(wanted, known, around.topics_version, around.config.regex_refresh_interval_ms, around.now_ms):
-            regexes = resolve(wanted, around.image, around.now_ms)
+            regexes = resolve(wanted, known, around.image, around.now_ms, around.matcher)
+            self.is_unresolved = around.matcher.is_busy
         for regex in dict.fromkeys([*known, *regexes]):
             if known.get(regex) != regexes.get(regex):
                 self.records.append(regex_record(self.group.group_id, regex, regexes.get(regex)))

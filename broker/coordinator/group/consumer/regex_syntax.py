@@ -14,6 +14,8 @@ CharSet: TypeAlias = int
 ALL: Final[CharSet] = (1 << 128) - 1
 REPEATS_MAX: Final = 1000  # RE2's own bound
 _DEPTH_MAX: Final = 100
+# "{", two numbers of up to ten digits, a comma, "}": a longer text in braces is no repetition, and int() stays cheap.
+_BOUNDS_SIZE_MAX: Final = 24
 
 
 class RegexError(ValueError):
@@ -91,6 +93,8 @@ _POSIX: Final = {
     "word": WORD,
     "xdigit": _DIGITS | _range("a", "f") | _range("A", "F"),
 }
+_NOT_ASCII: Final = "\x80"
+_LITERALS: Final = tuple(Chars(1 << code) for code in range(128))
 _CONTROL: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _PLACES: Final = {
     "A": Place.BEGIN,
@@ -145,11 +149,13 @@ class Parser:
         return [Repeat(item, *bounds)]
 
     def _bounds(self) -> tuple[int, int | None] | None:
+        if self.at == len(self.text) or self.text[self.at] not in "*+?{":
+            return None
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 return bounds
-        end = self.text.find("}", self.at)
-        if not self.text.startswith("{", self.at) or end < 0:
+        end = self.text.find("}", self.at, self.at + _BOUNDS_SIZE_MAX)
+        if end < 0:
             return None
         least, comma, most = self.text[self.at + 1 : end].partition(",")
         if not least.isascii() or not least.isdigit() or (most and not (most.isascii() and most.isdigit())):
@@ -257,6 +263,8 @@ class Parser:
         return [self._literal(char) for char in text]
 
     def _literal(self, char: str) -> Node:
+        if not self.folds and char < _NOT_ASCII:
+            return _LITERALS[ord(char)]
         return Chars(self._folded(char_set(char)))
 
     def _folded(self, chars: CharSet) -> CharSet:

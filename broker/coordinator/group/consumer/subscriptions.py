@@ -6,12 +6,15 @@ from typing import Final
 
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
-from broker.coordinator.group.consumer.regex import RegexError, compile_regex
+from broker.coordinator.group.consumer.regex import RegexError
+from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, TopicImage
 
 # The topics of an expression are not looked for again before that, whatever changes.
 REGEX_REFRESH_MIN_MS: Final = 10_000
+# How much of a refused expression the refusal repeats.
+_REGEX_SHOWN_MAX: Final = 200
 
 Regexes = Mapping[str, ResolvedRegex]
 
@@ -72,30 +75,25 @@ def _racks(topic: TopicImage, image: MetadataImage) -> str:
 # Regular expressions
 
 
-def check_regex(regex: str) -> None:
-    """Raises CoordinatorError where it is none."""
+def check_regex(regex: str, matcher: TopicMatcher) -> None:
+    """Raises CoordinatorError where it is none, or too large."""
     try:
-        compile_regex(regex)
+        matcher.check(regex)
     except RegexError as error:
+        shown = regex if len(regex) <= _REGEX_SHOWN_MAX else f"{regex[:_REGEX_SHOWN_MAX]}..."
         raise CoordinatorError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+            f"SubscribedTopicRegex `{shown}` is not a valid regular expression: {error}.",
         ) from error
 
 
-def resolve(regexes: Iterable[str], image: MetadataImage, now_ms: int) -> dict[str, ResolvedRegex]:
-    """The topics whose whole names match."""
-    resolved: dict[str, ResolvedRegex] = {}
-    names = sorted(image.topics.by_name)
-    for regex in regexes:
-        try:
-            matches = compile_regex(regex).matches
-        except RegexError:
-            found: tuple[str, ...] = ()  # another coordinator took it for one
-        else:
-            found = tuple(name for name in names if matches(name))
-        resolved[regex] = ResolvedRegex(found, image.offset, now_ms)
-    return resolved
+def resolve(
+    regexes: Iterable[str], known: Regexes, image: MetadataImage, now_ms: int, matcher: TopicMatcher
+) -> dict[str, ResolvedRegex]:
+    """The topics whose whole names match; where that takes longer, what is known until then, which may be nothing."""
+    wanted = list(regexes)
+    found = {regex: ResolvedRegex(names, image.offset, now_ms) for regex, names in matcher.find(wanted, image).items()}
+    return {regex: found.get(regex) or known[regex] for regex in wanted if regex in found or regex in known}
 
 
 def need_refresh(

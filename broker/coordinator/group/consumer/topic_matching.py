@@ -1,0 +1,143 @@
+"""Finding the topics that regular expressions of subscriptions mean, a slice at a time.
+
+A heartbeat must not hold up the node: one expression of 3,000 times ".*" on thousands of topics takes seconds. So a
+heartbeat spends what a slice allows, which is enough for any expression that people write. What is not done by then
+goes on by a timer, slice by slice, and a later heartbeat finds it done, as in Kafka, where a thread resolves them.
+
+What was found is remembered: after a change of the metadata only the names that are new are matched.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.coordinator.group.consumer.regex import Regex, RegexError, State, compile_regex
+from metadata.image import MetadataImage
+
+# What is spent in one go, in units of `Regex.work`, of about 0.3 us: some 3 ms.
+SLICE: Final = 10_000
+# Expressions that are remembered with the names that match; the one that was asked for longest ago is forgotten first.
+_SEARCHES_MAX: Final = 1_000
+# Of those, how many may be unfinished, for each of which matching may have a megabyte in use. Others wait their turn.
+_UNFINISHED_MAX: Final = 64
+
+
+class _Search:
+    """One expression, and the names that were `tested`, but for those `left`: of these, `found` match.
+
+    `regex` is None until it is compiled. `state` is where the matching of the last name of `left` is, `at` how far.
+    """
+
+    __slots__ = ("at", "expression", "found", "left", "regex", "state", "tested")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self.regex: Regex | None = None
+        self.state: State | None = None
+        self.at = 0
+        self.tested: frozenset[str] = frozenset()
+        self.found: set[str] = set()
+        self.left: list[str] = []
+
+    def look_among(self, names: frozenset[str]) -> None:
+        """These are the names there are; what is known of others is forgotten."""
+        if names is not self.tested:
+            done = self.tested.difference(self.left)
+            self.found &= names
+            self.left = sorted(names - done, reverse=True)
+            self.state, self.at = None, 0
+            self.tested = names
+
+    def advance(self, allowance: int) -> int:
+        """Match names until none is left or the allowance is used up; what is left of it."""
+        regex = self.regex
+        if self.left and regex is None:
+            try:
+                regex = self.regex = compile_regex(self.expression)
+            except RegexError:
+                self.left.clear()  # another coordinator took it for an expression: it means no topics here
+                return allowance
+            allowance -= regex.work
+        if regex is None:
+            return allowance
+        end = regex.work + allowance
+        while self.left and regex.work < end:
+            name = self.left[-1]
+            self.state, self.at = regex.read(self.state or regex.begin(), name, self.at, end)
+            if self.at == len(name):
+                if regex.is_match(self.state):
+                    self.found.add(name)
+                self.left.pop()
+                self.state, self.at = None, 0
+        if not self.left:
+            regex.forget()
+        return end - regex.work
+
+
+class TopicMatcher:
+    """The expressions of one shard's groups. It only remembers: what it answers depends on the metadata alone."""
+
+    def __init__(self) -> None:
+        self._searches: dict[str, _Search] = {}
+        self._unfinished: dict[str, _Search] = {}
+        self._by_name: object = None
+        self._names: frozenset[str] = frozenset()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are names left to match."""
+        return bool(self._unfinished)
+
+    def check(self, expression: str) -> None:
+        """Raises RegexError where it is no expression, or too large a one."""
+        search = self._searches.get(expression)
+        if search is None or search.regex is None:
+            search = _Search(expression)
+            search.regex = compile_regex(expression)
+            self._remember(search)
+
+    def find(self, expressions: Iterable[str], image: MetadataImage) -> dict[str, tuple[str, ...]]:
+        """By expression, the topics whose whole names match, in ascending order; without those that take too long.
+
+        For those `advance` is to be called until it is not busy.
+        """
+        names, allowance = self._names_in(image), SLICE
+        found: dict[str, tuple[str, ...]] = {}
+        for expression in expressions:
+            search = self._searches.get(expression) or _Search(expression)
+            self._remember(search)
+            search.look_among(names)
+            if allowance > 0:
+                allowance = search.advance(allowance)
+            if not search.left:
+                self._unfinished.pop(expression, None)
+                found[expression] = tuple(sorted(search.found))
+            elif len(self._unfinished) < _UNFINISHED_MAX:
+                self._unfinished[expression] = search
+        return found
+
+    def advance(self) -> None:
+        """Spend a slice on what is left."""
+        allowance = SLICE
+        while self._unfinished and allowance > 0:
+            expression, search = next(iter(self._unfinished.items()))
+            allowance = search.advance(allowance)
+            if not search.left:
+                del self._unfinished[expression]
+
+    def _remember(self, search: _Search) -> None:
+        self._searches.pop(search.expression, None)
+        if len(self._searches) >= _SEARCHES_MAX:
+            oldest = next(iter(self._searches))
+            del self._searches[oldest]
+            self._unfinished.pop(oldest, None)
+        self._searches[search.expression] = search
+
+    def _names_in(self, image: MetadataImage) -> frozenset[str]:
+        """One set for all expressions, as long as the topics are the same."""
+        by_name = image.topics.by_name
+        if by_name is not self._by_name:
+            names = frozenset(by_name)
+            if names != self._names:
+                self._names = names
+            self._by_name = by_name
+        return self._names
