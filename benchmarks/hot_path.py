@@ -51,8 +51,7 @@ def _verdict(passed: bool, reached: bool) -> str:
 
 def raw_row(load: raw_loads.RawLoad, peer: Peer, rounds: int, seconds: float, server_cores: set[int]) -> Row:
     """Reference and subject take turns; every round of the subject gets a fresh topic."""
-    # A load that ends after so many bytes must not spend them on warming up.
-    warm_up_s = 0.1 if load.bytes_max else min(0.5, seconds / 4)
+    warm_up_s = min(0.5, seconds / 4)
     with raw_loads.ready(load, peer) as like:
         like.run(seconds / 2, warm_up_s)
     ours, theirs = [], []

@@ -8,6 +8,9 @@
  *   loadgen -p PORT -f FILE [-c connections] [-d depth] [-t seconds] [-w warm-up seconds] [-r requests/s]
  *           [-b bytes after which to stop early] [-P pid of the server, for its CPU time] [-e error offset]...
  *
+ * The bytes of -b are those of the whole run. Warming up ends with a quarter of them at the latest: a server that is
+ * fast enough would spend them all on it, and leave nothing to measure.
+ *
  * -e names the offset in a reply frame, after its length, of an int16 error code that has to be zero: a server that
  * refuses requests is quick, and must not be measured for it.
  */
@@ -37,6 +40,7 @@ enum {
     LATENCY_MAX_US = 2000000, /* the histogram has one bucket per microsecond; slower replies share the last one */
     RECEIVE_SIZE = 256 << 10, /* large enough for few calls, small enough to stay in the second-level cache */
     GATHER_MAX = 64,
+    WARM_UP_SHARE = 4,        /* warming up takes at most this part of the bytes */
 };
 
 typedef struct {
@@ -311,12 +315,15 @@ static void run(void) {
     int measuring = 0;
     Mark began = {0};
     for (double t; (t = now()) < end;) {
-        if (!measuring && t >= measured_from) {
+        uint64_t moved = sent_bytes + received_bytes;
+        int warm = t >= measured_from || (options.bytes_max && moved >= options.bytes_max / WARM_UP_SHARE);
+        if (!measuring && warm) {
             measuring = 1;
+            end = t + options.seconds;
             began = mark();
             memset(latencies, 0, sizeof *latencies * (LATENCY_MAX_US + 1));
         }
-        if (options.bytes_max && sent_bytes + received_bytes >= options.bytes_max) break;
+        if (options.bytes_max && moved >= options.bytes_max) break;
         struct epoll_event events[64];
         int n = epoll_wait(epoll_fd, events, 64, 50);
         if (n < 0 && errno != EINTR) die("epoll_wait");
@@ -332,7 +339,7 @@ static void run(void) {
         }
     }
     errno = 0;
-    if (!measuring) die("the byte limit was reached while warming up");
+    if (!measuring) die("nothing was measured");
     report(began, mark());
 }
 

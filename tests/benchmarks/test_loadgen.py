@@ -45,3 +45,12 @@ def test_a_byte_limit_ends_a_load_early() -> None:
     with references.running("sink", len(REQUEST), 60) as (port, _):
         seen = loadgen.run(port, REQUEST, seconds=30, warm_up_s=0.0, bytes_max=2_000_000)
     assert seen.seconds < 20
+
+
+@pytest.mark.parametrize("bytes_max", [200_000, 2_000_000])
+def test_a_byte_limit_leaves_something_to_measure_however_long_warming_up_may_take(bytes_max: int) -> None:
+    """A server of 3 GB/s reaches any limit within half a second."""
+    with references.running("sink", len(REQUEST), 60) as (port, _):
+        seen = loadgen.run(port, REQUEST, connections=2, depth=2, seconds=30, warm_up_s=20, bytes_max=bytes_max)
+    assert seen.seconds < 20
+    assert bytes_max / 2 < seen.requests * (len(REQUEST) + 60) <= bytes_max

@@ -120,8 +120,9 @@ async def test_regular_expressions_from_version_1_on(tmp_path: Path) -> None:
         await ready(client)
         answer = await client.call(joining(subscribed_topic_names=None, subscribed_topic_regex="[t]"), 1)
         assert only(answer.assignment.topic_partitions).partitions == [0, 1]
-        answer = await client.call(joining("n", subscribed_topic_names=None, subscribed_topic_regex="[t"), 1)
-        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        for wrong in ("[t", "x" * 30_000, ".*" * 3_000):
+            answer = await client.call(joining("n", subscribed_topic_names=None, subscribed_topic_regex=wrong), 1)
+            assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @VERSIONS
