@@ -4,6 +4,7 @@ All have `node`. `entries` are (base offset, end offset, epoch) of each batch, `
 voter; an `end_offset` is that of the next entry, and what holds "to" it holds for all below.
 
     log_recovered       start_offset end_offset epoch entries   what this life begins with
+    log_cut             path torn_bytes end_offset              recovery found no intact entry at its end
     quorum_state_lost   path                                    the log has entries, and no epoch and vote are on disk
     role                role epoch leader                       the core's role, as soon as it is acted on
     vote_synced         epoch voted_for                         durable; a node id, or None

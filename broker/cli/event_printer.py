@@ -58,7 +58,10 @@ LINES: Final[Mapping[str, Line]] = {
         "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
         "served any more: their directories are renamed to end with -stray, and kept. Delete them to free their space."
     ),
-    "voter_directory_differs": Line(),
+    "voter_directory_differs": Line(
+        "warning: node {node} has the directory id {mine}, and the quorum has it as a voter with {voter}: it does not "
+        "vote. If its disk was exchanged, remove the voter and add this node again; otherwise restore meta.properties."
+    ),
     **{kind: Line(sentence) for kind, sentence in STORAGE_LINES.items()},
 }
 

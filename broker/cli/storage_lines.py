@@ -18,6 +18,12 @@ STORAGE_LINES: Final[Mapping[str, str]] = {
         "replica is intact, or, with one replica, restore the file or remove the damaged segment while the node is "
         "stopped, and start it again"
     ),
+    "log_cut": (
+        "warning: recovery has cut {torn_bytes} bytes off the end of the metadata log {path}, which ends at offset "
+        "{end_offset} now. A power cut leaves such bytes, which nobody was told of. If there was none, the disk has "
+        "damaged entries that this controller may have acknowledged: replace its metadata directory by an empty, "
+        "formatted one, and remove and add it as a voter"
+    ),
     "metadata.file_ignored": "warning: {path} is ignored: {reason}",
     "quorum_state_lost": (
         "warning: {path} has no intact record of the epoch and of the vote; this node is the only voter, so it goes on "
@@ -46,10 +52,20 @@ STORAGE_LINES: Final[Mapping[str, str]] = {
         "names: all its segments are dropped, and {partition} begins again there without records. Another replica in "
         "sync that has records sends them again; without one they are lost"
     ),
+    "storage.log_missing": (
+        "warning: {path} is gone, which held records up to offset {end_offset}: the partition begins again without "
+        "records here. A leader in sync sends them again; without one they are lost, unless you stop the node and "
+        "restore the directory"
+    ),
     "storage.partition_metadata_corrupt": (
         "warning: {path} has a damaged partition.metadata ({error}): it is taken for the log of the topic of its name"
     ),
     "storage.records_missing": ("warning: {partition} lacks {lost}: {reason}. Consumers pass over them. " + _REFETCH),
+    "storage.segment_damaged": (
+        "warning: {path} does not end with a whole batch ({reason}): records of {partition} from offset "
+        "{from_offset} to {to_offset} cannot be read there, and consumers stop. "
+        + _REFETCH.replace("{path}", "the directory of {partition}")
+    ),
     "storage.snapshot_corrupt": (
         "warning: {path} is damaged and is not used ({error}): the producers' state is read from the log instead"
     ),

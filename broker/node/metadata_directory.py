@@ -4,7 +4,6 @@ Whoever founds or joins a quorum by mistake does more harm than a node that does
 topics aside that the metadata do not know, and a voter that has lost its log votes as if it had it.
 """
 
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -14,10 +13,10 @@ from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_d
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 from kraft.core import ReplicaKey, VoterSet
 from kraft.env import Disk, Env
+from kraft.log import is_log, is_snapshot
 
 METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
-_LOG: Final = re.compile(r"[0-9]{20}\.log")
-_CHECKPOINT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
+_UNFINISHED: Final = ".part"
 _QUORUM_STATE: Final = "quorum-state"
 # What Kafka's storage tool leaves beside meta.properties, with the records that a controller is to begin with.
 _KAFKAS_BOOTSTRAP: Final = "bootstrap.checkpoint"
@@ -35,13 +34,12 @@ def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
     """
     path = f"{config.metadata_log_dir}/{METADATA_DIRECTORY}"
     names = _names(env.disk, path)
-    _refuse_kafkas(env.disk, config.metadata_log_dir, names)
-    logs = [name for name in names if _LOG.fullmatch(name)]
-    begun = bool(logs) or any(map(_CHECKPOINT.fullmatch, names))
-    if (not logs and _QUORUM_STATE in names) or (config.is_controller and not begun):
+    own = [name for name in names if is_log(name) or is_snapshot(name)]
+    _refuse_kafkas(env.disk, config.metadata_log_dir, own)
+    if (not any(map(is_log, own)) and _QUORUM_STATE in names) or (config.is_controller and not own):
         raise MetadataDirectoryRefused(_log_lost(config, path))
     for name in names:
-        if name != _QUORUM_STATE and not (_LOG.match(name) or _CHECKPOINT.match(name)):
+        if name != _QUORUM_STATE and name not in own and not name.endswith(_UNFINISHED):
             env.trace("metadata.file_ignored", path=f"{path}/{name}", reason="it is no file of a metadata log")
 
 
@@ -94,14 +92,14 @@ def _names(disk: Disk, path: str) -> list[str]:
         raise MetadataDirectoryRefused(f"{path} is a file, and should be the directory of the metadata log.") from error
 
 
-def _refuse_kafkas(disk: Disk, directory: str, names: Collection[str]) -> None:
+def _refuse_kafkas(disk: Disk, directory: str, own: Collection[str]) -> None:
     """Kafka's metadata log and snapshots are made of its record batches, ours of msgpack: neither reads the other's."""
     found = None
-    if not names and disk.exists(f"{directory}/{_KAFKAS_BOOTSTRAP}"):
+    if not own and disk.exists(f"{directory}/{_KAFKAS_BOOTSTRAP}"):
         found = f"{directory}/{_KAFKAS_BOOTSTRAP}"
-    for name in names:
+    for name in own:
         path = f"{directory}/{METADATA_DIRECTORY}/{name}"
-        if (_LOG.fullmatch(name) or _CHECKPOINT.fullmatch(name)) and _is_kafkas(disk, path):
+        if _is_kafkas(disk, path):
             found = path
     if found is not None:
         raise MetadataDirectoryRefused(

@@ -67,6 +67,7 @@ class OffsetCheckpoint:
         self._disk = disk
         self.path = path
         self._written: Mapping[tuple[str, int], int] | None = None
+        self.was_read = False  # whether there was a file with a content, and it was intact
         # Two who write at once would take the temporary file from under each other.
         self._writing = trio.Lock()
 
@@ -77,6 +78,7 @@ class OffsetCheckpoint:
         except FileNotFoundError:
             return {}
         offsets = {}
+        self.was_read = False
         for line in decode_checkpoint(content, self.path):
             try:
                 topic, partition, offset = line.split()
@@ -86,6 +88,7 @@ class OffsetCheckpoint:
                     f"Malformed line in checkpoint file [{self.path}]: {line[:LINE_SHOWN]}"
                 ) from error
         self._written = dict(offsets)
+        self.was_read = bool(content)
         return offsets
 
     async def write(self, offsets: Mapping[tuple[str, int], int]) -> None:

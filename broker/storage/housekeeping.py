@@ -58,13 +58,17 @@ class Housekeeping:
         now_ms = self._now_ms()
         for directory in self._log_dirs.partition_directories():
             with self._log_dirs.offline_on_error(directory):
+                has_removed = False
                 for turn in turns(directory.logs):
                     for key, log in turn:
                         if directory.logs.get(key) is log:
                             removed = log.delete_old_segments(now_ms, self._high_watermark(*key))
+                            has_removed |= bool(removed)
                             for path in removed:
                                 self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
                     await trio.lowlevel.checkpoint()
+                if has_removed:  # so that the next start does not take them for lost
+                    await directory.write_log_start_offsets()
 
     async def flush_due(self) -> int:
         """Flush the logs whose flush.ms is over; the ms until the next look."""

@@ -56,24 +56,27 @@ class Log(LogStore):
         producer_expiration_ms: int,
         trace: Tracer,
         cleaned_offset: int = NOT_CLEANED,
+        starts_at_start: bool = False,
     ) -> "Log":
         """The log in `directory`, which has to exist; an empty directory becomes an empty log.
 
         `clean` says that the log was closed cleanly: it is taken as it is if it ends at the checkpointed
         `recovery_point`, or if that is not known. Otherwise what lies behind the recovery point is validated, and the
         log is cut at the first batch that is not intact. `cleaned_offset` is the checkpointed end of what is compacted,
-        -1 where nothing is.
+        -1 where nothing is. `starts_at_start` says that `log_start_offset` is of a checkpoint that is written whenever
+        segments were deleted, so that a log that begins later has lost some.
 
         Raises OSError, NotADirectoryError among them.
         """
-        names, durable = disk.list(directory), recovery_point
-        discarded: list[str] = []
+        names, durable, discarded = disk.list(directory), recovery_point, list[str]()
         try:
             epochs = LeaderEpochCache.load(disk, directory)
         except CorruptCheckpoint as error:
             trace("storage.leader_epochs_corrupt", path=directory, error=str(error))
             epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
-        recovery = Recovery(disk, directory, config, epochs, discarded.append, trace, now_ms, cleaned_offset, durable)
+        recovery = Recovery(
+            disk, directory, config, epochs, discarded.append, trace, now_ms, cleaned_offset, durable, starts_at_start
+        )
         segments, end_offset = recovery.load(
             names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
         )

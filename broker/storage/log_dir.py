@@ -22,7 +22,11 @@ from broker.storage.log import Log
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.log_store import NOT_CLEANED
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_directory
+from broker.storage.partition_directory import (
+    METADATA_TOPIC,
+    parse_partition_directory,
+    partition_directory_name,
+)
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
 from broker.storage.whole_file import read_whole, replace_durably
@@ -84,6 +88,7 @@ class LogDir:
         self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
+        self.missing: dict[PartitionKey, int] = {}  # ends of logs that were here, and are not there any more
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self.cleaned_offsets = OffsetCheckpoint(disk, f"{path}/{CLEANER_OFFSET_CHECKPOINT}")
@@ -203,15 +208,24 @@ class LogDir:
                     log_start_offset=start,
                     clean=clean,
                     cleaned_offset=cleaned_offsets.get(key, NOT_CLEANED),
+                    starts_at_start=self.log_start_offsets.was_read,
                 )
             except NotADirectoryError:
                 self._env.trace("storage.file_ignored", path=path, reason="it is a file, and no partition's directory")
                 continue
-            self.logs[key] = log
             self.topic_ids[key] = self._read_topic_id(path)
+            self.logs[key] = log
+        self.missing = {key: end for key, end in recovery_points.items() if end > 0 and key not in self.logs}
         await self.settle([log for log in self.logs.values() if log.is_unsettled])
         self._env.trace("storage.log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
+
+    def tell_missing(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
+        """Tell of logs that were here when checkpoints were written, and are not: they begin again empty."""
+        for key, end_offset in self.missing.items():
+            if is_wanted(key):
+                path = f"{self.path}/{partition_directory_name(*key)}"
+                self._env.trace("storage.log_missing", path=path, end_offset=end_offset)
 
     def open_log(
         self,
@@ -222,8 +236,9 @@ class LogDir:
         log_start_offset: int,
         clean: bool,
         cleaned_offset: int = NOT_CLEANED,
+        starts_at_start: bool = False,
     ) -> Log:
-        """Open the log in a partition's directory. Raises OSError."""
+        """Open the log in a partition's directory, as `Log.open` does. Raises OSError."""
         return Log.open(
             self._disk,
             path,
@@ -235,6 +250,7 @@ class LogDir:
             producer_expiration_ms=self._producer_expiration_ms,
             trace=self._env.trace,
             cleaned_offset=cleaned_offset,
+            starts_at_start=starts_at_start,
         )
 
     async def settle(self, logs: Collection[Log]) -> None:

@@ -116,6 +116,8 @@ class LogDirs:
                 with self.offline_on_error(directory):
                     await self._load_directory(directory, config_of, belongs)
             self._check_any_online()
+            for directory in self.partition_directories():
+                directory.tell_missing(lambda key: key not in self.logs and belongs(key, None, None))
         except BaseException:
             self.release()
             raise
@@ -333,11 +335,11 @@ class LogDirs:
 
     def why_lost(self) -> str:
         """Why the node cannot go on, and what to do, where all directories are offline or the metadata log's own is."""
-        errors = {path: str(directory.error) for path, directory in self.directories.items() if not directory.is_online}
-        causes = "; ".join(f"{path}: {error}" for path, error in errors.items())
+        causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
         return (
-            f"All log directories, or the one of the metadata log, are offline ({causes}). The user that runs the node "
-            "has to own what is in them, and the disk has to work; put that right, and start the node again"
+            f"All log directories, or the one of the metadata log, are offline ({causes}). What is named has to be a "
+            "file or directory, as the case may be, that the node's user may read and write, on a disk that works; put "
+            "that right, and start the node again"
         )
 
     def _offline_paths(self) -> str:

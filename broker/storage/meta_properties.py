@@ -15,6 +15,10 @@ from kraft.env import Disk
 
 META_PROPERTIES = "meta.properties"
 META_PROPERTIES_VERSION = 1
+_REMEDY = (
+    f"Restore the file, which has the lines version={META_PROPERTIES_VERSION}, cluster.id, node.id and directory.id, "
+    "from a backup; other nodes show these ids with `kraft quorum describe`"
+)
 # Directory ids below this have a meaning of their own, such as that a replica's directory is not known (KIP-858).
 _RESERVED_IDS = 100
 
@@ -56,7 +60,7 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
         properties = _parse(content.decode())
         version = int(properties.get("version", "0"))
         if version != META_PROPERTIES_VERSION:
-            raise MetaPropertiesError(f"Unknown meta.properties version number {version} in {path}")
+            raise MetaPropertiesError(f"Unknown meta.properties version number {version} in {path}. {_REMEDY}")
         directory_id = properties.get("directory.id")
         return MetaProperties(
             properties["cluster.id"],
@@ -64,9 +68,9 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
             None if directory_id is None else decode_uuid(directory_id),
         )
     except KeyError as error:
-        raise MetaPropertiesError(f"{error.args[0]} was not found in {path}") from error
+        raise MetaPropertiesError(f"{error.args[0]} was not found in {path}. {_REMEDY}") from error
     except ValueError as error:
-        raise MetaPropertiesError(f"Unable to read {path}: {error}") from error
+        raise MetaPropertiesError(f"Unable to read {path}: {error}. {_REMEDY}") from error
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:

@@ -42,6 +42,7 @@ class Recovery:
 
     The log is compacted up to `cleaned_offset`, as far as the checkpoint knows, or not at all if that is negative.
     `durable_end` is the checkpointed recovery point, UNKNOWN where there is none.
+    `starts_at_start` says that a log whose first segment begins behind its start has lost records.
     `has_cut` tells that something was cut off or dropped, now or by the process before, which only a sync makes final;
     the log is marked so.
     """
@@ -55,6 +56,7 @@ class Recovery:
     now_ms: int
     cleaned_offset: int
     durable_end: int
+    starts_at_start: bool = False
     has_cut: bool = False
     _cut: Cut | None = None
 
@@ -87,7 +89,7 @@ class Recovery:
         elif end_offset < self.durable_end and not was_cut:
             reason = f"the log ends at offset {end_offset}, before its recovery point {self.durable_end}"
             self._tell_missing(end_offset, self.durable_end, reason)
-        if clean and segments and log_start_offset < segments[0].base_offset:
+        if self.starts_at_start and segments and log_start_offset < segments[0].base_offset:
             reason = f"the log starts at offset {log_start_offset}, and its first segment at {segments[0].base_offset}"
             self._tell_missing(log_start_offset, segments[0].base_offset, reason)
         if segments and end_offset < log_start_offset:
@@ -240,8 +242,14 @@ class Recovery:
             try:
                 end_offset = before.load_end()
             except CorruptBatch as error:
-                reason = f"the end of {before.path} is damaged: {error}"
-                self._tell_missing(before.base_offset, after.base_offset, reason)
+                self.trace(
+                    "storage.segment_damaged",
+                    partition=self.partition,
+                    from_offset=before.base_offset,
+                    to_offset=after.base_offset - 1,
+                    path=before.path,
+                    reason=str(error),
+                )
                 continue
             if end_offset < after.base_offset:
                 reason = f"{before.path} ends at offset {end_offset}, and {after.path} begins at {after.base_offset}"

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from kraft.env import Disk, File
@@ -43,10 +43,15 @@ class DurableLog:
         # What was written last is what is asked for next, by the state machines and by every follower.
         self._last: Batch | None = None
         self.end_offset = start_offset
+        self.torn_bytes = 0  # which were cut off the end when it was opened, unless all of them were zeros
 
     @property
     def epoch(self) -> int:
         return self._epochs[-1] if self._epochs else self.start_epoch
+
+    @property
+    def path(self) -> str:
+        return self._file.path
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
@@ -71,6 +76,7 @@ class DurableLog:
         await file.sync()
         await disk.sync_dir(directory)
         log = cls(disk, directory, file, start_offset)
+        log.torn_bytes = len(data) - size if any(data[size:]) else 0
         for frame in frames:
             log._note(frame.batch, frame.end)
         log._durable_size = size
@@ -184,16 +190,16 @@ def _path(directory: str, start_offset: int) -> str:
     return f"{directory}/{start_offset:020}{_SUFFIX}"
 
 
-def log_starts(names: Collection[str]) -> list[int]:
-    """The offsets at which the log files start that are among these names of files; other files are left alone."""
-    found = [int(match[1]) for name in names if (match := _NAME.fullmatch(name))]
-    return [start for start in found if start <= _OFFSET_MAX]
+def is_log(name: str) -> bool:
+    """Whether a file of this name is a log's."""
+    match = _NAME.fullmatch(name)
+    return match is not None and int(match[1]) <= _OFFSET_MAX
 
 
 async def _latest_start(disk: Disk, directory: str) -> int:
     """Where the log starts. A crash may have left a file that was being written, or the one that it replaced."""
     names = disk.list(directory)
-    starts = log_starts(names)
+    starts = [int(name.removesuffix(_SUFFIX)) for name in names if is_log(name)]
     latest = max(starts, default=0)
     superfluous = [name for name in names if name.endswith(_SUFFIX + ".part")]
     for path in [f"{directory}/{name}" for name in superfluous] + [_path(directory, each) for each in starts]:

@@ -158,16 +158,17 @@ class Snapshots:
             self.latest = place
 
     def _places(self) -> list[OffsetAndEpoch]:
-        return snapshot_places(self._disk.list(self._directory))
+        matches = [_NAME.fullmatch(name) for name in self._disk.list(self._directory) if is_snapshot(name)]
+        return [OffsetAndEpoch(int(match[1]), int(match[2])) for match in matches if match is not None]
 
     def _path(self, place: OffsetAndEpoch) -> str:
         return f"{self._directory}/{place.offset:020}-{place.epoch:010}.checkpoint"
 
 
-def snapshot_places(names: Iterable[str]) -> list[OffsetAndEpoch]:
-    """Of which places there are snapshots among these names of files; other files are left alone."""
-    found = [OffsetAndEpoch(int(match[1]), int(match[2])) for name in names if (match := _NAME.fullmatch(name))]
-    return [place for place in found if place.offset <= _OFFSET_MAX and place.epoch <= _EPOCH_MAX]
+def is_snapshot(name: str) -> bool:
+    """Whether a file of this name is a snapshot."""
+    match = _NAME.fullmatch(name)
+    return match is not None and int(match[1]) <= _OFFSET_MAX and int(match[2]) <= _EPOCH_MAX
 
 
 def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ def open_log(
     disk: Disk | None = None,
     trace: Callable[..., None] = no_trace,
     cleaned_offset: int = -1,
+    starts_at_start: bool = False,
 ) -> Log:
     """A clean log ends at its recovery point, so without one it is taken as it is; otherwise all of it is recovered."""
     directory.mkdir(exist_ok=True)
@@ -45,6 +46,7 @@ def open_log(
         producer_expiration_ms=DAY_MS,
         trace=trace,
         cleaned_offset=cleaned_offset,
+        starts_at_start=starts_at_start,
     )
 
 

@@ -146,11 +146,13 @@ def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, c
     assert log.log_end_offset == starts[-1]
 
 
-def test_a_missing_first_segment_of_a_clean_log_is_told(directory: Path) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_first_segment_is_told_where_the_start_is_known(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
     trio.run(log.close_cleanly)
     (directory / LOG).unlink()
-    log, traced = recovered(directory, recovery_point=COUNT, clean=True)
+    assert not recovered(directory, recovery_point=COUNT, clean=clean)[1].of("storage.records_missing")
+    log, traced = recovered(directory, recovery_point=COUNT, clean=clean, starts_at_start=True)
     (missing,) = traced.of("storage.records_missing")
     assert f"from offset 0 to {log.log_start_offset - 1}" in missing["lost"]
 

@@ -1,0 +1,51 @@
+"""Every kind of file in a data directory, damaged in every way, after a clean stop and after a crash.
+
+Whatever it is, a node starts, or refuses in a sentence that says what to do. Where records are less, a line says so.
+"""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.support.damaged_files import DAMAGES, ENDINGS, FILES, RECORDS, Outcome, prepare, run_case
+
+# Nothing on the disk tells that these records were there: the recovery point was not checkpointed since.
+UNKNOWN = {("last segment", "absent", "crash"), ("last segment", "empty", "crash")}
+# A batch that is not read at the start is read by consumers, which compare its checksum.
+READ_BY_CONSUMERS = {
+    (file, "flipped bit", ending) for file in ("first segment", "middle segment", "last segment") for ending in ENDINGS
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    directories = {}
+    for ending in ENDINGS:
+        directories[ending] = tmp_path_factory.mktemp("prepared") / ending
+        trio.run(prepare, directories[ending], ending)
+    return directories
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("file", FILES)
+def test_a_node_starts_or_says_what_to_do(prepared: dict[str, Path], tmp_path: Path, file: str, ending: str) -> None:
+    wrong = {}
+    for how in DAMAGES:
+        found = run_case(prepared[ending], tmp_path / "case", file, how)
+        if found is not None and (why := what_is_wrong(found, (file, how, ending))):
+            wrong[how] = f"{why}: {found}"
+    assert not wrong
+
+
+def what_is_wrong(found: Outcome, case: tuple[str, str, str]) -> str | None:
+    if found.kind not in ("starts", "refuses"):
+        return found.kind
+    if any(not line.startswith("kraft: ") for line in found.lines):
+        return "a line that is no sentence of the node"
+    if found.kind == "refuses":
+        return None if 1 <= len(found.lines) <= 6 else "no sentence, or too many"
+    is_whole = found.records == RECORDS and found.has_offsets
+    if not is_whole and not found.lines and case not in UNKNOWN | READ_BY_CONSUMERS:
+        return "records or offsets are gone without a word"
+    return None
