@@ -109,6 +109,8 @@ WORLDLY: dict[str, set[str]] = {
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.cluster": {"os"},
     "broker.cli.node_config": {"open", "os"},
+    # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
+    "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},
     "broker.cli.supervisor": {"signal", "subprocess"},
 }

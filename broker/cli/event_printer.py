@@ -51,6 +51,11 @@ LINES: Final[Mapping[str, Line]] = {
         lines_max=LINES_MAX,
     ),
     "leader": Line(),
+    "loop-held": Line(
+        "warning: loop-held: nothing else was served for {milliseconds} ms, {cpu_milliseconds} ms of them on the "
+        "processor, because of {cause}",
+        lines_max=LINES_MAX,
+    ),
     "node-stopped": Line(),
     "partition-offline": Line(lines_max=LINES_MAX),
     "snapshot_installed": Line(),

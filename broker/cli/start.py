@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from broker.cli.event_printer import EventPrinter
+from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.cli.signals import heed
@@ -127,6 +128,7 @@ async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
     node = Node(real_env(printer.trace), config)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
+        nursery.start_soon(LoopWatch(printer.trace).run)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             nursery.start_soon(heed, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:

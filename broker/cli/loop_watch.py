@@ -1,0 +1,117 @@
+"""Measures for how long the event loop was held, and by what: while one task runs, nobody else is served.
+
+A thread looks at the loop's thread every LOOK_S. Unless that waits for events, it sends the loop a probe and looks
+again: how late the probe is answered says how long the loop was held, and the stack while it is overdue says by what.
+An idle loop is left alone, and a busy one answers some probes a second. A clock reading for each request, task or turn
+of the loop would cost more than all of this.
+"""
+
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Final
+
+import attrs
+import trio
+
+from broker.net.connection import Connection
+from broker.wire.api.names import api_name
+from kraft.env import Tracer
+
+LOOK_S: Final = 0.025
+# A loop that is held for 100 ms answers a probe as late as this, or later: it was sent at the first look.
+LATE_S: Final = 0.1 - LOOK_S
+# The function of Trio in which an idle loop waits.
+_IDLE: Final = "get_events"
+# Functions of the node that are named, from the innermost outwards.
+_FUNCTIONS_MAX: Final = 4
+_PACKAGES: Final = ("broker.", "kraft.", "metadata.")
+
+
+@attrs.define
+class _Probe:
+    """When it was sent, by the wall and by the processor time of the loop's thread; and what held the loop since."""
+
+    sent_s: float
+    cpu_s: float
+    cause: str | None = None
+
+
+class LoopWatch:
+    """Traces `loop-held` while `run` runs: the milliseconds, how many of them on the processor, and the cause.
+
+    What was not on the processor was spent in the kernel, or the process got no processor to run on.
+    """
+
+    def __init__(self, trace: Tracer) -> None:
+        self._trace = trace
+        self._probe: _Probe | None = None
+
+    async def run(self) -> None:
+        """Watch the loop that this runs in, until cancelled."""
+        stopped = threading.Event()
+        arguments = (threading.get_ident(), trio.lowlevel.current_trio_token(), stopped)
+        threading.Thread(target=self._watch, args=arguments, name="loop watch", daemon=True).start()
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped.set()
+
+    def _watch(self, thread_id: int, token: trio.lowlevel.TrioToken, stopped: threading.Event) -> None:
+        """In a thread of its own."""
+        cpu_clock = time.pthread_getcpuclockid(thread_id)
+        while not stopped.is_set():
+            time.sleep(LOOK_S)
+            frame = sys._current_frames().get(thread_id)
+            if frame is None:
+                return
+            probe, now_s = self._probe, time.monotonic()
+            if probe is None and frame.f_code.co_name != _IDLE:
+                self._probe = _Probe(now_s, time.clock_gettime(cpu_clock))
+                try:
+                    token.run_sync_soon(self._answer)
+                except trio.RunFinishedError:
+                    return
+            elif probe is not None and probe.cause is None and now_s - probe.sent_s >= LATE_S / 2:
+                probe.cause = describe_stack(frame)
+            del frame  # it keeps alive what the function has in hand
+
+    def _answer(self) -> None:
+        """In the loop."""
+        probe, self._probe = self._probe, None
+        assert probe is not None, "one is sent after the other was answered"
+        late_s = time.monotonic() - probe.sent_s
+        if late_s >= LATE_S:
+            self._trace(
+                "loop-held",
+                milliseconds=round((late_s + LOOK_S / 2) * 1000),
+                cpu_milliseconds=round((time.thread_time() - probe.cpu_s) * 1000),
+                cause=probe.cause or "what was over before it could be looked at",
+            )
+
+
+def describe_stack(frame: FrameType) -> str:
+    """What a thread does: the innermost functions of the node, and the request that they serve, if it is one."""
+    functions: list[str] = []
+    request = None
+    at: FrameType | None = frame
+    while at is not None:
+        module = str(at.f_globals.get("__name__"))
+        if module.startswith(_PACKAGES) and len(functions) < _FUNCTIONS_MAX:
+            functions.append(f"{module}:{at.f_lineno} {at.f_code.co_name}")
+        if at.f_code is Connection.pump.__code__:
+            request = _describe_request(at)
+        at = at.f_back
+    where = " in ".join(functions) or f"{frame.f_globals.get('__name__')}:{frame.f_lineno} {frame.f_code.co_name}"
+    return where if request is None else f"{request}: {where}"
+
+
+def _describe_request(pump: FrameType) -> str | None:
+    """The request in the buffer that `Connection.pump` is serving; None between two of them."""
+    connection, start, size = (pump.f_locals.get(name) for name in ("self", "start", "size"))
+    if not isinstance(connection, Connection) or not isinstance(start, int) or not isinstance(size, int):
+        return None
+    header = bytes(connection.buffer.data[start + 4 : start + 8])
+    api_key, version = (int.from_bytes(header[at : at + 2], "big", signed=True) for at in (0, 2))
+    return f"{api_name(api_key)} version {version} of {size:,} bytes from {connection.peer_host}"
