@@ -2,30 +2,37 @@
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import ControllerContext, Handler
-from broker.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from broker.handlers.slices import each
+from broker.wire.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from metadata.controller import ConfigOutcome
 from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
 async def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    wanted = [
-        (
-            ConfigResource(resource.resource_type, resource.resource_name),
-            [(config.name, config.value) for config in resource.configs],
-        )
-        for resource in request.resources
-    ]
+    wanted = await context.finish(each(_wanted, request.resources))
     outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code_of(error),
-                error_message=message_of(error),
-                resource_type=resource.type,
-                resource_name=resource.name,
-            )
-            for resource, error in outcomes
-        ]
+    return AlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
+
+
+def _wanted(resource: AlterConfigsResource) -> tuple[ConfigResource, list[tuple[str, str | None]]]:
+    return (
+        ConfigResource(resource.resource_type, resource.resource_name),
+        [(config.name, config.value) for config in resource.configs],
+    )
+
+
+def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
+        resource_type=outcome.resource.type,
+        resource_name=outcome.resource.name,
     )
 
 

@@ -4,15 +4,17 @@ Answers once it is decided, not when the replicas are there.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
-from metadata.controller import ReassignedPartition, Reassignment, TopicReassignments
+from metadata.controller import ReassignedPartition, ReassignedTopic, Reassignment, TopicReassignments
 from metadata.errors import ApiError
 
 
@@ -20,15 +22,12 @@ async def alter_partition_reassignments(
     context: ControllerContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     allowed = request.allow_replication_factor_change
-    topics = [TopicReassignments(topic.name, [_wanted(each) for each in topic.partitions]) for topic in request.topics]
+    topics = await context.finish(each(_wanted_of_topic, request.topics))
     outcomes = await context.services.controller.alter_partition_reassignments(topics, allow_factor_change=allowed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(name=topic.name, partitions=[_outcome(each) for each in topic.partitions])
-            for topic in outcomes
-        ],
+        responses=await context.finish(each(_outcome_of_topic, outcomes)),
     )
 
 
@@ -40,6 +39,15 @@ def refused(
         error_code=code_of(error),
         error_message=message_of(error),
     )
+
+
+def _wanted_of_topic(topic: ReassignableTopic) -> TopicReassignments:
+    return TopicReassignments(topic.name, [_wanted(partition) for partition in topic.partitions])
+
+
+def _outcome_of_topic(topic: ReassignedTopic) -> ReassignableTopicResponse:
+    partitions = [_outcome(partition) for partition in topic.partitions]
+    return ReassignableTopicResponse(name=topic.name, partitions=partitions)
 
 
 def _wanted(partition: ReassignablePartition) -> Reassignment:
@@ -55,6 +63,7 @@ def _outcome(partition: ReassignedPartition) -> ReassignablePartitionResponse:
 
 
 HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 2,
     api_key=45,
     min_version=0,
     max_version=1,

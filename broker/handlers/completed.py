@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import trio
 
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
@@ -10,6 +12,9 @@ from broker.handlers.handler import Message, RequestContext
 from broker.net.reply import Pending
 
 T = TypeVar("T")
+
+# Groups that are asked about at once. A request about more is answered in slices.
+FEW_GROUPS: Final = 16
 
 
 def reply(
@@ -22,6 +27,15 @@ def reply(
 
     completion.then(partial(_answer, context, pending, respond))
     return pending
+
+
+async def outcome_of(completion: Completion[T]) -> T | CoordinatorError:
+    """What comes of it, once it is complete."""
+    if not completion.done:
+        done = trio.Event()
+        completion.then(lambda _: done.set())
+        await done.wait()
+    return completion.outcome
 
 
 def _answer(

@@ -1,10 +1,14 @@
 """ConsumerGroupDescribe (key 69): groups of the consumer protocol, with what members have and are to have (KIP-848)."""
 
+from functools import partial
+from typing import Final, TypeAlias
+
 from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import each
 from broker.net.reply import Pending
 from broker.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -12,30 +16,53 @@ from broker.wire.api.consumer_group_describe import (
     DescribedGroup,
 )
 
+_Outcomes: TypeAlias = list[DescribedGroup | CoordinatorError]
+_STEP_GROUPS: Final = 4
+
 
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Pending:
-    group_ids = request.group_ids
+    """A group that is named more than once is described once."""
+    group_ids = list(dict.fromkeys(request.group_ids))
+    if len(group_ids) > FEW_GROUPS:
+        return context.defer(_describe_many(context, request, group_ids))
 
-    def respond(
-        outcome: list[DescribedGroup | CoordinatorError] | CoordinatorError,
-    ) -> ConsumerGroupDescribeResponse:
+    def respond(outcome: _Outcomes | CoordinatorError) -> ConsumerGroupDescribeResponse:
         assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-        groups = [
-            DescribedGroup(group_id=group_id, error_code=each.code, error_message=each.message or None)
-            if isinstance(each, CoordinatorError)
-            else each
-            for group_id, each in zip(group_ids, outcome, strict=True)
-        ]
-        if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return ConsumerGroupDescribeResponse(groups=groups)
+        groups = map(partial(_described, request), zip(group_ids, outcome, strict=True))
+        return ConsumerGroupDescribeResponse(groups=list(groups))
 
     described = [context.services.groups.consumer_group_describe(group_id) for group_id in group_ids]
     return reply(context, gather(described), respond)
 
 
-HANDLER = Handler(api_key=69, min_version=0, max_version=1, immediate=consumer_group_describe)
+async def _describe_many(
+    context: RequestContext, request: ConsumerGroupDescribeRequest, group_ids: list[str]
+) -> ConsumerGroupDescribeResponse:
+    describe = context.services.groups.consumer_group_describe
+    completions = await context.finish(each(describe, group_ids, _STEP_GROUPS))
+    outcome = await outcome_of(gather(completions))
+    assert not isinstance(outcome, CoordinatorError), "each group has its own error"
+    described = each(partial(_described, request), zip(group_ids, outcome, strict=True))
+    return ConsumerGroupDescribeResponse(groups=await context.finish(described))
+
+
+def _described(
+    request: ConsumerGroupDescribeRequest, described: tuple[str, DescribedGroup | CoordinatorError]
+) -> DescribedGroup:
+    group_id, outcome = described
+    if isinstance(outcome, CoordinatorError):
+        return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=outcome.message or None)
+    if request.include_authorized_operations and not outcome.error_code:
+        outcome.authorized_operations = GROUP_OPERATIONS
+    return outcome
+
+
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4,
+    api_key=69,
+    min_version=0,
+    max_version=1,
+    immediate=consumer_group_describe,
+)

@@ -1,10 +1,12 @@
 """CreatePartitions (key 37): let topics grow (KIP-195)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from metadata.controller import NewPartitions
@@ -12,18 +14,19 @@ from metadata.errors import ApiError
 
 
 async def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    wanted = [
-        NewPartitions(
-            name=topic.name,
-            count=topic.count,
-            assignments=None
-            if topic.assignments is None
-            else [tuple(assignment.broker_ids) for assignment in topic.assignments],
-        )
-        for topic in request.topics
-    ]
+    wanted = await context.finish(each(_wanted, request.topics))
     outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
-    return CreatePartitionsResponse(results=[_result(outcome.name, outcome.error) for outcome in outcomes])
+    results = await context.finish(each(lambda outcome: _result(outcome.name, outcome.error), outcomes))
+    return CreatePartitionsResponse(results=results)
+
+
+def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = topic.assignments
+    return NewPartitions(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [tuple(assignment.broker_ids) for assignment in assignments],
+    )
 
 
 def refused(context: ControllerContext, request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
@@ -35,4 +38,12 @@ def _result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=code_of(error), error_message=message_of(error))
 
 
-HANDLER = Handler(api_key=37, min_version=0, max_version=3, deferred=create_partitions, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 2,
+    api_key=37,
+    min_version=0,
+    max_version=3,
+    deferred=create_partitions,
+    refused=refused,
+    forwarded=True,
+)

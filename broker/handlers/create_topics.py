@@ -1,7 +1,11 @@
 """CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
 
+from functools import partial
+from typing import Final
+
 from broker.handlers.controller_errors import code_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -12,11 +16,14 @@ from broker.wire.api.create_topics import (
 from metadata.controller import CreatedTopic, NewTopic
 from metadata.errors import ApiError
 
+# Each is answered with all of its configs.
+_STEP_TOPICS: Final = 4
+
 
 async def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    wanted = [_new_topic(topic) for topic in request.topics]
+    wanted = await context.finish(each(_new_topic, request.topics))
     created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
-    return CreateTopicsResponse(topics=[_result(context, topic) for topic in created])
+    return CreateTopicsResponse(topics=await context.finish(each(partial(_result, context), created, _STEP_TOPICS)))
 
 
 def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:

@@ -1,26 +1,45 @@
 """DeleteGroups (key 42): forget groups without members, with all that they have committed."""
 
 from broker.coordinator.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import each
 from broker.net.reply import Pending
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode
 
 
 def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Pending:
-    names, completion = context.services.groups.delete_groups(list(dict.fromkeys(request.groups_names)))
-
-    def respond(outcome: list[dict[str, ErrorCode] | CoordinatorError] | CoordinatorError) -> DeleteGroupsResponse:
-        assert not isinstance(outcome, CoordinatorError), "each partition has its own error"
-        results: list[DeletableGroupResult] = []
-        for theirs, codes in zip(names, outcome, strict=True):
-            for name in theirs:
-                code = codes.code if isinstance(codes, CoordinatorError) else codes[name]
-                results.append(DeletableGroupResult(group_id=name, error_code=code))
-        return DeleteGroupsResponse(results=results)
-
-    return reply(context, completion, respond)
+    group_ids = list(dict.fromkeys(request.groups_names))
+    if len(group_ids) > FEW_GROUPS:
+        return context.defer(_delete_many(context, group_ids))
+    names, completion = context.services.groups.delete_groups(group_ids)
+    return reply(context, completion, lambda outcome: DeleteGroupsResponse(results=_results(names, outcome)))
 
 
-HANDLER = Handler(api_key=42, min_version=0, max_version=2, immediate=delete_groups)
+async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteGroupsResponse:
+    """Some at a time: each portion is a decision of every partition that has groups of it."""
+    portions = [group_ids[first : first + FEW_GROUPS] for first in range(0, len(group_ids), FEW_GROUPS)]
+    begun = await context.finish(each(context.services.groups.delete_groups, portions, 1))
+    response = DeleteGroupsResponse()
+    for names, completion in begun:
+        outcome = await outcome_of(completion)
+        response.results += _results(names, outcome)
+    return response
+
+
+def _results(
+    names: list[list[str]], outcome: list[dict[str, ErrorCode] | CoordinatorError] | CoordinatorError
+) -> list[DeletableGroupResult]:
+    assert not isinstance(outcome, CoordinatorError), "each partition has its own error"
+    results: list[DeletableGroupResult] = []
+    for theirs, codes in zip(names, outcome, strict=True):
+        for name in theirs:
+            code = codes.code if isinstance(codes, CoordinatorError) else codes[name]
+            results.append(DeletableGroupResult(group_id=name, error_code=code))
+    return results
+
+
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=42, min_version=0, max_version=2, immediate=delete_groups
+)

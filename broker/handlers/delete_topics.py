@@ -3,9 +3,10 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from metadata.controller import TopicToDelete
+from metadata.controller import DeletedTopic, TopicToDelete
 from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled
 
 _DELETION_DISABLED_FROM: Final = 3
@@ -14,16 +15,15 @@ _STRUCTS_FROM: Final = 6
 
 async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     deleted = await context.services.controller.delete_topics(_topics(context, request))
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                error_code=code_of(topic.error),
-                error_message=message_of(topic.error),
-            )
-            for topic in deleted
-        ]
+    return DeleteTopicsResponse(responses=await context.finish(each(_result, deleted)))
+
+
+def _result(topic: DeletedTopic) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=code_of(topic.error),
+        error_message=message_of(topic.error),
     )
 
 
@@ -46,4 +46,12 @@ def _topics(context: ControllerContext, request: DeleteTopicsRequest) -> list[To
     return [TopicToDelete(name) for name in request.topic_names]
 
 
-HANDLER = Handler(api_key=20, min_version=1, max_version=6, deferred=delete_topics, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 2,
+    api_key=20,
+    min_version=1,
+    max_version=6,
+    deferred=delete_topics,
+    refused=refused,
+    forwarded=True,
+)

@@ -1,7 +1,10 @@
 """DescribeConfigs (key 32): configs, and where each value comes from (KIP-133, KIP-226, KIP-569)."""
 
+from typing import Final
+
 from broker.handlers.handler import Context, Handler
 from broker.handlers.services import NodeServices
+from broker.handlers.slices import Steps
 from broker.handlers.topic_names import unknown_topic
 from broker.wire.api.describe_configs import (
     DescribeConfigsRequest,
@@ -14,9 +17,35 @@ from broker.wire.api.describe_configs import (
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.configuration import ConfigEntry, ResourceType
 
+# What one response holds: all configs of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
+# on the wire and 100 MB in memory.
+CONFIGS_MAX: Final = 400_000
+DETAILED_CONFIGS_MAX: Final = 100_000
 
-def describe_configs(context: Context[NodeServices], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(context, request, resource) for resource in request.resources])
+
+def describe_configs(context: Context[NodeServices], request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    """A resource that is named more than once is described once, with the keys of its first mention."""
+    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for resource in request.resources:
+        resources.setdefault((resource.resource_type, resource.resource_name), resource)
+    response = DescribeConfigsResponse()
+    is_detailed = request.include_synonyms or request.include_documentation
+    left = DETAILED_CONFIGS_MAX if is_detailed else CONFIGS_MAX
+    for resource in resources.values():
+        result = _describe(context, request, resource) if left > 0 else _too_many(resource)
+        left -= len(result.configs)
+        response.results.append(result)
+        yield
+    return response
+
+
+def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="This response is as large as it may be: describe the other resources in another request.",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _describe(
@@ -86,4 +115,4 @@ def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConf
     )
 
 
-HANDLER = Handler(api_key=32, min_version=1, max_version=4, immediate=describe_configs)
+HANDLER = Handler(api_key=32, min_version=1, max_version=4, sliced=describe_configs)

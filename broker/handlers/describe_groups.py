@@ -1,38 +1,56 @@
 """DescribeGroups (key 15): classic groups. One that is not there is Dead; from version 6 that is an error as well."""
 
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.group import GroupState
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import each
 from broker.net.reply import Pending
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.errors import ErrorCode
 
 _NOT_FOUND_FROM: Final = 6
 
+_Outcomes: TypeAlias = list[DescribedGroup | CoordinatorError]
+
 
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | Pending:
-    group_ids = request.groups
+    """A group that is named more than once is described once."""
+    group_ids = list(dict.fromkeys(request.groups))
+    if len(group_ids) > FEW_GROUPS:
+        return context.defer(_describe_many(context, request, group_ids))
 
-    def respond(
-        outcome: list[DescribedGroup | CoordinatorError] | CoordinatorError,
-    ) -> DescribeGroupsResponse:
+    def respond(outcome: _Outcomes | CoordinatorError) -> DescribeGroupsResponse:
         assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-        groups = [
-            _failed(each, group_id, context.api_version) if isinstance(each, CoordinatorError) else each
-            for group_id, each in zip(group_ids, outcome, strict=True)
-        ]
-        if request.include_authorized_operations:
-            for group in groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return DescribeGroupsResponse(groups=groups)
+        groups = map(partial(_described, context, request), zip(group_ids, outcome, strict=True))
+        return DescribeGroupsResponse(groups=list(groups))
 
     return reply(context, gather([context.services.groups.describe_group(each) for each in group_ids]), respond)
+
+
+async def _describe_many(
+    context: RequestContext, request: DescribeGroupsRequest, group_ids: list[str]
+) -> DescribeGroupsResponse:
+    completions = await context.finish(each(context.services.groups.describe_group, group_ids))
+    outcome = await outcome_of(gather(completions))
+    assert not isinstance(outcome, CoordinatorError), "each group has its own error"
+    described = each(partial(_described, context, request), zip(group_ids, outcome, strict=True))
+    return DescribeGroupsResponse(groups=await context.finish(described))
+
+
+def _described(
+    context: RequestContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | CoordinatorError]
+) -> DescribedGroup:
+    group_id, outcome = described
+    group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, CoordinatorError) else outcome
+    if request.include_authorized_operations and not group.error_code:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group
 
 
 def _failed(error: CoordinatorError, group_id: str, version: int) -> DescribedGroup:
@@ -45,4 +63,6 @@ def _failed(error: CoordinatorError, group_id: str, version: int) -> DescribedGr
     return dead
 
 
-HANDLER = Handler(api_key=15, min_version=0, max_version=6, immediate=describe_groups)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=15, min_version=0, max_version=6, immediate=describe_groups
+)

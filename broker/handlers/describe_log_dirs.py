@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import STEP_ITEMS, Steps
 from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -14,21 +16,35 @@ from broker.wire.api.describe_log_dirs import (
 from broker.wire.errors import ErrorCode
 
 _NO_LAG: Final = 0
+_STEP_PARTITIONS: Final = 512
 
 
-def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     context.services.partitions.commit_staged()
-    wanted = (
-        None
-        if request.topics is None
-        else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    )
-    return DescribeLogDirsResponse(results=[_result(usage, wanted) for usage in context.services.log_dirs.usage()])
+    wanted = None if request.topics is None else (yield from _wanted(request.topics))
+    results = []
+    for usage in context.services.log_dirs.usage():
+        results.append((yield from _result(usage, wanted)))
+    return DescribeLogDirsResponse(results=results)
 
 
-def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _wanted(topics: list[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]:
+    wanted: set[tuple[str, int]] = set()
+    for number, topic in enumerate(topics):
+        for first in range(0, len(topic.partitions), _STEP_PARTITIONS):
+            wanted.update((topic.topic, index) for index in topic.partitions[first : first + _STEP_PARTITIONS])
+            if first:
+                yield
+        if not number % STEP_ITEMS:
+            yield
+    return wanted
+
+
+def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Steps[DescribeLogDirsResult]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for key in sorted(usage.log_sizes):
+    for number, key in enumerate(sorted(usage.log_sizes)):
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
         if wanted is None or key in wanted:
             name, index = key
             topic = topics.setdefault(name, DescribeLogDirsTopic(name=name, partitions=[]))
@@ -46,4 +62,6 @@ def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Describe
     )
 
 
-HANDLER = Handler(api_key=35, min_version=1, max_version=5, immediate=describe_log_dirs)
+HANDLER = Handler(
+    api_key=35, min_version=1, max_version=5, sliced=describe_log_dirs, request_bytes_max=REQUEST_BYTES_MAX // 4
+)

@@ -225,6 +225,10 @@ class Dispatcher(Generic[S]):
         except Exception as error:  # noqa: BLE001 - the general way remains
             self._failed(context.client, error)
 
+    def answer_in_steps(self, context: Context[S], response: Steps[Message]) -> Pending:
+        """See `Context.answer_in_steps`."""
+        return self._start(context, self.slices.finish(_encoded_in_steps(context, response)))
+
     def defer(self, context: Context[S], response: Awaitable[Message]) -> Pending:
         """See `Context.defer`."""
         return self._start(context, _encoded(context, response))

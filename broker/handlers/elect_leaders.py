@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -19,7 +20,8 @@ async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest
     named = request.topic_partitions
     wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
     topics = await context.services.controller.elect_leaders(request.election_type, wanted)
-    return ElectLeadersResponse(replica_election_results=[_result(topic.name, topic.partitions) for topic in topics])
+    results = await context.finish(each(lambda topic: _result(topic.name, topic.partitions), topics))
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 def refused(context: ControllerContext, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
@@ -43,4 +45,12 @@ def _result(topic: str, partitions: Sequence[ElectedPartition]) -> ReplicaElecti
     )
 
 
-HANDLER = Handler(api_key=43, min_version=0, max_version=2, deferred=elect_leaders, refused=refused, forwarded=True)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4,
+    api_key=43,
+    min_version=0,
+    max_version=2,
+    deferred=elect_leaders,
+    refused=refused,
+    forwarded=True,
+)

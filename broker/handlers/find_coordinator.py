@@ -9,11 +9,15 @@ the Java client shows the message too, so that is the answer. Share groups have 
 alone look for one, take INVALID_REQUEST as final.
 """
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.handlers.completed import FEW_GROUPS
 from broker.handlers.current_leader import Endpoint, leader_endpoints
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import each
 from broker.handlers.topic_creation import create_missing_topics
 from broker.net.reply import Pending
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,9 +30,14 @@ _NOBODY: Final = -1
 _NO_TRANSACTIONS: Final = "This cluster does not support transactions: use a producer without a transactional.id."
 # How long a partition that this broker is to lead may take to be there.
 _PATIENCE_S: Final = 1.0
+_STEP_KEYS: Final = 8
 
 
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Pending:
+    if context.api_version >= _MANY_FROM:
+        request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
+        if len(request.coordinator_keys) > FEW_GROUPS:
+            return context.defer(_find_many(context, request))
     if request.key_type == _GROUP:
         if CONSUMER_OFFSETS not in context.services.loader.image.topics.by_name:
             return context.defer(_create_and_answer(context, request))
@@ -37,11 +46,28 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
     return _answer(context, request)
 
 
+async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """As `find_coordinator`, in slices."""
+    keys = request.coordinator_keys
+    if request.key_type == _GROUP:
+        if CONSUMER_OFFSETS not in context.services.loader.image.topics.by_name:
+            await _create(context)
+        runtime = context.services.groups.runtime
+        indexes = await context.finish(each(runtime.partition_for, keys, _STEP_KEYS))
+        await runtime.until_coordinates(_yet_to_come(context, dict.fromkeys(indexes)), _PATIENCE_S)
+    found = await context.finish(each(partial(_found, context, request.key_type), keys, _STEP_KEYS))
+    return FindCoordinatorResponse(coordinators=found)
+
+
 async def _create_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    await _create(context)
+    return await _wait_and_answer(context, request)
+
+
+async def _create(context: RequestContext) -> None:
     failures = await create_missing_topics(context, [CONSUMER_OFFSETS])
     if failures:
         _trace_failure(context, failures[CONSUMER_OFFSETS])
-    return await _wait_and_answer(context, request)
 
 
 def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
@@ -65,19 +91,23 @@ async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequ
 
 def _to_come(context: RequestContext, request: FindCoordinatorRequest) -> list[int]:
     """The partitions that this broker has only just been told to lead: who asked it now would be sent away."""
+    keys = request.coordinator_keys if context.api_version >= _MANY_FROM else [request.key]
+    return _yet_to_come(context, dict.fromkeys(map(context.services.groups.runtime.partition_for, keys)))
+
+
+def _yet_to_come(context: RequestContext, indexes: Iterable[int]) -> list[int]:
     services, runtime = context.services, context.services.groups.runtime
     topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
     if topic is None:
         return []
-    keys = request.coordinator_keys if context.api_version >= _MANY_FROM else [request.key]
-    indexes = dict.fromkeys(map(runtime.partition_for, keys))
     node_id = services.config.node_id
     return [each for each in indexes if topic.partitions[each].leader == node_id and not runtime.coordinates(each)]
 
 
 def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _MANY_FROM:
-        return FindCoordinatorResponse(coordinators=_coordinators(context, request))
+        found = [_found(context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
     try:
         endpoint = _coordinator(context, request.key_type, request.key)
     except KafkaError as error:
@@ -89,20 +119,14 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
     )
 
 
-def _coordinators(context: RequestContext, request: FindCoordinatorRequest) -> list[Coordinator]:
-    found: list[Coordinator] = []
-    for key in request.coordinator_keys:
-        try:
-            endpoint = _coordinator(context, request.key_type, key)
-        except KafkaError as error:
-            found.append(
-                Coordinator(
-                    key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code, error_message=error.message
-                )
-            )
-        else:
-            found.append(Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port))
-    return found
+def _found(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    try:
+        endpoint = _coordinator(context, key_type, key)
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code, error_message=error.message
+        )
+    return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port)
 
 
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
@@ -124,4 +148,6 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
-HANDLER = Handler(api_key=10, min_version=0, max_version=6, immediate=find_coordinator)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=10, min_version=0, max_version=6, immediate=find_coordinator
+)

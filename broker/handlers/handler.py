@@ -97,6 +97,10 @@ class Context(Generic[S]):
         """Answer with what `response` will return, in a task; the connection's next request waits for it."""
         return self.dispatcher.defer(self, response)
 
+    def answer_in_steps(self, response: Steps["Message"]) -> Pending:
+        """Answer with what the steps lead to; the connection's next request waits for it."""
+        return self.dispatcher.answer_in_steps(self, response)
+
     async def finish(self, steps: Steps[T]) -> T:
         """Take the steps of long work, in slices; for handlers that are deferred."""
         return await self.dispatcher.slices.finish(steps)

@@ -2,12 +2,14 @@
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.slices import each
 from broker.wire.api.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from metadata.controller import ConfigChange
+from metadata.controller import ConfigChange, ConfigOutcome
 from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
@@ -15,25 +17,25 @@ from metadata.image import ConfigResource
 async def incremental_alter_configs(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    changes = [
-        (
-            ConfigResource(resource.resource_type, resource.resource_name),
-            [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
-        )
-        for resource in request.resources
-    ]
+    changes = await context.finish(each(_change, request.resources))
     controller = context.services.controller
     outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code_of(error),
-                error_message=message_of(error),
-                resource_type=resource.type,
-                resource_name=resource.name,
-            )
-            for resource, error in outcomes
-        ]
+    return IncrementalAlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
+
+
+def _change(resource: AlterConfigsResource) -> tuple[ConfigResource, list[ConfigChange]]:
+    return (
+        ConfigResource(resource.resource_type, resource.resource_name),
+        [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
+    )
+
+
+def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
+        resource_type=outcome.resource.type,
+        resource_name=outcome.resource.name,
     )
 
 

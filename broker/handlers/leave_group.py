@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from broker.wire.errors import ErrorCode
@@ -28,4 +28,6 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     return reply(context, context.services.groups.leave_group(request.group_id, members), respond)
 
 
-HANDLER = Handler(api_key=13, min_version=0, max_version=5, immediate=leave_group)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=13, min_version=0, max_version=5, immediate=leave_group
+)

@@ -5,6 +5,7 @@ clients' metrics may be asked for, and there are none.
 """
 
 from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import Steps, each
 from broker.wire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -17,19 +18,18 @@ _OF_CLIENT_METRICS_ONLY = (ResourceType.CLIENT_METRICS,)
 _ALL = tuple(kind for kind in ResourceType if kind is not ResourceType.UNKNOWN)
 
 
-def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def list_config_resources(
+    context: RequestContext, request: ListConfigResourcesRequest
+) -> Steps[ListConfigResourcesResponse]:
     supported = _ALL if context.api_version >= 1 else _OF_CLIENT_METRICS_ONLY
     wanted = request.resource_types or supported
     if any(kind not in supported for kind in wanted):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in supported
-            if kind in wanted
-            for name in _names(context, kind)
-        ]
+    named = [(name, kind) for kind in supported if kind in wanted for name in _names(context, kind)]
+    resources = yield from each(
+        lambda resource: ConfigResource(resource_name=resource[0], resource_type=resource[1]), named
     )
+    return ListConfigResourcesResponse(config_resources=resources)
 
 
 def _names(context: RequestContext, kind: ResourceType) -> list[str]:
@@ -48,5 +48,5 @@ def _names(context: RequestContext, kind: ResourceType) -> list[str]:
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=74, min_version=0, max_version=1, immediate=list_config_resources
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=74, min_version=0, max_version=1, sliced=list_config_resources
 )

@@ -7,11 +7,11 @@ A follower hears of all there is, consumers of what is committed. Who looks for 
 replica that it asks, be it one that follows.
 """
 
-from collections import Counter
 from typing import Final
 
 from broker.handlers.fetch_readers import DEBUGGING_REPLICA_ID
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.slices import Steps
 from broker.replication.partition import Partition
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -40,35 +40,50 @@ _NEEDED_VERSION: Final = {
 _OF_TIERED_STORAGE: Final = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 _NEVER: Final = 1 << 15
 _UNKNOWN: Final = -1
+_STEP_PARTITIONS: Final = 16
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     partitions = context.services.partitions
     partitions.commit_staged()
-    times_asked = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
-    answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
-    for topic_request in request.topics:
-        for asked in topic_request.partitions:
-            key = (topic_request.name, asked.partition_index)
-            try:
-                if times_asked[key] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
-                answers[key] = _list_one(context, request, topic_request.name, asked)
-            except KafkaError as error:
-                answers[key] = ListOffsetsPartitionResponse(
-                    partition_index=asked.partition_index,
-                    error_code=error.code,
-                    timestamp=_UNKNOWN,
-                    offset=_UNKNOWN,
-                    leader_epoch=_UNKNOWN,
-                )
+    asked_before: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (repeated if key in asked_before else asked_before).add(key)
+            if not asked.partition_index % _STEP_PARTITIONS:
+                yield
     topics: dict[str, ListOffsetsTopicResponse] = {}
-    for (name, _), answer in answers.items():
-        topics.setdefault(name, ListOffsetsTopicResponse(name=name)).partitions.append(answer)
+    for topic in request.topics:
+        answer = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name))
+        for number, asked in enumerate(topic.partitions):
+            key = (topic.name, asked.partition_index)
+            if key in asked_before:
+                asked_before.remove(key)  # one answer for each partition
+                answer.partitions.append(_answer(context, request, topic.name, asked, key in repeated))
+            if number % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
+                yield
+        yield
     return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _answer(
+    context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition, repeated: bool
+) -> ListOffsetsPartitionResponse:
+    try:
+        if repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
+        return _list_one(context, request, topic_name, asked)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=error.code,
+            timestamp=_UNKNOWN,
+            offset=_UNKNOWN,
+            leader_epoch=_UNKNOWN,
+        )
 
 
 def _list_one(
@@ -115,4 +130,4 @@ def _check_available(context: RequestContext, partition: Partition) -> None:
         raise KafkaError(code, f"the high watermark of {partition} is below the start of its leader epoch")
 
 
-HANDLER = Handler(api_key=2, min_version=1, max_version=11, immediate=list_offsets)
+HANDLER = Handler(api_key=2, min_version=1, max_version=11, sliced=list_offsets)

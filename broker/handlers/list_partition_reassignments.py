@@ -4,7 +4,7 @@ Asked of the controller, so that who has just begun one finds it listed.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
+from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -48,6 +48,7 @@ def _listed(ongoing: OngoingReassignment) -> OngoingPartitionReassignment:
 
 
 HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4,
     api_key=46,
     min_version=0,
     max_version=0,

@@ -5,7 +5,9 @@ reached. From version 12 topics may be asked for by id.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -13,7 +15,9 @@ from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import STEP_ITEMS, Steps, Unfinished, begin, each
 from broker.handlers.topic_creation import create_missing_topics
+from broker.handlers.topic_encodings import Variant
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.net.reply import Pending
 from broker.wire.api.metadata import (
@@ -34,6 +38,13 @@ _TURNS_OF_NEWS: Final = 6
 # An election takes far less. A leader that is out of this broker's reach only may not be out of the client's.
 _ELECTION_S: Final = 0.5
 _NO_TOPIC_ID: Final = bytes(16)
+# Requests for more topics than this are answered in slices from the start.
+_FEW_TOPICS: Final = 256
+# Partitions whose leaders are looked at after each change of the metadata, for a request that waits for news.
+_AWAITED_PARTITIONS_MAX: Final = 2_000
+_STEP_PARTITIONS: Final = 16
+# Topics that one request has created; clients ask again for those that are unknown.
+_CREATED_TOPICS_MAX: Final = 500
 
 
 class View(NamedTuple):
@@ -46,14 +57,50 @@ class View(NamedTuple):
 
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Pending:
     topics = request.topics or []
-    if context.api_version < _TOPIC_IDS_FROM and any(topic.name is None or any(topic.topic_id) for topic in topics):
+    if len(topics) > _FEW_TOPICS:
+        return context.defer(_answer_many(context, request))
+    if _is_misplaced(context, topics):
         return _refused(topics)
-    missing = _to_create(context, request)
+    missing = _to_create(context, request, topics)
     if missing:
         return context.defer(_create_and_answer(context, request, missing))
-    if request.topics and len(context.services.loader.image.cluster.brokers) > 1:
+    if topics and len(context.services.loader.image.cluster.brokers) > 1:
         return context.defer(_answer_after_news(context, request))
-    return _answer(context, request, {})
+    steps = _answer(context, request, {})
+    try:
+        return begin(steps)
+    except Unfinished:
+        return context.answer_in_steps(steps)
+
+
+def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
+    """Whether a version without topic ids asks by topic id, or for a topic without a name."""
+    if context.api_version >= _TOPIC_IDS_FROM:
+        return False
+    return any(topic.name is None or any(topic.topic_id) for topic in topics)
+
+
+async def _answer_many(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """As `metadata`, in slices."""
+    topics = await context.finish(_distinct(request.topics or []))
+    request.topics = topics
+    portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
+    if any(await context.finish(each(partial(_is_misplaced, context), portions, 1))):
+        return _refused(topics)
+    missing = await context.finish(each(partial(_to_create, context, request), portions, 1))
+    if any(missing):
+        return await _create_and_answer(context, request, [name for some in missing for name in some])
+    return await _answer_after_news(context, request)
+
+
+def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestTopic]]:
+    """Each once, in the order of the request."""
+    distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
+    for number, topic in enumerate(topics):
+        distinct.setdefault((topic.name, topic.topic_id), topic)
+        if not number % STEP_ITEMS:
+            yield
+    return list(distinct.values())
 
 
 async def _answer_after_news(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -67,11 +114,14 @@ async def _answer_after_news(context: RequestContext, request: MetadataRequest) 
     services = context.services
 
     def is_led(image: MetadataImage) -> bool:
+        if not services.lost_brokers:
+            return True
         partitions = (partition for topic in _asked(image, request) for partition in topic.partitions.values())
-        return not services.lost_brokers or all(each.leader not in services.lost_brokers for each in partitions)
+        awaited = islice(partitions, _AWAITED_PARTITIONS_MAX)
+        return all(partition.leader not in services.lost_brokers for partition in awaited)
 
     await services.image_waits.until(is_led, _ELECTION_S)
-    return _answer(context, request, {})
+    return await context.finish(_answer(context, request, {}))
 
 
 def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImage]:
@@ -84,19 +134,20 @@ def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImag
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
     """Create the topics with the broker's defaults (`auto.create.topics.enable`), then answer about all."""
-    failures = await create_missing_topics(context, missing)
-    return _answer(context, request, failures)
+    failures = await create_missing_topics(context, missing[:_CREATED_TOPICS_MAX])
+    return await context.finish(_answer(context, request, failures))
 
 
-def _to_create(context: RequestContext, request: MetadataRequest) -> list[str]:
+def _to_create(context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
+    """Those of `topics`, which are the request's or some of them, that are missing and to be created."""
     services = context.services
-    if not request.topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
+    if not topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
         return []
-    if any(topic.topic_id != _NO_TOPIC_ID for topic in request.topics):
+    if any(topic.topic_id != _NO_TOPIC_ID for topic in topics):
         return []  # a request asks for ids or for names, never both
     known = services.loader.image.topics.by_name
     # Internal topics are left to their coordinators, which know how they have to be configured.
-    return [name for name in _names(request.topics) if name not in known and not is_internal(name)]
+    return [name for name in _names(topics) if name not in known and not is_internal(name)]
 
 
 def _names(topics: list[MetadataRequestTopic]) -> list[str]:
@@ -116,7 +167,9 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _answer(context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]) -> MetadataResponse:
+def _answer(
+    context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]
+) -> Steps[MetadataResponse]:
     services = context.services
     image = services.loader.image
     view = View(image, ClusterView(image.cluster, context.listener), context.api_version)
@@ -129,49 +182,67 @@ def _answer(context: RequestContext, request: MetadataRequest, failures: dict[st
         ],
         cluster_id=services.cluster_id,
         controller_id=active_controller(context),
-        topics=_topics(view, request, failures),
     )
+    response.topics = yield from _topics(context, view, request, failures)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.name is not None:  # also of a topic that does not exist, as in Kafka
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 
 
-def _topics(view: View, request: MetadataRequest, failures: dict[str, ErrorCode]) -> list[MetadataResponseTopic]:
+def _topics(
+    context: RequestContext, view: View, request: MetadataRequest, failures: dict[str, ErrorCode]
+) -> Steps[Any]:
+    with_operations = request.include_topic_authorized_operations
+    describe = partial(_topic, view, with_operations)
     if request.topics is None or (view.version == 0 and not request.topics):
-        return [_topic(view, topic) for topic in view.image.topics.by_name.values()]
+        variant = Variant(context.listener, view.version, with_operations)
+        return (yield from context.services.topic_encodings.encode(variant, view.image, describe))
+    topics = []
     topic_ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != _NO_TOPIC_ID)
-    if topic_ids:
-        return [_by_id(view, topic_id) for topic_id in topic_ids]
-    return [_by_name(view, name, failures) for name in _names(request.topics)]
+    found: Iterator[TopicImage | MetadataResponseTopic] = (
+        (_by_id(view, topic_id) for topic_id in topic_ids)
+        if topic_ids
+        else (_by_name(view, with_operations, name, failures) for name in _names(request.topics))
+    )
+    for number, topic in enumerate(found):
+        topics.append((yield from describe(topic)) if isinstance(topic, TopicImage) else topic)
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
+    return topics
 
 
-def _by_id(view: View, topic_id: bytes) -> MetadataResponseTopic:
+def _by_id(view: View, topic_id: bytes) -> TopicImage | MetadataResponseTopic:
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
-    return _topic(view, topic)
+    return topic
 
 
-def _by_name(view: View, name: str, failures: dict[str, ErrorCode]) -> MetadataResponseTopic:
+def _by_name(
+    view: View, with_operations: bool, name: str, failures: dict[str, ErrorCode]
+) -> TopicImage | MetadataResponseTopic:
     topic = view.image.topics.by_name.get(name)
-    if topic is None:
-        return MetadataResponseTopic(
-            error_code=failures.get(name) or why_unknown(name), name=name, is_internal=is_internal(name), partitions=[]
-        )
-    return _topic(view, topic)
-
-
-def _topic(view: View, topic: TopicImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic.name),
-        partitions=[_partition(view, index, partition) for index, partition in topic.partitions.items()],
+    if topic is not None:
+        return topic
+    missing = MetadataResponseTopic(
+        error_code=failures.get(name) or why_unknown(name), name=name, is_internal=is_internal(name), partitions=[]
     )
+    if with_operations:  # also of a topic that does not exist, as in Kafka
+        missing.topic_authorized_operations = TOPIC_OPERATIONS
+    return missing
+
+
+def _topic(view: View, with_operations: bool, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+    described = MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=is_internal(topic.name), partitions=[]
+    )
+    if with_operations:
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+    for index, partition in topic.partitions.items():
+        described.partitions.append(_partition(view, index, partition))
+        if index % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
+            yield
+    return described
 
 
 def _partition(view: View, index: int, partition: PartitionImage) -> MetadataResponsePartition:

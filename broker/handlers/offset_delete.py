@@ -2,7 +2,7 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
 from broker.wire.api.offset_delete import (
     OffsetDeleteRequest,
@@ -46,4 +46,6 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     return reply(context, context.services.groups.offset_delete(request.group_id, partitions), respond)
 
 
-HANDLER = Handler(api_key=47, min_version=0, max_version=0, immediate=offset_delete)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=47, min_version=0, max_version=0, immediate=offset_delete
+)

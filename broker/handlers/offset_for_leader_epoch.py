@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where a log diverged (KIP-101, KIP-320)."""
 
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.slices import STEP_ITEMS, Steps
 from broker.replication.partition import Partition
 from broker.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,13 +15,16 @@ from broker.wire.errors import KafkaError
 
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     partitions = context.services.partitions
     partitions.commit_staged()
     results = []
     for topic_request in request.topics:
-        answers = []
+        answers: list[EpochEndOffset] = []
+        yield
         for asked in topic_request.partitions:
+            if len(answers) % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
             try:
                 answers.append(_end_offset(partitions.get(topic_request.topic, asked.partition), asked))
             except KafkaError as error:
@@ -35,4 +39,4 @@ def _end_offset(partition: Partition, asked: OffsetForLeaderPartition) -> EpochE
     return EpochEndOffset(partition=partition.index, leader_epoch=epoch, end_offset=end_offset)
 
 
-HANDLER = Handler(api_key=23, min_version=2, max_version=4, immediate=offset_for_leader_epoch)
+HANDLER = Handler(api_key=23, min_version=2, max_version=4, sliced=offset_for_leader_epoch)

@@ -8,6 +8,7 @@ from broker.config import KafkaConfig
 from broker.controller_channel import ControllerChannel
 from broker.coordinator.groups import GroupCoordinator
 from broker.effective_config import EffectiveConfig
+from broker.handlers.topic_encodings import TopicEncodings
 from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
@@ -64,6 +65,7 @@ class Services:
     groups: GroupCoordinator
     deadlines: Deadlines
     image_waits: ImageWaits
+    topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)
 
     @property
     def config(self) -> KafkaConfig:

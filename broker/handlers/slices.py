@@ -22,6 +22,8 @@ SLICE_S: Final = 0.002
 SLICE_STEPS: Final = 256
 # Steps taken at once, before the work is found to be long: most requests end within these.
 FIRST_STEPS: Final = 4
+# Works that are under way at a time, each with a request and a response that may take 100 MB; others wait in a queue.
+WORKS_MAX: Final = 4
 # How many small things make a step.
 STEP_ITEMS: Final = 32
 
@@ -35,6 +37,7 @@ class Slices:
 
     def __init__(self) -> None:
         self._slice = trio.Lock()
+        self._works = trio.Semaphore(WORKS_MAX)
 
     async def finish(self, steps: Steps[T]) -> T:
         """Take all steps, and return their result; a few of them without waiting for a slice."""
@@ -42,12 +45,13 @@ class Slices:
             return begin(steps)
         except Unfinished:
             pass
-        while True:
-            async with self._slice:  # each acquisition lets others run, and those who wait get it in turns
-                try:
-                    return _take(steps, SLICE_STEPS, trio.current_time() + SLICE_S)
-                except Unfinished:
-                    pass
+        async with self._works:
+            while True:
+                async with self._slice:  # each acquisition lets others run, and those who wait get it in turns
+                    try:
+                        return _take(steps, SLICE_STEPS, trio.current_time() + SLICE_S)
+                    except Unfinished:
+                        pass
 
 
 def begin(steps: Steps[T]) -> T:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 from broker.wire.compile_decode import REQUEST_ELEMENTS_MAX, RESPONSE_ELEMENTS_MAX, compile_decoder
 from broker.wire.compile_encode import compile_encoder
 from broker.wire.errors import WireError
-from broker.wire.schema import Buffer, Message
+from broker.wire.schema import Buffer, Message, Struct
 
 M = TypeVar("M", bound=Message)
 
@@ -49,6 +49,16 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 def sliced_encoder(cls: type[Message], version: int) -> SlicedEncoder:
     """As `encoder`, step by step. Raises WireError for a version that does not exist."""
     compiled: SlicedEncoder = _encoder(cls, version, sliced=True)
+    return compiled
+
+
+@cache
+def element_encoder(cls: type[Struct], version: int, message: type[Message]) -> SlicedEncoder:
+    """The compiled `encode(struct)` of a part of a message, step by step, for the elements of an `EncodedArray`."""
+    flexible = _is_flexible(message, version)
+    compiled: SlicedEncoder = compile_encoder(
+        cls, version, flexible=flexible, file=f"{cls.__name__} v{version}", sliced=True
+    )
     return compiled
 
 

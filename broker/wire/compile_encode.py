@@ -9,7 +9,7 @@ from struct import pack
 from typing import Any, Final, NoReturn
 
 from broker.wire.errors import WireError
-from broker.wire.schema import FIXED_CODES, Buffer, FieldSpec, FieldType, Struct
+from broker.wire.schema import FIXED_CODES, Buffer, EncodedArray, FieldSpec, FieldType, Struct
 from broker.wire.source import STEP_ELEMENTS, Source
 from broker.wire.varint import encode_varint
 
@@ -47,6 +47,7 @@ class _Encoder(Source):
             required=_required,
             tagged_fields=_tagged_fields,
             join_last=_join_last,
+            EncodedArray=EncodedArray,
         )
         self._version = version
         self._flexible = flexible
@@ -88,7 +89,8 @@ class _Encoder(Source):
 
     def _all_fields(self, plain: list[FieldSpec], tagged: list[FieldSpec], m: str) -> None:
         for spec in plain:
-            self._value(spec.type, self._version in spec.nullable, f"{m}.{spec.name}", spec.name)
+            expression = f"{m}.{spec.name}"
+            self._value(spec.type, self._version in spec.nullable, expression, spec.name, pre_encoded=spec.pre_encoded)
         if not self._flexible:
             return
         if not tagged:
@@ -168,7 +170,9 @@ class _Encoder(Source):
             self.emit_run()
             self.line(f"w(varint({length}))")
 
-    def _value(self, type_: FieldType, nullable: bool, expression: str, name: str) -> None:
+    def _value(
+        self, type_: FieldType, nullable: bool, expression: str, name: str, *, pre_encoded: bool = False
+    ) -> None:
         if isinstance(type_, str) and type_ in FIXED_CODES:
             self.run.append((FIXED_CODES[type_], expression))
             return
@@ -184,7 +188,9 @@ class _Encoder(Source):
         self.line(f"else: {encoded}{length} = len({value})" + (" + 1" if self._flexible else ""))
         self._length(length, "h" if type_ == "string" else "i")
         if isinstance(type_, list):
-            with self.block(f"if {value}:"):
+            if pre_encoded:
+                self.line(f"if type({value}) is EncodedArray: parts += {value}.parts")
+            with self.block(f"{'elif' if pre_encoded else 'if'} {value}:"):
                 self._elements(type_[0], value, name)
         else:
             self.line(f"if {length} > {'1' if self._flexible else '0'}: w({value})")

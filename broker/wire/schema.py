@@ -41,6 +41,19 @@ class OpaqueRecords(Protocol):
     def __len__(self) -> int: ...
 
 
+class EncodedArray:
+    """An array whose elements are encoded already, for the version that it is sent in."""
+
+    __slots__ = ("_count", "parts")
+
+    def __init__(self, count: int, parts: list[bytes]) -> None:
+        self._count = count
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return self._count
+
+
 class VersionRange(NamedTuple):
     """Versions `first` to `last`, both included; empty when first > last."""
 
@@ -59,7 +72,7 @@ FieldType: TypeAlias = str | type[Any] | list[Any]
 
 class FieldSpec(NamedTuple):
     """What the wire knows of a field. `tag` is None for a field that is never tagged; `default` is a constant, or the
-    function that makes one for each instance."""
+    function that makes one for each instance. `pre_encoded` arrays may be given as `EncodedArray`."""
 
     name: str
     type: FieldType
@@ -68,6 +81,7 @@ class FieldSpec(NamedTuple):
     tag: int | None
     tagged: VersionRange
     default: object
+    pre_encoded: bool = False
 
     @property
     def fixed_code(self) -> str | None:
@@ -119,6 +133,7 @@ def field(
     nullable: str | None = None,
     tag: int | None = None,
     tagged: str | None = None,
+    pre_encoded: bool = False,
 ) -> Any:
     """Declare a field: its wire type, the versions that have it, may be null in it, and carry it as tagged field `tag`.
 
@@ -133,6 +148,7 @@ def field(
         tag,
         NO_VERSIONS if tagged is None else version_range(tagged),
         default if factory is None else factory,
+        pre_encoded,
     )
     if factory is not None:
         default = attrs.Factory(factory)

@@ -1,7 +1,8 @@
 """The active controller: decide, append, replay; and answer when the log has committed."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from metadata.controller.features import FeatureUpdate, bootstrap, update_featur
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsRoom
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
+from metadata.controller.portions import in_pieces, in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.reassignment import (
     ReassignedTopic,
@@ -37,6 +39,7 @@ from metadata.errors import NotController
 from metadata.image import BrokerImage, ConfigResource, Loader, MetadataDelta, MetadataImage
 from metadata.records import MetadataRecord, NoOpRecord, encode_record
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 # Requests that wait for their commit at a time. Each holds at most one large batch, so this bounds memory; the others
@@ -88,23 +91,30 @@ class Controller:
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
         """One answer for each name, those that were given twice last. Raises PolicyViolation."""
-        return await self._write(lambda image: self._topics.create(image, topics), validate_only)
+        self._topics.check_total(topics)
+        portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
+        return await self._write_portions(portions, self._topics.create, validate_only)
 
     async def delete_topics(self, topics: Sequence[TopicToDelete]) -> list[DeletedTopic]:
         """One answer for each topic, in order. Raises TopicDeletionDisabled."""
-        return await self._write(lambda image: self._topics.delete(image, topics))
+        portions = in_portions(topics, lambda topic: topic)
+        return await self._write_portions(portions, self._topics.delete)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """One answer for each name, those that were given twice first. Raises PolicyViolation."""
-        return await self._write(lambda image: create_partitions(image, topics, self._rng), validate_only)
+        portions = in_portions(topics, lambda topic: topic.name)
+        return await self._write_portions(
+            portions, lambda image, some: create_partitions(image, some, self._rng), validate_only
+        )
 
     async def incremental_alter_configs(
         self, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]], *, validate_only: bool = False
     ) -> list[ConfigOutcome]:
         """One answer for each resource, in order."""
-        return await self._write(lambda image: self._configs.incremental_alter(image, changes), validate_only)
+        portions = in_portions(changes, lambda change: change[0])
+        return await self._write_portions(portions, self._configs.incremental_alter, validate_only)
 
     async def alter_configs(
         self,
@@ -113,7 +123,8 @@ class Controller:
         validate_only: bool = False,
     ) -> list[ConfigOutcome]:
         """One answer for each resource, in order; what a request does not name goes back to its default."""
-        return await self._write(lambda image: self._configs.alter(image, configs), validate_only)
+        portions = in_portions(configs, lambda config: config[0])
+        return await self._write_portions(portions, self._configs.alter, validate_only)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], voters: Sequence[int], *, validate_only: bool = False
@@ -210,14 +221,23 @@ class Controller:
 
         Raises InvalidRequest for an unknown type, PolicyViolation.
         """
-        return await self._write(lambda image: self._elections.elect(image, election_type, partitions))
+        if partitions is None:
+            return await self._write(lambda image: self._elections.elect(image, election_type, None))
+        portions = in_portions(in_pieces(partitions), id, lambda piece: len(piece[1]))
+        return await self._write_portions(
+            portions, lambda image, some: self._elections.elect(image, election_type, some)
+        )
 
     async def alter_partition_reassignments(
         self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
     ) -> list[ReassignedTopic]:
         """One answer for each partition, in order (KIP-455): its replicas are on their way. Raises PolicyViolation."""
-        return await self._write(
-            lambda image: self._reassignments.alter(image, topics, allow_factor_change=allow_factor_change)
+        self._reassignments.check_total(topics)
+        pieces = [TopicReassignments(*each) for each in in_pieces((topic.name, topic.partitions) for topic in topics)]
+        portions = in_portions(pieces, id, lambda piece: len(piece.partitions))
+        return await self._write_portions(
+            portions,
+            lambda image, some: self._reassignments.alter(image, some, allow_factor_change=allow_factor_change),
         )
 
     async def list_partition_reassignments(
@@ -288,6 +308,23 @@ class Controller:
         async with self._pending:
             return await self._commit(decide_anew)
 
+    async def _write_portions(
+        self,
+        portions: Iterable[Sequence[A]],
+        decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]],
+        validate_only: bool = False,
+    ) -> list[T]:
+        """As `_write`, for things that succeed or fail each for itself: a decision for each portion of them.
+
+        Where this node ceases to lead between two, the first ones may have been carried out, as where an answer gets
+        lost.
+        """
+        outcomes: list[T] = []
+        for portion in portions:
+            outcomes += await self._write(partial(_decide_on, decide, portion), validate_only)
+            await trio.lowlevel.checkpoint()
+        return outcomes
+
     async def _commit(
         self, decide: Callable[[MetadataImage], Decision[T]], taken: Callable[[], None] | None = None
     ) -> T:
@@ -331,6 +368,12 @@ class Controller:
 
     def _reset_timer(self) -> None:
         self._timer.deadline = self._deadline_s()
+
+
+def _decide_on(
+    decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]], portion: Sequence[A], image: MetadataImage
+) -> Decision[list[T]]:
+    return decide(image, portion)
 
 
 def _now_ms() -> float:

@@ -74,10 +74,9 @@ class ReassignmentsRoom:
     ) -> Decision[list[ReassignedTopic]]:
         """Each partition succeeds or fails for itself; one that is named twice ends where the last one says.
 
-        Raises PolicyViolation for a request too large to be one batch.
+        Raises PolicyViolation for more partitions than one request may move.
         """
-        if sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS_PER_BATCH:
-            raise PolicyViolation("Unable to perform excessively large batch operation.")
+        self.check_total(topics)
         changes: dict[tuple[bytes, int], PartitionChangeRecord] = {}
         answers = []
         for asked in topics:
@@ -91,6 +90,11 @@ class ReassignmentsRoom:
                     partitions.append(ReassignedPartition(one.partition_id, error))
             answers.append(ReassignedTopic(asked.name, partitions))
         return Decision(list(changes.values()), answers)
+
+    def check_total(self, topics: Sequence[TopicReassignments]) -> None:
+        """Raises PolicyViolation for more partitions than one request may move."""
+        if sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS_PER_BATCH:
+            raise PolicyViolation("Unable to perform excessively large batch operation.")
 
     def _alter(
         self,

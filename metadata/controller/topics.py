@@ -93,7 +93,7 @@ class TopicsRoom:
 
         Raises PolicyViolation for more partitions than one request may create.
         """
-        self._check_total(topics)
+        self.check_total(topics)
         named = Counter(topic.name for topic in topics)
         records: list[MetadataRecord] = []
         created: list[CreatedTopic] = []
@@ -126,17 +126,16 @@ class TopicsRoom:
                 answers.append(DeletedTopic(topic.name, topic.topic_id, error))
         return Decision([RemoveTopicRecord(topic_id=topic_id) for topic_id in ids], answers)
 
-    def _check_total(self, topics: Sequence[NewTopic]) -> None:
-        total = 0
-        for topic in topics:
-            if topic.assignments:
-                total += len(topic.assignments)
-            else:
-                total += (
-                    self._config.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
-                )
-        if total > MAX_PARTITIONS_PER_BATCH:
+    def check_total(self, topics: Sequence[NewTopic]) -> None:
+        """Raises PolicyViolation for more partitions than one request may create."""
+        if sum(map(self.partition_count, topics)) > MAX_PARTITIONS_PER_BATCH:
             raise PolicyViolation("Excessively large number of partitions per request.")
+
+    def partition_count(self, topic: NewTopic) -> int:
+        """How many partitions the topic is to have."""
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
     def _create(self, image: MetadataImage, topic: NewTopic, records: list[MetadataRecord]) -> CreatedTopic:
         _check_name(image.topics, topic.name)

@@ -65,6 +65,11 @@ class PersistentMap(Generic[K, V]):
             result._buckets = tuple(buckets)
         return result
 
+    @property
+    def buckets(self) -> tuple[Mapping[K, V], ...]:
+        """The parts that maps share with their changed copies: one that did not change is the same object in both."""
+        return self._buckets
+
     def get(self, key: K, default: V | None = None) -> V | None:
         buckets = self._buckets
         return buckets[self._place(key) & (len(buckets) - 1)].get(key, default)

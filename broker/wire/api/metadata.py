@@ -64,6 +64,6 @@ class MetadataResponse:
     brokers: list[MetadataResponseBroker] = field([MetadataResponseBroker], "0+", factory=list)
     cluster_id: str | None = field("string", "2+", default=None, nullable="2+")
     controller_id: int = field("int32", "1+", default=-1)
-    topics: list[MetadataResponseTopic] = field([MetadataResponseTopic], "0+", factory=list)
+    topics: list[MetadataResponseTopic] = field([MetadataResponseTopic], "0+", factory=list, pre_encoded=True)
     cluster_authorized_operations: int = field("int32", "8-10", default=-2147483648)
     error_code: int = field("int16", "13+", default=0)

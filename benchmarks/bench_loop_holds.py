@@ -1,0 +1,147 @@
+"""The longest time for which the largest legal request of each API holds the event loop.
+
+    python -m benchmarks.bench_loop_holds [--topics 1000] [--partitions 50000] [--groups 1000] [--apis 3 32]
+
+A node runs in this process, and a client in a thread sends it every API in every version, as large as its bound allows.
+Besides its own topics there are partitions of a broker that does not run, to make the metadata large. Ends with 1 where
+a hold is longer than allowed and not named in `NAMED`.
+"""
+
+import argparse
+import gc
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import trio
+
+from benchmarks import report
+from benchmarks.blocking_client import BlockingClient
+from benchmarks.largest_requests import Names, largest_requests, small_request
+from benchmarks.loop_holds import LoopHolds
+from benchmarks.populated_node import PopulatedNode, populated_node
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from broker.handlers.handler import Handler
+from broker.wire.api import APIS
+
+HOLD_MAX_S = 0.020
+# APIs whose largest request holds the loop for longer, and why.
+NAMED: dict[str, str] = {}
+
+
+@attrs.define
+class Hold:
+    """The longest hold of an API: in which version and shape, of how many bytes, and what came of the request."""
+
+    api: str
+    seconds: float
+    version: int
+    shape: str
+    request_bytes: int
+    response_bytes: int
+    task: str
+
+    def cells(self) -> list[str]:
+        answered = f"{self.response_bytes:,}" if self.response_bytes else "closed"
+        return [
+            self.api,
+            str(self.version),
+            self.shape,
+            f"{self.request_bytes:,}",
+            answered,
+            f"{self.seconds * 1e3:.1f} ms",
+            self.task,
+        ]
+
+
+def measure(
+    holds: LoopHolds, port: int, handlers: Sequence[Handler], names: Names, *, last_version_only: bool = False
+) -> list[Hold]:
+    """The longest hold of each API."""
+    longest: list[Hold] = []
+    for handler in handlers:
+        versions = range(handler.min_version, handler.max_version + 1)
+        found = [
+            _hold(holds, port, handler, each, names) for each in (versions[-1:] if last_version_only else versions)
+        ]
+        longest.append(max((one for some in found for one in some), key=lambda hold: hold.seconds))
+        print("  ".join(longest[-1].cells()), flush=True)
+    return longest
+
+
+def _settle_garbage() -> None:
+    """Keep collections during the request from looking at what the client has made."""
+    gc.collect()
+    gc.freeze()
+
+
+def _warm_up(port: int, handler: Handler, version: int, names: Names) -> None:
+    """Have the codecs of the version compiled, which takes some milliseconds once."""
+    with BlockingClient(port) as client:
+        client.exchange(client.frame(small_request(handler, version, names), version))
+
+
+def _hold(holds: LoopHolds, port: int, handler: Handler, version: int, names: Names) -> list[Hold]:
+    found = []
+    _warm_up(port, handler, version, names)
+    for request in largest_requests(handler, version, names):
+        with BlockingClient(port) as client:
+            frame = client.frame(request.message, version)
+            _settle_garbage()
+            holds.reset()
+            answered = client.exchange(frame)
+            found.append(
+                Hold(
+                    APIS[handler.api_key].name,
+                    holds.longest_s,
+                    version,
+                    request.shape,
+                    len(frame),
+                    answered,
+                    holds.task,
+                )
+            )
+    return found
+
+
+async def run(options: argparse.Namespace, holds: LoopHolds, directory: Path) -> list[Hold]:
+    async with populated_node(directory, options.topics, options.partitions, options.groups) as node:
+        gc.collect()
+        gc.freeze()
+        return await trio.to_thread.run_sync(_measure_all, holds, node, options.apis, options.last)
+
+
+def _measure_all(holds: LoopHolds, node: PopulatedNode, apis: Sequence[int] | None, last: bool) -> list[Hold]:
+    def wanted(handlers: Sequence[Handler], beyond: Sequence[Handler] = ()) -> list[Handler]:
+        known = {handler.api_key for handler in beyond}
+        return [each for each in handlers if each.api_key not in known and (not apis or each.api_key in apis)]
+
+    found = measure(holds, node.port, wanted(HANDLERS), node.names, last_version_only=last)
+    controllers = wanted(CONTROLLER_HANDLERS, HANDLERS)
+    return found + measure(holds, node.controller_port, controllers, node.names, last_version_only=last)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_loop_holds")
+    parser.add_argument("--topics", type=int, default=1_000, help="of one partition each, on this node")
+    parser.add_argument("--partitions", type=int, default=50_000, help="on a broker that does not run")
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--apis", type=int, nargs="+", help="keys; all by default")
+    parser.add_argument("--last", action="store_true", help="only the last version of each")
+    options = parser.parse_args(arguments)
+    gc.set_threshold(50_000, 50, 50)  # as `kraft start` has it
+    holds = LoopHolds()
+    with tempfile.TemporaryDirectory() as directory:
+        found = trio.run(run, options, holds, Path(directory), instruments=[holds])
+    rows = [hold.cells() for hold in sorted(found, key=lambda hold: -hold.seconds)]
+    print(report.table(["API", "version", "shape", "request bytes", "response bytes", "hold", "task"], rows))
+    too_long = [hold.api for hold in found if hold.seconds > HOLD_MAX_S and hold.api not in NAMED]
+    if too_long:
+        print(f"longer than {HOLD_MAX_S * 1e3:.0f} ms: {', '.join(too_long)}")
+    return bool(too_long)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

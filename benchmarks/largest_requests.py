@@ -1,0 +1,182 @@
+"""The largest requests that an API takes, made from its message class: as many elements as its bound has room for.
+
+A request is wide (many elements at the top), deep (one element at the top, with many inside), or asks for all there is
+by naming nothing. It names what there is, and then what there is not. Fields are filled by what their names mean.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from broker.handlers.handler import Handler
+from broker.wire.api import APIS
+from broker.wire.codec import encode
+from broker.wire.schema import FieldSpec
+from broker.wire.uuids import ZERO_UUID
+
+# What is sent to APIs whose only bound is the listener's: they are about records, and take few elements of them.
+UNBOUNDED_BYTES: Final = 1024 * 1024
+# For the header, and for what the second estimate of an element's size is wrong by.
+_SPARE_BYTES: Final = 512
+# Below what the codec takes for all arrays of a request together.
+_ELEMENTS_MAX: Final = 240_000
+_SHAPES: Final = ("wide", "deep", "all")
+
+
+@attrs.frozen
+class Names:
+    """What is there: topics by name and id, each of some partitions, and groups."""
+
+    topics: Sequence[str]
+    topic_ids: Sequence[bytes]
+    groups: Sequence[str]
+    partitions: int = 1
+
+
+@attrs.frozen
+class LargeRequest:
+    shape: str
+    message: Any
+    version: int
+
+
+# What a field holds where its type alone does not say it.
+_VALUES: Final[dict[str, object]] = {
+    "acks": -1,
+    "broker_epoch": -1,
+    "config_operation": 0,
+    "controller_id": -1,
+    "endpoint_type": 1,
+    "isolation_level": 0,
+    "max_bytes": 1 << 20,
+    "member_epoch": 0,
+    "min_bytes": 0,
+    "num_partitions": 1,
+    "partition_max_bytes": 1 << 10,
+    "replica_id": -1,
+    "replication_factor": 1,
+    "resource_type": 2,
+    "response_partition_limit": 1 << 30,
+    "session_epoch": -1,
+    "session_timeout_ms": 6000,
+    "rebalance_timeout_ms": 1000,
+    "timeout_ms": 1000,
+    "timestamp": -1,
+    "transaction_timeout_ms": 60_000,
+    "transactional_id": None,
+    "validate_only": True,
+    "member_id": "",
+    "group_instance_id": None,
+    "cursor": None,
+    "current_leader_epoch": -1,
+    "generation_id_or_member_epoch": -1,
+    "committed_metadata": "",
+    "subscribed_topic_regex": None,
+    "configuration_keys": None,
+    "states_filter": [],
+    "types_filter": [],
+    "include_documentation": True,
+    "include_synonyms": True,
+    "protocol_type": "consumer",
+    "resource_types": [],
+    "assignments": [],
+    "records": b"",
+    "replicas": None,
+}
+_TOPIC_FIELDS: Final = ("name", "topic", "topic_name", "resource_name", "topic_names", "subscribed_topic_names")
+_GROUP_FIELDS: Final = ("groups", "group_ids", "group_id", "groups_names", "coordinator_keys", "key")
+_PARTITION_FIELDS: Final = ("partitions", "partition_indexes", "partition_index", "partition", "index")
+
+
+def largest_requests(handler: Handler, version: int, names: Names) -> Iterator[LargeRequest]:
+    """The requests of each shape; one for an API without arrays."""
+    cls = APIS[handler.api_key].request
+    size_max = handler.request_bytes_max or UNBOUNDED_BYTES
+    sizes = set()
+    for shape in _SHAPES:
+        message = _fill(cls, version, names, shape, size_max)
+        if (size := _size(message, version)) not in sizes:
+            yield LargeRequest(shape, message, version)
+        sizes.add(size)
+
+
+def small_request(handler: Handler, version: int, names: Names) -> Any:
+    """One element of everything."""
+    return _Filler(names, version, "wide", 1).struct(APIS[handler.api_key].request, 0)
+
+
+def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> Any:
+    """As many elements as fit; a first try with a few says how large one is."""
+    few, many = (_Filler(names, version, shape, count).struct(cls, 0) for count in (1, 65))
+    per_element = (_size(many, version) - _size(few, version)) / 64
+    if not per_element:
+        return few
+    count = int((size_max - _SPARE_BYTES - _size(few, version)) / per_element)
+    while True:
+        message = _Filler(names, version, shape, min(count, _ELEMENTS_MAX)).struct(cls, 0)
+        if _size(message, version) <= size_max - _SPARE_BYTES // 2:
+            return message
+        count = int(count * 0.9)
+
+
+def _size(message: Any, version: int) -> int:
+    return sum(map(len, encode(message, version)))
+
+
+class _Filler:
+    def __init__(self, names: Names, version: int, shape: str, count: int) -> None:
+        self._names = names
+        self._version = version
+        self._shape = shape
+        self._count = count
+        self._counts: dict[str, int] = {}
+
+    def struct(self, cls: Any, depth: int) -> Any:
+        present = [spec for spec in cls.__fields__ if self._version in spec.versions]
+        filled = {spec.name: self._field(spec, depth) for spec in present}
+        if {"name", "topic_id"} <= filled.keys():  # one of the two is asked for
+            filled["topic_id" if self._shape == "wide" else "name"] = ZERO_UUID if self._shape == "wide" else None
+        return cls(**filled)
+
+    def _field(self, spec: FieldSpec, depth: int) -> Any:
+        if spec.name in _VALUES:
+            return _VALUES[spec.name]
+        if isinstance(spec.type, list) and self._shape == "all" and not depth:
+            return None if self._version in spec.nullable else []
+        if isinstance(spec.type, list):
+            return self._array(spec, spec.type[0], depth)
+        if isinstance(spec.type, type):
+            return None if self._version in spec.nullable else self.struct(spec.type, depth)
+        return self._scalar(spec.name, spec.type, spec.default)
+
+    def _array(self, spec: FieldSpec, element: Any, depth: int) -> list[Any]:
+        fields: Sequence[FieldSpec] = getattr(element, "__fields__", ())
+        nests = any(isinstance(inner.type, list) for inner in fields)
+        is_many = (self._shape == "wide") == (depth == 0) or (depth == 0 and not nests)
+        count = self._count if is_many else 1
+        if isinstance(element, type):
+            return [self.struct(element, depth + 1) for _ in range(count)]
+        return [self._scalar(spec.name, element, None) for _ in range(count)]
+
+    def _scalar(self, name: str, type_: Any, default: object) -> Any:
+        number = self._counts[name] = self._counts.get(name, -1) + 1
+        names = self._names
+        if type_ == "uuid":
+            return names.topic_ids[number % len(names.topic_ids)]
+        if type_ == "string":
+            if name in _GROUP_FIELDS:
+                return _one_of(names.groups, number, "group")
+            if name in _TOPIC_FIELDS:
+                return _one_of(names.topics, number, "topic")
+            return default or f"value-{number}"
+        if type_ == "bytes":
+            return b"\0" * 6
+        if name in _PARTITION_FIELDS:
+            return number if self._shape == "deep" else number % names.partitions
+        return default or 0
+
+
+def _one_of(there: Sequence[str], number: int, kind: str) -> str:
+    """What is there, and then what is not."""
+    return there[number] if number < len(there) else f"no-{kind}-{number}"
