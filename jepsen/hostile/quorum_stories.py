@@ -13,7 +13,8 @@ from jepsen.hostile.target import FAKE_DIRECTORY, NODE_ID, Target
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraft.core.messages import FetchRequest, FetchResponse, Request, sender_is
 from kraft.handshake import Hello, hello
-from kraft.message_codec import RESPONSES, MalformedMessage, decode_request, encode, encode_request, encode_response
+from kraft.message_codec import RESPONSES, decode_request, encode, encode_request, encode_response
+from kraft.msgpack_reading import MalformedMessage
 from kraft.rpc import REQUEST_BYTES_MAX
 
 _STRANGER_ID: Final = 98

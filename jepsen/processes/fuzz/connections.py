@@ -8,7 +8,8 @@ import trio
 from jepsen.hostile.frames import BadResponse, Frame
 from jepsen.hostile.quorum_stories import QuorumFrame
 from kraft.handshake import decode_hello
-from kraft.message_codec import MalformedMessage, decode_response
+from kraft.message_codec import decode_response
+from kraft.msgpack_reading import MalformedMessage
 
 CONNECT_TIMEOUT_S: Final = 20.0
 # A node that has not answered by then waits for something itself: a rebalance, a deadline, other replicas.

@@ -13,7 +13,8 @@ from jepsen.simulation.faults.lies import STRANGE_DIRECTORY, STRANGE_ID, Lies, Q
 from kraft.core import ReplicaKey
 from kraft.core.messages import is_answer
 from kraft.handshake import PROTOCOL, Hello, decode_hello
-from kraft.message_codec import MalformedMessage, decode_request, encode, encode_request, encode_response
+from kraft.message_codec import decode_request, encode, encode_request, encode_response
+from kraft.msgpack_reading import MalformedMessage
 from kraft.rpc import ConnectionLost, Frames
 
 HOST_NAME: Final = "liar"
