@@ -20,8 +20,10 @@ from tests.support.wire_client import WireClient, connected, only
 CORRELATION_ID = 4711
 
 
-def creation(name: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+def creation(*names: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    )
 
 
 def payload(request: Any, version: int) -> bytes:
@@ -92,10 +94,12 @@ async def test_the_largest_request_that_a_broker_accepts_can_be_forwarded(tmp_pa
     limits = {"socket.request.max.bytes": str(size_max)}
     roles = {1: "controller", 2: "broker"}
     async with running_cluster(tmp_path, roles, overrides=limits) as cluster, connected(cluster.port(2)) as client:
-        shortest = len(client.frame(creation("x" * 20_000), 7, is_answered=False)) - 4 - 20_000
-        largest = creation("x" * (size_max - shortest))
+        names = [letter * 20_000 for letter in "abcdefghi"]  # a name may have 32,767 bytes
+        shortest = len(client.frame(creation(*names, "x" * 17_000), 7, is_answered=False)) - 4 - 17_000
+        largest = creation(*names, "x" * (size_max - shortest))
         assert len(client.frame(largest, 7, is_answered=False)) - 4 == size_max
-        assert only((await client.call(largest, 7)).topics).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        topics = (await client.call(largest, 7)).topics
+        assert [topic.error_code for topic in topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 10
         assert not cluster.nodes[2].traced.of("controller-connection-lost")
 
 
