@@ -18,7 +18,7 @@ import msgpack
 from kraft.bounds import Count, IsAddress, IsBytes, IsDirectoryId, IsText, Range
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraft.core.control import encode_voters
-from kraft.core.messages import Request, Response
+from kraft.core.messages import Error, FetchResponse, Known, Request, Response
 from kraft.handshake import Hello
 from kraft.message_codec import REQUESTS, RESPONSES, encode
 from kraft.replicated_log import Batch, BatchKind
@@ -72,18 +72,24 @@ class QuorumComposer:
         numbers = [number for number, cls in REQUESTS.items() if cls is type(request)]
         number = self._rng.choice(list(RESPONSES)) if self._rng.random() < 0.02 else numbers[0]
         response: Response = self._object(RESPONSES[number])
-        return response
+        if isinstance(response, FetchResponse) and self._rng.random() < 0.6:
+            response = self._misled(response)
+        if self._rng.random() < 0.3:
+            return response
+        known = Known(self.situation.epoch, self.situation.me.node_id)
+        error = Error.NONE if self._rng.random() < 0.8 else response.error
+        return attrs.evolve(response, known=known, error=error)
 
     def request_body(self, correlation_id: int) -> bytes:
         """A frame's body: a request, most often with something wrong in it."""
         return self.body(correlation_id, self.request())
 
-    def body(self, correlation_id: int, message: Request | Response) -> bytes:
-        """A frame's body: `message`, most often with something wrong in it."""
+    def body(self, correlation_id: int, message: Request | Response, intact: float = 0.4) -> bytes:
+        """A frame's body: `message`, with something wrong in it unless chance leaves it `intact`."""
         classes = REQUESTS if isinstance(message, Request) else RESPONSES
         number = next(number for number, cls in classes.items() if cls is type(message))
         plain = msgpack.unpackb(encode((correlation_id, number, message)))
-        return self._damaged(plain, 0.4)
+        return self._damaged(plain, intact)
 
     def hello_body(self, hello: Hello) -> bytes:
         """A frame's body: `hello` with something wrong in it."""
@@ -137,6 +143,20 @@ class QuorumComposer:
             case IsBytes():
                 return rng.randbytes(rng.choice((0, 1, 10, 1_000)))
         raise TypeError(f"nothing draws values for {bound}")
+
+    def _misled(self, response: FetchResponse) -> FetchResponse:
+        """Batches that do follow on the log, with a wrong high watermark, or a divergence somewhere near its end."""
+        rng, end = self._rng, self.situation.log_end
+        near = max(0, end.offset + rng.randrange(-6, 6))
+        if rng.random() < 0.3:
+            diverging = OffsetAndEpoch(near, rng.choice((end.epoch, self.situation.epoch)))
+            return attrs.evolve(response, diverging=diverging, snapshot=None, batches=())
+        batches, offset = [], end.offset
+        for _ in range(rng.randrange(3)):
+            records = tuple(rng.randbytes(4) for _ in range(rng.choice((1, 2, 5))))
+            batches.append(Batch(offset, self.situation.epoch, 0, records))
+            offset += len(records)
+        return attrs.evolve(response, diverging=None, snapshot=None, batches=tuple(batches), high_watermark=near)
 
     def _batch(self) -> Batch:
         """One that may follow on the log, or nearly so."""

@@ -156,10 +156,7 @@ class Core:
             case events.Tick():
                 pass
             case events.Received():
-                if event.is_stranger and not isinstance(event.request, FetchRequest | FetchSnapshotRequest):
-                    strangers.refuse(replica, event.token, event.request)
-                else:
-                    self._received(event.token, event.request)
+                self._received(event.token, event.request, event.is_stranger)
             case events.Responded():
                 self._responded(event)
             case events.RequestFailed():
@@ -183,9 +180,11 @@ class Core:
             case events.Leave():
                 elections.leave(replica)
 
-    def _received(self, token: int, request: Request) -> None:
+    def _received(self, token: int, request: Request, is_stranger: bool) -> None:
         replica = self._replica
         match request:
+            case _ if is_stranger and not isinstance(request, FetchRequest | FetchSnapshotRequest):
+                strangers.refuse(replica, token, request)
             case VoteRequest():
                 elections.on_vote(replica, token, request)
             case BeginEpochRequest():
