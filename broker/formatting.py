@@ -13,6 +13,7 @@ from broker.storage.meta_properties import MetaProperties, read_meta_properties,
 from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
 from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
+from kraft.core.control import is_valid_voter
 from kraft.env import Env
 from kraft.recovery import format_log
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES
@@ -169,7 +170,10 @@ def _parse_voter(text: str) -> Voter:
     if not colon:
         raise FormattingRefused("No colon following port could be found.")
     address = f"{host}:{_port(port)}"
-    return Voter(ReplicaKey(int(node_id), _directory_id(directory_id)), address)
+    voter = Voter(ReplicaKey(int(node_id), _directory_id(directory_id)), address)
+    if not is_valid_voter(voter):
+        raise FormattingRefused(f"Invalid node id, host or directory ID in dynamic voter string {text}.")
+    return voter
 
 
 def _split_host(text: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ BATCHES_MAX: Final = 1 << 15
 # Kafka's text for 16 bytes: URL-safe base64 without padding, so the last character stands for two bits.
 _UUID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 _ZERO_UUID: Final = "A" * 22
-_ADDRESS: Final = re.compile(r"[A-Za-z0-9._%:\[\]-]{1,255}:([1-9][0-9]{0,4})")
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9._%:\[\]-]{0,255}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
 

@@ -34,6 +34,8 @@ FRAME_BYTES_MAX = 64 << 20
 REQUEST_BYTES_MAX = 4_096
 # A core has at most one request of each kind under way to a node; whoever sends more is none.
 IN_FLIGHT_MAX = 32
+# Voters and bootstrap servers, a leader, and some that were.
+LINKS_MAX = 300
 CONNECT_TIMEOUT_S = 1.0
 # The pause before connecting again, after the first failure and at most; each half by chance.
 RECONNECT_BACKOFF_S = 0.02
@@ -114,6 +116,15 @@ class Link:
         self._scope = trio.CancelScope()
         self._failures = 0
         self._refusal = ""
+        self._life = trio.CancelScope()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._under_way and not self._unsent
+
+    def end(self) -> None:
+        """Have `run` return. Only while idle."""
+        self._life.cancel()
 
     def send(self, request: Request) -> None:
         self._unsent.append(request)
@@ -121,6 +132,10 @@ class Link:
 
     async def run(self) -> None:
         """Connect when there is something to send, and again after a failure, with a growing, random pause."""
+        with self._life:
+            await self._connect_again_and_again()
+
+    async def _connect_again_and_again(self) -> None:
         while True:
             await self._wanted.wait()
             address = self.address
@@ -235,11 +250,20 @@ class Links:
             return
         link = self._links.get(destination)
         if link is None:
+            self._end_idle()
             link = Link(self._env, self._caller, destination, self._hello, self._request_timeout_s)
             self._links[destination] = link
             self._nursery.start_soon(link.run)
         link.address = address or link.address
         link.send(request)
+
+    def _end_idle(self) -> None:
+        """Where peers have named ever new leaders."""
+        if len(self._links) >= LINKS_MAX:
+            for destination, link in list(self._links.items()):
+                if link.is_idle:
+                    link.end()
+                    del self._links[destination]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as self._nursery:

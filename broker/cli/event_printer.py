@@ -58,10 +58,24 @@ LINES: Final[Mapping[str, Line]] = {
     ),
     "node-stopped": Line(),
     "partition-offline": Line(lines_max=LINES_MAX),
+    "quorum_connection_refused": Line(
+        "warning: there is no connection from node {node} to the quorum's node at {address}: {reason}.",
+        lines_max=LINES_MAX,
+    ),
     "snapshot_installed": Line(),
+    "snapshot_refused": Line(
+        "warning: a snapshot of the metadata up to offset {end_offset} was fetched and is none, so it is fetched again: "
+        "{reason}.",
+        lines_max=LINES_MAX,
+    ),
     "stray-logs-put-aside": Line(
         "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
         "served any more: their directories are renamed to end with -stray, and kept. Delete them to free their space."
+    ),
+    "unsafe_truncation": Line(
+        "warning: leader {source} lacks metadata that is committed: it would have this node cut its log to offset "
+        "{end_offset}, below {committed}. That is refused; look for a controller that lost its disk or its latest data.",
+        lines_max=LINES_MAX,
     ),
     "voter_directory_differs": Line(
         "warning: node {node} has the directory id {mine}, and the quorum has it as a voter with {voter}: it does not "

@@ -38,6 +38,15 @@ def decode_voters(record: bytes) -> VoterSet:
     return voters
 
 
+def is_valid_voter(voter: Voter) -> bool:
+    """Whether `voter` can be written to the log, where nothing could remove what cannot be named."""
+    try:
+        decode_voters(encode_voters(VoterSet((voter,))))
+    except MalformedMessage:
+        return False
+    return True
+
+
 def is_sound(batch: Batch) -> bool:
     """Whether the quorum can read what it finds in `batch`, which another replica has sent."""
     if batch.kind is not BatchKind.VOTERS:

@@ -1,7 +1,8 @@
 """Changes of the voter set: one voter at a time, through the log (KIP-853; Raft's dissertation, chapter 4)."""
 
+from kraft.bounds import VOTERS_MAX
 from kraft.core import leading
-from kraft.core.control import voters_entry
+from kraft.core.control import is_valid_voter, voters_entry
 from kraft.core.messages import (
     AddVoterRequest,
     Error,
@@ -82,9 +83,13 @@ def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> V
     def refuse(error: Error, message: str) -> VoterChangeResponse:
         return VoterChangeResponse(replica.known, error, message)
 
+    if isinstance(request, AddVoterRequest | UpdateVoterRequest) and not is_valid_voter(request.voter):
+        return refuse(Error.INVALID_REQUEST, "The voter's id, directory id or address is not valid")
     if leader.change is not None:
         return refuse(Error.REQUEST_TIMED_OUT, "Another change of the voters is under way")
     if isinstance(request, AddVoterRequest):
+        if len(replica.voters.voters) >= VOTERS_MAX:
+            return refuse(Error.INVALID_REQUEST, f"There are {VOTERS_MAX} voters already")
         if replica.voters.get(request.voter.node_id) is not None:
             return refuse(Error.DUPLICATE_VOTER, f"Node {request.voter.node_id} is a voter already")
         return None

@@ -51,6 +51,7 @@ class QuorumNode:
         self.node_id = node_id
         self.disk = VolatileDisk()
         self.directory_id = directory_id(f"dir{node_id}")
+        self.cluster_id = "cluster"
         self.heard = Heard()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.port = listener.socket.getsockname()[1]
@@ -90,7 +91,7 @@ class QuorumNode:
         others = tuple(voter.address for voter in plan.voters.voters if voter.node_id != self.node_id)
         bootstrap = () if known.voters else others
         config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
-        quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, "cluster", known, 600))
+        quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, self.cluster_id, known, 600))
         self.heard = Heard()
         quorum.register(self.heard)
         listener, self.listener = self.listener, None

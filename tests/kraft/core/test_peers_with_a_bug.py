@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraft.core import ElectionState, OffsetAndEpoch, Role
+from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, Role
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
@@ -124,3 +124,21 @@ def test_observers_beyond_the_bound_are_answered_and_not_kept_in_mind(monkeypatc
         one.fetch(node_id, 0, 0)
     assert one.core.leader_state is not None
     assert list(one.core.leader_state.observers) == [KEYS[4]]
+
+
+def test_voter_without_a_leader_asks_its_bootstrap_servers_when_a_stranger_claims_to_lead() -> None:
+    """Its log may lack the entry that made the leader a voter: it must not be locked out (KIP-853)."""
+    one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
+    begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
+    (fetch,) = sends(one.step(happened.Received(1, begin, is_stranger=True)))
+    assert isinstance(fetch, said.FetchRequest)
+    answer = said.FetchResponse(Known(7, 5, "host5:1"), 0, Error.FENCED_LEADER_EPOCH)
+    one.step(happened.Responded(-1, fetch, answer))
+    assert (one.core.epoch, one.core.leader_id) == (7, 5)
+
+
+def test_voter_with_a_leader_asks_nobody_when_a_stranger_claims_to_lead() -> None:
+    one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
+    one.follow(2, 1)
+    begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
+    assert not sends(one.step(happened.Received(1, begin, is_stranger=True)))

@@ -1,5 +1,7 @@
 """One test for each rule of changing voters and their disks, told to one core; where it is from stands beside it."""
 
+import pytest
+
 from kraft.core import (
     OffsetAndEpoch,
     QuorumConfig,
@@ -215,3 +217,32 @@ def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter()
     assert one.core.high_watermark == 2
     one.fetch(2, 3, 1)
     assert one.core.high_watermark == 3
+
+
+@pytest.mark.parametrize(
+    "voter",
+    [
+        Voter(ReplicaKey(4, "not a uuid"), "host4:1"),
+        Voter(ReplicaKey(4, "x" * 600), "host4:1"),
+        Voter(ReplicaKey(2**40, directory_id("d4")), "host4:1"),
+        Voter(ReplicaKey(-1, directory_id("d4")), "host4:1"),
+        Voter(KEYS[4], "host 4:1"),
+        Voter(KEYS[4], "h" * 300 + ":1"),
+        Voter(KEYS[4], "host4:65536"),
+    ],
+)
+def test_voter_with_ids_or_an_address_that_are_none_is_not_added(voter: Voter) -> None:
+    """In the log it would stay: it cannot be named to be removed."""
+    one = established()
+    end_offset = one.core.end_offset
+    response = one.answer_to(said.AddVoterRequest(voter, 5_000))
+    assert response.error is Error.INVALID_REQUEST
+    assert one.core.end_offset == end_offset
+
+
+def test_number_of_voters_is_bounded() -> None:
+    one = established()
+    many = VoterSet(tuple(Voter(ReplicaKey(node_id, directory_id(f"d{node_id}"))) for node_id in range(1, 101)))
+    one.core._replica.voter_history.append(2, many)
+    response = one.answer_to(said.AddVoterRequest(Voter(ReplicaKey(200, directory_id("d200")), "host:1"), 5_000))
+    assert response.error is Error.INVALID_REQUEST
