@@ -34,6 +34,7 @@ from kraft.env import descriptor_limit, real_env
 from kraft.log import CorruptLog
 from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError
+from metadata.records import MalformedRecord, UnknownRecordType
 
 # What a person can do something about; anything else is a bug, and shows its traceback.
 _REFUSALS: Final = (
@@ -47,6 +48,8 @@ _REFUSALS: Final = (
     NoLogDirOnline,
     CorruptLog,
     EpochsExhausted,
+    MalformedRecord,
+    UnknownRecordType,
     OSError,
 )
 

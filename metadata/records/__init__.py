@@ -13,6 +13,7 @@ from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecor
 from metadata.records.controllers import RegisterControllerRecord
 from metadata.records.record import (
     ZERO_UUID,
+    MalformedRecord,
     MetadataRecord,
     RecordType,
     UnknownRecordType,
@@ -43,6 +44,7 @@ __all__ = [
     "ConfigRecord",
     "FeatureLevelRecord",
     "FencingChange",
+    "MalformedRecord",
     "MetadataRecord",
     "NoOpRecord",
     "PartitionChangeRecord",

@@ -36,6 +36,10 @@ class UnknownRecordType(Exception):
     """A record this release has no meaning for. Skipping it would make our state differ from everybody else's."""
 
 
+class MalformedRecord(ValueError):
+    """Bytes that are no metadata record."""
+
+
 @attrs.frozen(kw_only=True)
 class MetadataRecord:
     """One entry of the metadata log. `unknown` holds the fields of a newer version by their numbers."""
@@ -87,10 +91,13 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> MetadataRecord:
-    """Raises UnknownRecordType for a record that only a newer release understands."""
-    type_, _version, fields = msgpack.unpackb(data, use_list=False, strict_map_key=False)
-    cls = _CLASSES.get(type_)
-    if cls is None:
-        raise UnknownRecordType(f"metadata record type {type_} is unknown to this release")
-    known = {name: fields.pop(place) for place, name, _ in _NUMBERED[cls] if place in fields}
-    return cls(**known, unknown=fields)
+    """Raises UnknownRecordType for a record that only a newer release understands, MalformedRecord for what is none."""
+    try:
+        type_, _version, fields = msgpack.unpackb(data, use_list=False, strict_map_key=False, max_ext_len=0)
+        cls = _CLASSES.get(type_)
+        if cls is None:
+            raise UnknownRecordType(f"metadata record type {type_!r:.20} is unknown to this release")
+        known = {name: fields.pop(place) for place, name, _ in _NUMBERED[cls] if place in fields}
+        return cls(**known, unknown=fields)
+    except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
+        raise MalformedRecord(f"{data[:20]!r} is no metadata record: {error!r:.100}") from error

@@ -13,6 +13,7 @@ from metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    MalformedRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -161,3 +162,25 @@ def test_fields_of_a_newer_version_are_kept_apart() -> None:
 def test_a_record_that_means_nothing_to_us_is_refused() -> None:
     with pytest.raises(UnknownRecordType, match="type 77 is unknown"):
         decode_record(msgpack.packb([77, 0, {}]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"junk",
+        b"\xc1",
+        b"\x90",
+        b"\x91" * 100_000,
+        b"\xdd\xff\xff\xff\xff",
+        b"\x93\x02\x00\x90",
+        b"\x93\x02\x00\x01",
+        b"\x93\x02\x00\xc7\x01\x03\x00",
+        b"\x93\x90\x00\x80",
+        b"\x93\x1b\x00\x81\x02\x05",
+    ],
+)
+def test_bytes_that_are_no_record_are_malformed(data: bytes) -> None:
+    """A node that is handed them by its leader ends with this sentence, as it cannot know the state after them."""
+    with pytest.raises((MalformedRecord, UnknownRecordType)):
+        decode_record(data)
