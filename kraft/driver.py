@@ -86,12 +86,7 @@ class Quorum:
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
         recovered = await recover(env.disk, directory, config.initial_voters, config.quorum.me)
         quorum = cls(env, config, recovered)
-        if recovered.log.torn_bytes:
-            log = recovered.log
-            quorum._trace("log_cut", path=log.path, torn_bytes=log.torn_bytes, end_offset=log.end_offset)
-        if recovered.election.was_lost and quorum.core.epoch:
-            quorum._trace("quorum_state_lost", path=directory)
-        quorum._trace.recovered(quorum.core, recovered.batches)
+        quorum._trace.recovered(quorum.core, recovered, directory)
         return quorum
 
     @property

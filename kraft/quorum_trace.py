@@ -28,6 +28,7 @@ from kraft.core import Core, ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.effects import RefusedEpoch, RefusedTruncation, RoleChanged
 from kraft.env import Tracer
+from kraft.recovery import Recovered
 from kraft.replicated_log import Batch, BatchKind
 
 
@@ -43,8 +44,13 @@ class QuorumTrace:
     def __call__(self, kind: str, /, **fields: object) -> None:
         self._tracer(kind, node=self._me.node_id, **fields)
 
-    def recovered(self, core: Core, batches: Sequence[Batch]) -> None:
-        start, end, entries = core.log.start.offset, core.end_offset, _entries(batches)
+    def recovered(self, core: Core, recovered: Recovered, directory: str) -> None:
+        log = recovered.log
+        if log.torn_bytes:
+            self("log_cut", path=log.path, torn_bytes=log.torn_bytes, end_offset=log.end_offset)
+        if recovered.election.was_lost and core.epoch:
+            self("quorum_state_lost", path=directory)
+        start, end, entries = core.log.start.offset, core.end_offset, _entries(recovered.batches)
         self("log_recovered", start_offset=start, end_offset=end, epoch=core.epoch, entries=entries)
         self.voters(core.voters_offset_at(end), core.voters)
 

@@ -64,8 +64,8 @@ LINES: Final[Mapping[str, Line]] = {
     ),
     "snapshot_installed": Line(),
     "snapshot_refused": Line(
-        "warning: a snapshot of the metadata up to offset {end_offset} was fetched and is none, so it is fetched again: "
-        "{reason}.",
+        "warning: a snapshot of the metadata up to offset {end_offset} was fetched and is none, so it is fetched "
+        "again: {reason}.",
         lines_max=LINES_MAX,
     ),
     "stray-logs-put-aside": Line(
@@ -74,7 +74,7 @@ LINES: Final[Mapping[str, Line]] = {
     ),
     "unsafe_truncation": Line(
         "warning: leader {source} lacks metadata that is committed: it would have this node cut its log to offset "
-        "{end_offset}, below {committed}. That is refused; look for a controller that lost its disk or its latest data.",
+        "{end_offset}, below {committed}. That is refused; look for a controller that lost its disk or latest data.",
         lines_max=LINES_MAX,
     ),
     "voter_directory_differs": Line(
