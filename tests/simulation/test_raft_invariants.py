@@ -131,6 +131,11 @@ def honest_epoch_is_refused_by_an_observer_that_asks_around(story: Story) -> Non
     story.tell(3, "implausible_epoch", epoch=1, told=5, source=-1)
 
 
+def committed_entries_are_to_be_truncated(story: Story) -> None:
+    story.commits(1, 1)
+    story.tell(1, "unsafe_truncation", end_offset=0, committed=1, source=2)
+
+
 def stranger_raises_the_epoch(story: Story) -> None:
     story.tell(1, "lies", is_stranger=True)
     story.votes(2, 7, None)
@@ -158,6 +163,7 @@ def election_in_peace(story: Story) -> None:
         (removed_before_the_last_is_committed, "OneVoterAtATime"),
         (honest_epoch_is_refused, "HonestEpochsArePlausible"),
         (honest_epoch_is_refused_by_an_observer_that_asks_around, "HonestEpochsArePlausible"),
+        (committed_entries_are_to_be_truncated, "CommittedEntriesAreNotTruncated"),
         (stranger_raises_the_epoch, "EpochsBeginWithCandidates"),
         (election_in_peace, "NoElectionInPeace"),
     ],

@@ -19,10 +19,10 @@ from broker.storage.segment import Segment
 from kraft.core import elections, leading, reconfiguration
 from kraft.core.log_shape import LogShape
 from kraft.core.voters import ReplicaKey
-from kraft.driver import Quorum
 from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
 from kraft.log.election_file import ElectionFile
+from kraft.peers import Peers
 
 
 @attrs.frozen
@@ -112,7 +112,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     "every epoch is plausible": PlantedBug(
         elections, "see_epoch", "not is_plausible(epoch, replica.wall_s())", "False"
     ),
-    "strangers are believed": PlantedBug(Quorum, "_is_stranger", "return not", "return False and not"),
+    "strangers are believed": PlantedBug(Peers, "is_stranger", "return not", "return False and not"),
     "a new disk passes for the old one": PlantedBug(
         ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"
     ),

@@ -7,8 +7,8 @@ committed entries disappear, here as in every Raft. So no lie is told about them
 - no vote is granted;
 - a Fetch with the name of a replica that may vote acknowledges what that replica has on its disk, or an end that no log
   reaches;
-- a peer that claims to lead sends no entries that fit the log, no place to truncate to, no whole snapshot, and no high
-  watermark above zero.
+- a peer that claims to lead sends no entries that fit the log and can be read, no place to truncate to, no snapshot
+  that is one, and no high watermark above zero.
 
 One more lie is left out. A replica that does not vote, and is told of an epoch that the voters are not in, finds no
 leader until they are (in Kafka, too), so such an epoch is told to voters only. Everything else may be said.
@@ -119,8 +119,8 @@ class Lies:
             case _:
                 return said.UpdateVoterRequest(Voter(self._mine(), self._some_address()), self.number())
 
-    def response(self, target: str) -> Response:
-        """An answer to something that the node on host `target` has asked, not necessarily to that."""
+    def response(self, target: str, request: Request) -> Response:
+        """An answer to what the node on host `target` has asked, or to something else."""
         rng = self._rng
         known, error = self._known(target), rng.choice((Error.NONE, *Error))
         match rng.randrange(6):
@@ -131,27 +131,30 @@ class Lies:
             case 2:
                 return said.EndEpochResponse(known, error)
             case 3:
-                return self._fetched(target, known, error)
+                return self._fetched(target, request, known, error)
             case 4:
                 return said.VoterChangeResponse(known, error, "x" * rng.choice((0, 10, 1000)))
             case _:
                 position, data = self.number(), rng.randbytes(rng.choice((0, 1)))
-                return said.FetchSnapshotResponse(known, FAR, position, data, error)
+                return said.FetchSnapshotResponse(known, rng.choice((0, 1, FAR)), position, data, error)
 
     def number(self) -> int:
         """An offset, a position, a time or an id, and none that is meant."""
         return self._one_of(_NUMBERS, _MALFORMED_NUMBERS)
 
-    def _fetched(self, target: str, known: Known, error: Error) -> Response:
+    def _fetched(self, target: str, request: Request, known: Known, error: Error) -> Response:
         """Nothing that fits: see the head of the module."""
         rng = self._rng
-        match rng.randrange(4):
+        match rng.randrange(5):
             case 0:
                 return said.FetchResponse(known, 0, error)
             case 1:
                 return said.FetchResponse(known, 0, error, diverging=OffsetAndEpoch(FAR, 2**31 - 1))
             case 2:
                 return said.FetchResponse(known, 0, error, snapshot=self._place())
+            case 3 if isinstance(request, said.FetchRequest):
+                nobody = Batch(request.log_end.offset, request.epoch, -1, (rng.randbytes(9),), BatchKind.VOTERS)
+                return said.FetchResponse(known, 0, error, batches=(nobody,))
             case _:
                 kind = rng.choice(list(BatchKind))
                 batch = Batch(FAR, self._epoch(target), self.number(), (rng.randbytes(5),), kind)

@@ -136,7 +136,7 @@ class _Liar:
                 correlation_id, request = decode_request(await frames.receive())
                 await trio.sleep(rng.choice((0.0, 0.0, 0.01, 1.0)))
                 for _ in range(rng.choice((0, 1, 1, 1, 2))):
-                    response = self._lies.response(members.names[asking.node_id])
+                    response = self._lies.response(members.names[asking.node_id], request)
                     is_meant = is_answer(request, response) or rng.random() < _NOT_MEANT_SHARE
                     told = correlation_id if rng.random() > _NOT_MEANT_SHARE else self._lies.number()
                     if is_meant:

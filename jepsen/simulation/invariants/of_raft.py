@@ -209,6 +209,16 @@ class LeadersCommitTheirOwn:
         return None
 
 
+class CommittedEntriesAreNotTruncated:
+    """No leader, nor a liar of ours, has a follower drop what it knows as committed (5.4)."""
+
+    kinds: Sequence[str] = ("unsafe_truncation",)
+
+    def observe(self, event: Event) -> str | None:
+        end_offset, committed, source = (event.fields[name] for name in ("end_offset", "committed", "source"))
+        return f"node {source} tells {event.host} to truncate to {end_offset}, below its commit at {committed}"
+
+
 class OneVoterAtATime:
     """Two voter sets that follow each other differ by one voter, and the second waits for the first (KIP-853)."""
 
@@ -323,6 +333,7 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         LogsStartAtSnapshots(replicas),
         LeadersAreComplete(replicas),
         LeadersCommitTheirOwn(replicas),
+        CommittedEntriesAreNotTruncated(),
         HonestEpochsArePlausible(replicas),
         EpochsBeginWithCandidates(),
     ]
