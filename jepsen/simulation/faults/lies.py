@@ -88,7 +88,7 @@ class QuorumMembers:
 class Lies:
     """Lies that are told with the name `me`, as `rng` has it. `address` is where the liar answers, "" for nowhere.
 
-    A moderate liar names epochs in the neighbourhood of the real ones only.
+    A moderate liar names epochs in the neighbourhood of the real ones only. A usurper says little but that it leads.
     """
 
     def __init__(self, members: QuorumMembers, me: ReplicaKey, rng: Random) -> None:
@@ -97,11 +97,16 @@ class Lies:
         self._me = me
         self._rng = rng
         self._is_moderate = rng.random() < 0.5
+        self._is_usurper = rng.random() < 0.3
         self._malformed_share = rng.choice(_MALFORMED_SHARES)
 
     def request(self, target: str) -> Request:
         """One for the node on host `target`."""
         rng, epoch = self._rng, self._epoch(target)
+        if self._is_usurper and rng.random() < 0.95:
+            own = self._members.epoch_of(target)
+            claimed = own + 1 if self._members.votes(target) and rng.random() < 0.05 else own
+            return said.BeginEpochRequest(claimed, self._me.node_id, self.address, self._key(target))
         match rng.randrange(8):
             case 0 | 1:
                 end = rng.choice((self._members.end_of(target), self._place()))
@@ -123,6 +128,9 @@ class Lies:
         """An answer to what the node on host `target` has asked, or to something else."""
         rng = self._rng
         known, error = self._known(target), rng.choice((Error.NONE, *Error))
+        if isinstance(request, said.FetchRequest | said.FetchSnapshotRequest) and rng.random() < 0.5:
+            # As the leader that is asked would.
+            known, error = Known(request.epoch, self._me.node_id, self.address), Error.NONE
         match rng.randrange(6):
             case 0:
                 return said.VoteResponse(known, False, error)

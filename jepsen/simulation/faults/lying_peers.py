@@ -137,7 +137,7 @@ class _Liar:
                 await trio.sleep(rng.choice((0.0, 0.0, 0.01, 1.0)))
                 for _ in range(rng.choice((0, 1, 1, 1, 2))):
                     response = self._lies.response(members.names[asking.node_id], request)
-                    is_meant = is_answer(request, response) or rng.random() < _NOT_MEANT_SHARE
+                    while not is_answer(request, response) and rng.random() > _NOT_MEANT_SHARE:
+                        response = self._lies.response(members.names[asking.node_id], request)
                     told = correlation_id if rng.random() > _NOT_MEANT_SHARE else self._lies.number()
-                    if is_meant:
-                        await frames.send(encode_response(told, response))
+                    await frames.send(encode_response(told, response))
