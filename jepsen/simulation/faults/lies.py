@@ -51,7 +51,8 @@ class QuorumMembers:
     """The quorum as a liar knows it: everything.
 
     `names` are the hosts of all nodes by id; those in `serving` answer to the quorum's protocol at `port`, and may
-    become voters. `key_of` says which replica is on a host's disk.
+    become voters. `key_of` says which replica is on a host's disk. Without `founders_have_disks` the voters are
+    configured by their ids alone, and a replica takes any disk for theirs until its log names the right one.
     """
 
     cluster_id: Callable[[], str]
@@ -60,6 +61,7 @@ class QuorumMembers:
     port: int
     replicas: Replicas
     key_of: Callable[[str], ReplicaKey | None]
+    founders_have_disks: bool
 
     def epoch_of(self, name: str) -> int:
         """The epoch that a node is in, or was when it was last heard of."""

@@ -44,11 +44,11 @@ def known_node(members: QuorumMembers, rng: Random) -> Pretence | None:
 
 def stranger(members: QuorumMembers, rng: Random) -> Pretence:
     """A node of another cluster, one that this cluster never had, or one of it with another disk."""
-    node_id = rng.choice(list(members.names))
-    key = members.key_of(members.names[node_id])
+    node_id = rng.choice((STRANGE_ID, *(members.names if members.founders_have_disks else ())))
+    key = members.key_of(rng.choice(list(members.names.values())))
     if key is not None and rng.random() < 0.3:
         return Pretence("another", key)
-    return Pretence(members.cluster_id(), ReplicaKey(rng.choice((node_id, STRANGE_ID)), STRANGE_DIRECTORY))
+    return Pretence(members.cluster_id(), ReplicaKey(node_id, STRANGE_DIRECTORY))
 
 
 class LyingPeer:

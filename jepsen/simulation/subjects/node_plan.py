@@ -78,7 +78,7 @@ class NodePlan:
         self.nodes = [Planned(f"n{at}", at, *each) for at, each in enumerate(roles, 1)]
         self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
         self.log_directories = log_directories
-        self._is_static = chance.random() < 0.3
+        self.is_static = chance.random() < 0.3
         self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
         self._lag_max_ms = chance.choice(_LAG_MAX_MS)
         self._founders = VoterSet(
@@ -105,7 +105,7 @@ class NodePlan:
             return lambda env: Node(env, config)  # founds its cluster by itself
 
         def formatting() -> Formatting:
-            begins = not self._is_static and node.is_controller and not disks_lost[node.name]
+            begins = not self.is_static and node.is_controller and not disks_lost[node.name]
             return Formatting(self.cluster_id, self._founders if begins else None)
 
         return lambda env: FormattedNode(env, config, formatting)
@@ -125,7 +125,7 @@ class NodePlan:
             addresses = {each.node_id: f"{each.name}:{CONTROLLER_PORT}" for each in self.controllers}
             settings |= {"process.roles": node.roles, "controller.listener.names": "CONTROLLER"}
             settings["replica.lag.time.max.ms"] = self._lag_max_ms
-            if self._is_static:
+            if self.is_static:
                 voters = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
                 settings["controller.quorum.voters"] = voters
             else:

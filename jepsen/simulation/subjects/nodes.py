@@ -76,7 +76,13 @@ class NodesSubject:
         names = {each.node_id: each.name for each in plan.controllers}
         everyone = {each.node_id: each.name for each in plan.nodes}
         self.members = QuorumMembers(
-            self._cluster_id, everyone, list(names.values()), CONTROLLER_PORT, self.replicas, self.key_of
+            self._cluster_id,
+            everyone,
+            list(names.values()),
+            CONTROLLER_PORT,
+            self.replicas,
+            self.key_of,
+            not plan.is_static,
         )
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)

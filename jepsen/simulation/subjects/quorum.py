@@ -87,7 +87,7 @@ class QuorumSubject:
         self._admin = self._client("admin")
         names = {member.node_id: member.name for member in self._members.values()}
         self.members = QuorumMembers(
-            lambda: CLUSTER_ID, names, list(self._members), RAFT_PORT, self.replicas, self.key_of
+            lambda: CLUSTER_ID, names, list(self._members), RAFT_PORT, self.replicas, self.key_of, True
         )
         self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
         self.topic_administrator = None
