@@ -74,16 +74,6 @@ class NodesSubject:
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
         names = {each.node_id: each.name for each in plan.controllers}
-        everyone = {each.node_id: each.name for each in plan.nodes}
-        self.members = QuorumMembers(
-            self._cluster_id,
-            everyone,
-            list(names.values()),
-            CONTROLLER_PORT,
-            self.replicas,
-            self.key_of,
-            not plan.is_static,
-        )
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
@@ -99,6 +89,18 @@ class NodesSubject:
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
+
+    @property
+    def members(self) -> QuorumMembers:
+        return QuorumMembers(
+            self._cluster_id,
+            {each.node_id: each.name for each in self._plan.nodes},
+            [each.name for each in self._plan.controllers],
+            CONTROLLER_PORT,
+            self.replicas,
+            self.key_of,
+            not self._plan.is_static,
+        )
 
     def invariants(self) -> Sequence[Invariant]:
         return [
