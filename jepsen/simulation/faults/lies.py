@@ -1,14 +1,15 @@
 """What a lying peer says in the quorum's protocol: requests, and answers, that no honest replica would send.
 
-Raft trusts its voters with three things: the votes that they grant, the log ends that they acknowledge, and what a
-leader says is in the log. A peer that speaks with a voter's name (see docs/simulation.md) can lie about these and make
-committed entries disappear, here as in every Raft. So no lie is told about them:
+Raft trusts its voters with four things: the votes that they grant, the log ends that they acknowledge, what a leader
+says is in the log, and where they are to be found. A peer that speaks with a voter's name (see docs/simulation.md) can
+lie about these and make committed entries disappear, or the voter, here as in every Raft. So no lie is told about them:
 
 - no vote is granted;
 - a Fetch with the name of a replica that may vote acknowledges what that replica has on its disk, or an end that no log
   reaches;
 - a peer that claims to lead sends no entries that fit the log and can be read, no place to truncate to, no snapshot
-  that is one, and no high watermark above zero.
+  that is one, and no high watermark above zero;
+- no replica that may vote is moved to another address: where too few others know better, nobody can elect it any more.
 
 One more lie is left out. A replica that does not vote, and is told of an epoch that the voters are not in, finds no
 leader until they are (in Kafka, too), so such an epoch is told to voters only. Everything else may be said.
@@ -120,11 +121,11 @@ class Lies:
                 return said.EndEpochRequest(epoch, self._mine().node_id, successors)
             case 4 | 5:
                 return said.FetchRequest(epoch, self._mine(), self._acknowledged(target), self.number())
-            case 6:
+            case 6 if not self._members.may_vote(self._me.node_id):
+                return said.UpdateVoterRequest(Voter(self._mine(), self._some_address()), self.number())
+            case _:
                 place = rng.choice((self._place(), self._members.end_of(target)))
                 return said.FetchSnapshotRequest(epoch, self._mine(), place, self.number())
-            case _:
-                return said.UpdateVoterRequest(Voter(self._mine(), self._some_address()), self.number())
 
     def response(self, target: str, request: Request) -> Response:
         """An answer to what the node on host `target` has asked, or to something else."""
