@@ -1,5 +1,7 @@
 """The coordinators of a broker, from what else is on it."""
 
+from typing import Final
+
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.groups import GroupCoordinator
@@ -11,17 +13,22 @@ from broker.replication.partitions import Partitions
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION
 
+# Where the operator leaves the linger to the coordinator: as long as Kafka 4.1 always waits.
+_ADAPTIVE: Final = -1
+_LINGER_MS_MAX: Final = 5
+
 
 def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlines) -> GroupCoordinator:
     """It hears of partitions and metadata from now on; its runtime has to be run."""
     config, loader, effective = shared.config, shared.loader, shared.effective
+    linger_ms = config.get_int("group.coordinator.append.linger.ms")
     settings = RuntimeSettings(
         topic=CONSUMER_OFFSETS,
         partition_count=lambda: group_partition_count(loader.image, effective.config),
         write_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
         compression=Compression(config.get_int("offsets.topic.compression.codec")),
-        append_linger_ms=config.get_int("group.coordinator.append.linger.ms"),
+        append_linger_ms=_LINGER_MS_MAX if linger_ms == _ADAPTIVE else linger_ms,
     )
     runtime = Runtime(
         settings,

@@ -14,6 +14,8 @@ _KEYS: tuple[ConfigKey, ...] = (
         "A consumer that was silent for this many ms leaves the group (KIP-848)."),
     ConfigKey("consumer.heartbeat.interval.ms", INT, 4000, at_least(1), MEDIUM,
         "How often in ms the group's consumers are told to send heartbeats."),
+    ConfigKey("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM,
+        "Shortest time in ms between two assignments of the group."),
 )
 # fmt: on
 
@@ -36,7 +38,7 @@ def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[st
 def check_group_values(broker: Mapping[str, ConfigValue | None], values: Mapping[str, int]) -> None:
     """Raises ConfigError where a value is out of the bounds of the broker's values, or they do not go together."""
     heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-    for name in (heartbeat, session):
+    for name in (heartbeat, session, "consumer.assignment.interval.ms"):
         protocol, _, key = name.partition(".")
         low, high = f"group.{protocol}.min.{key}", f"group.{protocol}.max.{key}"
         if values[name] < _integer(broker[low]):

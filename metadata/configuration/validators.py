@@ -2,7 +2,7 @@
 
 import re
 
-from metadata.configuration.definition import ConfigValue, Validator, invalid_value, java_text
+from metadata.configuration.definition import ConfigError, ConfigValue, Validator, invalid_value, java_text
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 
 
@@ -63,6 +63,12 @@ def each_of(*allowed: str) -> Validator:
             check_one(name, element)
 
     return check
+
+
+def no_empty_elements(name: str, value: ConfigValue | None) -> None:
+    """A list may be empty, its elements may not."""
+    if "" in _elements(value):
+        raise ConfigError(f"Configuration '{name}' values must not be empty.")
 
 
 def non_empty(name: str, value: ConfigValue | None) -> None:

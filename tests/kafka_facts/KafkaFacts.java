@@ -12,6 +12,7 @@ import org.apache.kafka.common.message.ApiVersionsResponseData.ApiVersion;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
+import org.apache.kafka.server.config.DynamicBrokerConfig;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.FeatureVersion;
 import org.apache.kafka.server.common.MetadataVersion;
@@ -72,15 +73,17 @@ class KafkaFacts {
     }
 
     private static void configs() {
-        print("scope", "name", "type", "default", "importance", "internal");
+        print("scope", "name", "type", "default", "importance", "internal", "update_mode");
         Map<String, ConfigDef> scopes = new TreeMap<>();
         scopes.put("broker", AbstractKafkaConfig.CONFIG_DEF);
         scopes.put("topic", LogConfig.configDefCopy());
         scopes.put("group", GroupConfig.CONFIG_DEF);
         scopes.put("client-metrics", ClientMetricsConfigs.configDef());
+        Map<String, String> modes = DynamicBrokerConfig.dynamicConfigUpdateModes();
         scopes.forEach((scope, definition) -> {
             for (ConfigDef.ConfigKey key : new TreeMap<>(definition.configKeys()).values()) {
-                print(scope, key.name, key.type, defaultOf(key), key.importance, key.internalConfig);
+                String mode = scope.equals("broker") ? modes.getOrDefault(key.name, "read-only") : "";
+                print(scope, key.name, key.type, defaultOf(key), key.importance, key.internalConfig, mode);
             }
         });
     }

@@ -1,7 +1,7 @@
 """Logs, their retention and their compaction (ServerLogConfigs and CleanerConfig in Kafka)."""
 
 from metadata.configuration.definition import ConfigKey
-from metadata.configuration.validators import at_least, between, each_of, one_of
+from metadata.configuration.validators import at_least, between, each_of, no_empty_elements, one_of
 from metadata.configuration.vocabulary import (
     BOOLEAN,
     CLASS,
@@ -21,6 +21,7 @@ from metadata.configuration.vocabulary import (
     MEDIUM,
     MIB,
     MINUTE_MS,
+    PER_BROKER,
     STRING,
 )
 
@@ -31,6 +32,8 @@ KEYS: tuple[ConfigKey, ...] = (
         "The log directory, where log.dirs is not set."),
     ConfigKey("log.dirs", STRING, None, None, HIGH,
         "Directories that hold partitions, separated by commas."),
+    ConfigKey("cordoned.log.dirs", LIST, (), no_empty_elements, MEDIUM,
+        "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER),
     ConfigKey("num.partitions", INT, 1, at_least(1), MEDIUM,
         "Partitions of a topic that is created without saying how many."),
     ConfigKey("auto.create.topics.enable", BOOLEAN, True, None, HIGH,

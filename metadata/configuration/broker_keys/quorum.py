@@ -3,6 +3,7 @@
 from metadata.configuration.definition import ConfigKey
 from metadata.configuration.validators import at_least, quorum_servers, quorum_voters
 from metadata.configuration.vocabulary import (
+    BOOLEAN,
     DAY_MS,
     GIB,
     HIGH,
@@ -32,6 +33,12 @@ KEYS: tuple[ConfigKey, ...] = (
         "Longest time in ms before a new election after a tied one."),
     ConfigKey("controller.quorum.append.linger.ms", INT, 25, at_least(0), MEDIUM,
         "How long in ms the leader gathers records before it writes them."),
+    ConfigKey("controller.quorum.auto.join.enable", BOOLEAN, False, None, LOW,
+        "Whether a controller adds itself to the voters (KIP-1186)."),
+    ConfigKey("controller.quorum.fetch.max.bytes", INT, MIB, at_least(1), LOW,
+        "Most bytes that one fetch of the metadata log is answered with."),
+    ConfigKey("controller.quorum.fetch.snapshot.max.bytes", INT, MIB, at_least(1), LOW,
+        "Most bytes that one fetch of a metadata snapshot is answered with."),
     ConfigKey("controller.quorum.request.timeout.ms", INT, 2000, at_least(0), MEDIUM,
         "How long in ms a request to another controller may take."),
     ConfigKey("controller.quorum.retry.backoff.ms", INT, 20, at_least(0), LOW,
@@ -56,8 +63,6 @@ KEYS: tuple[ConfigKey, ...] = (
         "Segment size of the metadata log for tests.", internal=True),
     ConfigKey("internal.metadata.max.batch.size.in.bytes", INT, 8 * MIB, None, LOW,
         "Largest batch of the metadata log.", internal=True),
-    ConfigKey("internal.metadata.max.fetch.size.in.bytes", INT, 8 * MIB, None, LOW,
-        "Most bytes that one fetch of the metadata log is answered with.", internal=True),
     ConfigKey("internal.metadata.delete.delay.millis", LONG, MINUTE_MS, None, LOW,
         "How long in ms deleted files of the metadata log stay on the disk.", internal=True),
 )

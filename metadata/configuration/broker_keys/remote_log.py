@@ -12,6 +12,7 @@ from metadata.configuration.vocabulary import (
     LONG_MAX,
     LOW,
     MEDIUM,
+    MINUTE_MS,
     STRING,
 )
 
@@ -39,6 +40,10 @@ KEYS: tuple[ConfigKey, ...] = (
         "Largest metadata of a storage manager's own that is kept for a segment."),
     ConfigKey("remote.log.index.file.cache.total.size.bytes", LONG, GIB, at_least(1), LOW,
         "Disk space for indexes fetched from the remote tier.", CLUSTER_WIDE),
+    ConfigKey("remote.log.index.file.cache.ttl.ms", LONG, 15 * MINUTE_MS, at_least(-1), LOW,
+        "How long in ms an unused index of the remote tier stays in the cache; -1 is no limit.", internal=True),
+    ConfigKey("remote.log.manager.follower.thread.pool.size", INT, 2, at_least(1), MEDIUM,
+        "Threads in Apache Kafka for what followers do about the remote tier.", CLUSTER_WIDE),
     ConfigKey("remote.log.manager.thread.pool.size", INT, 2, at_least(1), MEDIUM,
         "Threads that plan the work of the remote tier."),
     ConfigKey("remote.log.manager.copier.thread.pool.size", INT, 10, at_least(1), MEDIUM,

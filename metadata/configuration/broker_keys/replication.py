@@ -30,6 +30,8 @@ KEYS: tuple[ConfigKey, ...] = (
         "How many bytes of each partition a follower asks for; a first batch that is larger is still sent."),
     ConfigKey("replica.fetch.wait.max.ms", INT, 500, None, HIGH,
         "How long in ms a leader may hold a follower's fetch that finds nothing."),
+    ConfigKey("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, MEDIUM,
+        "Whether a new follower begins with what the remote tier does not have yet.", CLUSTER_WIDE),
     ConfigKey("replica.fetch.backoff.ms", INT, 1000, at_least(0), MEDIUM,
         "Pause in ms of a follower after a failed fetch of a partition."),
     ConfigKey("replica.fetch.min.bytes", INT, 1, None, HIGH,

@@ -181,7 +181,7 @@ KEYS: tuple[ConfigKey, ...] = (
         "Longest pause in ms between two tries to fetch the keys."),
     ConfigKey("sasl.oauthbearer.clock.skew.seconds", INT, 30, None, LOW,
         "How many seconds the clocks of broker and identity provider may differ."),
-    ConfigKey("sasl.oauthbearer.expected.audience", LIST, None, None, LOW,
+    ConfigKey("sasl.oauthbearer.expected.audience", LIST, (), None, LOW,
         "Audiences of which a token has to name one."),
     ConfigKey("sasl.oauthbearer.expected.issuer", STRING, None, None, LOW,
         "Issuer that a token has to name."),

@@ -1,7 +1,15 @@
 """What a node is, and its general limits (ServerConfigs and KRaftConfigs in Kafka)."""
 
 from metadata.configuration.definition import REQUIRED, ConfigKey
-from metadata.configuration.validators import at_least, between, between_or, each_of, non_null, one_of
+from metadata.configuration.validators import (
+    at_least,
+    between,
+    between_or,
+    each_of,
+    no_empty_elements,
+    non_null,
+    one_of,
+)
 from metadata.configuration.vocabulary import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -51,6 +59,8 @@ KEYS: tuple[ConfigKey, ...] = (
         "How long in ms this node waits for a connection at first; it doubles with each failure."),
     ConfigKey("socket.connection.setup.timeout.max.ms", LONG, 30_000, None, MEDIUM,
         "Longest time in ms that this node waits for a connection."),
+    ConfigKey("config.providers", LIST, (), no_empty_elements, LOW,
+        "Names of the providers that resolve variables in configs.", CLUSTER_WIDE),
     ConfigKey("authorizer.class.name", STRING, "", non_null, LOW,
         "The authorizer's class; empty allows everything to everyone."),
     ConfigKey("early.start.listeners", STRING, None, None, HIGH,

@@ -81,7 +81,11 @@ async def joined(client: WireClient) -> Any:
 async def test_a_group_without_any_of_its_own(client: WireClient) -> None:
     result = await described(client, include_synonyms=True, include_documentation=True)
     assert (result.error_code, result.resource_type, result.resource_name) == (0, GROUP, "group")
-    assert {config.name: config.value for config in result.configs} == {SESSION: "45000", HEARTBEAT: "4000"}
+    assert {config.name: config.value for config in result.configs} == {
+        SESSION: "45000",
+        HEARTBEAT: "4000",
+        "consumer.assignment.interval.ms": "1000",
+    }
     for config in result.configs:
         assert (config.config_source, config.read_only, config.is_sensitive) == (DEFAULT_CONFIG, False, False)
         assert [(each.name, each.source) for each in config.synonyms] == [(f"group.{config.name}", DEFAULT_CONFIG)]

@@ -1,16 +1,84 @@
-"""Facts about Kafka 4.1's keys, as its own definitions print them."""
+"""Facts about Kafka 4.3's keys, as its own definitions print them."""
 
 import pytest
 
-from metadata.configuration import BROKER_CONFIGS, DYNAMIC_CONFIGS, TOPIC_CONFIGS, ConfigType, UpdateMode
+from metadata.configuration import (
+    BROKER_CONFIGS,
+    DYNAMIC_CONFIGS,
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigError,
+    ConfigType,
+    UpdateMode,
+)
+from metadata.configuration.definition import Required, java_text
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
+from tests.support import kafka_facts
 
 LONG_MAX = 2**63 - 1
 
 
-def test_kafka_4_1_has_this_many_keys() -> None:
-    assert len(TOPIC_CONFIGS.keys) == 34
-    assert len(BROKER_CONFIGS.keys) == 336
+# What is a list in Kafka since 4.2 and a string with commas here.
+STRINGS_HERE = {
+    "advertised.listeners",
+    "controller.listener.names",
+    "early.start.listeners",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+}
+# See `docs/compatibility.md`: members of a group at rest hear of others within 5 s.
+SHORTER_HERE = {
+    "consumer.heartbeat.interval.ms",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+}
+KEYS = {"broker": BROKER_CONFIGS.keys, "topic": TOPIC_CONFIGS.keys, "group": GROUP_CONFIGS.keys}
+
+
+def facts(scope: str) -> dict[str, dict[str, str]]:
+    """Kafka's keys of a scope. Keys of share groups and streams groups are refused as unknown for groups."""
+    rows = {row["name"]: row for row in kafka_facts.read("configs") if row["scope"] == scope}
+    if scope == "group":
+        return {name: row for name, row in rows.items() if name.startswith("consumer.")}
+    return rows
+
+
+def as_kafka_prints(default: object) -> str:
+    match default:
+        case None:
+            return "null"
+        case Required():
+            return "REQUIRED"
+        case tuple():
+            return ",".join(default)
+        case _:
+            assert isinstance(default, (bool, int, float, str))
+            return java_text(default)
+
+
+@pytest.mark.parametrize("scope", KEYS)
+def test_the_keys_are_those_of_kafka_4_3(scope: str) -> None:
+    assert set(KEYS[scope]) == set(facts(scope))
+
+
+@pytest.mark.parametrize("scope", KEYS)
+def test_types_defaults_and_update_modes_are_those_of_kafka_4_3(scope: str) -> None:
+    for name, row in facts(scope).items():
+        key = KEYS[scope][name]
+        assert (key.importance.name, str(key.internal).lower()) == (row["importance"], row["internal"]), name
+        assert scope != "broker" or key.update_mode.value == row["update_mode"], name
+        if name in STRINGS_HERE:
+            assert key.type is ConfigType.STRING, name
+            continue
+        assert key.type.name == row["type"], name
+        assert (as_kafka_prints(key.default) == row["default"]) == (name not in SHORTER_HERE), name
+
+
+def test_lists_of_names_have_no_empty_elements() -> None:
+    with pytest.raises(ConfigError, match=r"Configuration 'cordoned\.log\.dirs' values must not be empty\."):
+        BROKER_CONFIGS.keys["cordoned.log.dirs"].parse("a,,b")
+    assert BROKER_CONFIGS.keys["config.providers"].parse("") == ()
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_clusters_defaults_are_described_alone() -> None:
 def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() -> None:
     layers = BrokerLayers(NODE | {"group.consumer.session.timeout.ms": "50000"})
     broker = BROKER_CONFIGS.parse(layers.merged())
-    session, heartbeat = describe_group(layers, broker, {})
+    session, heartbeat, _ = describe_group(layers, broker, {})
     assert (session.name, session.value) == ("consumer.session.timeout.ms", "50000")
     assert session.source is ConfigSource.STATIC_BROKER_CONFIG
     assert synonyms(session) == [
@@ -148,7 +148,7 @@ def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() ->
     ]
     assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "4000")
     assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
-    session, heartbeat = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
+    session, heartbeat, _ = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
     assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP_CONFIG, ConfigType.INT)
     assert synonyms(session)[0] == ("consumer.session.timeout.ms", "55000", "GROUP_CONFIG")
     assert (session.read_only, session.is_sensitive) == (False, False)
