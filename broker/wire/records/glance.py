@@ -7,7 +7,6 @@ offset for ever. `check_records` looks at everything, which costs about 0.5 us a
 - One record is looked at in full.
 - Of several, the first two and the last are looked at in full, as a client that builds records wrongly does so from the
   first on. Of the rest the lengths are followed: so their number is right, and the last one ends where the batch does.
-  Runs of records of one size are looked at in full where they are found, since that costs less than their lengths.
 - Compressed records are not decompressed. They have to begin as their codec's data does, and must not be more than
   their bytes, or than the size that the data claims to hold.
 
@@ -21,8 +20,7 @@ from broker.wire.records.batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 from broker.wire.records.check import skip_record
 from broker.wire.records.compression import claimed_size
 from broker.wire.records.errors import CorruptBatch, InvalidRecord
-from broker.wire.records.run import follow_run
-from broker.wire.records.varint import Buffer, read_zigzag
+from broker.wire.records.varint import Buffer, read_varint, read_zigzag
 
 # A record's length, attributes, and five numbers, each of one byte at least.
 RECORD_SIZE_MIN: Final = 7
@@ -135,23 +133,36 @@ def _follow_from(batch: memoryview, at: int, stride: int, last: int) -> int:
             length, at = read_zigzag(data, at)
             at += length >> 1
         lengths |= length
+        index += 1
         if at - start != stride:
             stride = at - start
         elif index >= run_wanted_at and last - index > _RUN_MIN:
-            skip_record(data, start, index)
-            found, _ = follow_run(data, start, stride, index, min(run_most, last - index - 1))
+            found = _same_lengths(data, start, stride, min(run_most, last - index))
             index += found
             at += found * stride
-            skip_record(data, at, index + 1)  # what ends a run may well be what is wrong with the batch
-            if found == 0 and data is batch:
+            if not found and data is batch:
                 data = bytes(batch)  # no run, so each record is looked at by itself: twice as fast in bytes
-            run_most = _RUN_GROWTH * run_most if found == run_most else _RUN_MOST_AT_FIRST
+            run_most = _RUN_GROWTH * run_most if found else _RUN_MOST_AT_FIRST
             patience = 1 if found else min(2 * patience, _PATIENCE_MAX)
             run_wanted_at = index + patience
-        index += 1
     if lengths & 1:
         raise InvalidRecord("A record has a negative length")
     return skip_record(data, at, last)[0]
+
+
+def _same_lengths(data: Buffer, start: int, stride: int, most: int) -> int:
+    """How many records follow the one at `start` that have its length of `stride` bytes in all; at most `most`.
+
+    A strided slice has the same byte of all of their lengths. Comparing a view of it runs in C, without a copy.
+    """
+    _, lengths_end = read_varint(data, start)
+    count = min(most, (len(data) - start) // stride - 1)
+    for at in range(start, lengths_end):
+        expected = bytes((data[at],))
+        column = data[at + stride : at + stride * count + 1 : stride]
+        if column != expected * count:
+            count -= len(bytes(column).lstrip(expected))
+    return max(count, 0)
 
 
 def _looks_compressed(batch: memoryview, header: BatchHeader) -> bool:

@@ -115,16 +115,27 @@ def test_records_that_all_have_the_same_offset_delta_do_not_pass() -> None:
         assert not finds_sound(batch)
 
 
-@pytest.mark.parametrize(
-    ("index", "position"), [(0, 3), (0, 4), (1, 3), (1, 4), (150, 3), (150, 4), (150, 5), (199, 5)]
-)
-def test_wrong_offset_delta_or_size_within_a_run_of_one_size_does_not_pass(index: int, position: int) -> None:
+@pytest.mark.parametrize(("index", "position"), [(0, 3), (0, 4), (1, 3), (1, 4), (199, 3), (199, 5)])
+def test_a_wrong_offset_delta_or_key_in_the_first_records_or_the_last_does_not_pass(index: int, position: int) -> None:
     batch = bytearray(encode_batch([Record(timestamp=TIME, key=b"k", value=bytes(30))] * 200))
     size = (len(batch) - HEADER_SIZE - (200 - 64)) // 200
     at = HEADER_SIZE + index * size + max(0, index - 64)
     batch[at + position] ^= 0x02
     assert not is_sound(batch)
     assert not finds_sound(batch)
+
+
+@pytest.mark.parametrize("sizes", [[20], [20, 30], list(range(10, 50))])
+@pytest.mark.parametrize("index", [2, 63, 64, 150, 198])
+def test_a_wrong_length_anywhere_does_not_pass(sizes: list[int], index: int) -> None:
+    """Also within a run of records of one size, whose lengths are not looked at one by one."""
+    records = [Record(timestamp=TIME, value=bytes(sizes[at % len(sizes)])) for at in range(200)]
+    batch = encode_batch(records)
+    at = len(encode_batch(records[:index]))
+    for change in (2, -2, 1):
+        changed = bytearray(batch)
+        changed[at] += change
+        assert not finds_sound(changed), change
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each is not Compression.NONE])
