@@ -69,7 +69,9 @@ class Replica:
         offset for ever. It has to be told again, of the same offset, when it was rebuilt from the log.
         """
         self.high_watermark = offset
-        log.producers.advance_high_watermark(offset)
+        producers = log.producers
+        if producers.unreplicated:
+            producers.advance_high_watermark(offset)
 
     @property
     def leads(self) -> bool:

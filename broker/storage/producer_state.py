@@ -126,7 +126,7 @@ class ProducerStates:
     `producer.id.expiration.ms` and may be changed at any time.
     """
 
-    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "expiration_ms", "partition", "snapshots")
+    __slots__ = ("_by_id", "_ongoing", "expiration_ms", "partition", "snapshots", "unreplicated")
 
     def __init__(self, snapshots: ProducerSnapshots, *, partition: str, expiration_ms: int) -> None:
         self.snapshots = snapshots
@@ -134,7 +134,7 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self._by_id: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id; ascending, since offsets only grow
-        self._unreplicated: dict[int, int] = {}  # first offset -> offset of the end marker
+        self.unreplicated: dict[int, int] = {}  # of decided transactions: first offset -> offset of the end marker
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -244,21 +244,19 @@ class ProducerStates:
     def complete(self, completed: CompletedTransaction) -> None:
         """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
         self._ongoing.pop(completed.first_offset, None)  # a snapshot by others may give two producers one offset
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Forget the decided transactions whose markers are replicated."""
-        if self._unreplicated:
-            replicated = [first for first, last in self._unreplicated.items() if last < high_watermark]
-            for first_offset in replicated:
-                del self._unreplicated[first_offset]
+        for first_offset in [first for first, last in self.unreplicated.items() if last < high_watermark]:
+            del self.unreplicated[first_offset]
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is undecided, or decided by a marker that is not replicated yet."""
-        if not self._ongoing and not self._unreplicated:
+        if not self._ongoing and not self.unreplicated:
             return None
-        return min((*list(self._ongoing)[:1], *self._unreplicated))
+        return min((*list(self._ongoing)[:1], *self.unreplicated))
 
     def advance_log_start_offset(self, log_start_offset: int) -> None:
         """Records before this offset are gone. Their producers stay known until they expire."""
@@ -297,7 +295,7 @@ class ProducerStates:
         """Forget every producer and transaction; the snapshots stay."""
         self._by_id.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
 
     def take_snapshot(self, offset: int) -> None:
         """Keep the state as of all batches below `offset`, unless a snapshot at or after it exists.
