@@ -21,8 +21,8 @@ STORAGE_LINES: Final[Mapping[str, str]] = {
     "log_cut": (
         "warning: recovery has cut {torn_bytes} bytes off the end of the metadata log {path}, which ends at offset "
         "{end_offset} now. A power cut leaves such bytes, which nobody was told of. If there was none, the disk has "
-        "damaged entries that this controller may have acknowledged: replace its metadata directory by an empty, "
-        "formatted one, and remove and add it as a voter"
+        "damaged entries that this controller may have acknowledged: remove the directory of the log, have the node "
+        "formatted again, and remove and add it as a voter"
     ),
     "metadata.file_ignored": "warning: {path} is ignored: {reason}",
     "quorum_state_lost": (

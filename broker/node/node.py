@@ -24,7 +24,7 @@ from broker.node.broker_role import BrokerRole
 from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
-from broker.node.metadata_directory import METADATA_DIRECTORY, check_voters
+from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.settings import connection_limits, log_dirs_config, replica_selector
 from broker.node.shared import Shared
 from broker.node.voters import driver_config
@@ -87,6 +87,9 @@ class Node:
             )
             try:
                 broker = await self._run_rooms(log_dirs, task_status)
+            except MetadataDirectoryRefused:
+                await log_dirs.close_unloaded()  # nobody has touched the logs yet
+                raise
             except BaseException:
                 log_dirs.release()
                 raise

@@ -81,8 +81,7 @@ class Log(LogStore):
             names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
         )
         snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
-        partition = directory.rpartition("/")[2]
-        producers = ProducerStates(snapshots, partition=partition, expiration_ms=producer_expiration_ms)
+        producers = ProducerStates(snapshots, partition=recovery.partition, expiration_ms=producer_expiration_ms)
         log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
         log._discarded, log.is_unsettled, log._is_closed = discarded, recovery.has_cut, recovery.has_cut
         log._now_ms, log.cleaned_offset = now_ms, min(cleaned_offset, end_offset)

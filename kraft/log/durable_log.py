@@ -19,8 +19,8 @@ class CorruptLog(Exception):
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}. Replace this directory by an empty, formatted one; a voter has to be removed and "
-            "added again then. If no other controller has the metadata, restore the directory from a backup"
+            f"{super().__str__()}. Remove the directory of this metadata log and have its node formatted again; a "
+            "voter has to be removed and added then. If no other controller has the metadata, restore it from a backup"
         )
 
 
