@@ -133,6 +133,7 @@ def _log_lost(config: KafkaConfig, path: str) -> str:
         return f"{lost} Remove {path}: this broker fetches the metadata from the controllers again."
     return (
         f"{lost} Restore it from a backup. If other controllers have the metadata, remove {META_PROPERTIES} there, "
-        "format the directory with `kraft format --no-initial-controllers`, and remove and add this controller as a voter. If "
+        "format the directory with `kraft format --no-initial-controllers`, and remove and add this controller as a "
+        "voter. If "
         "none has, the topics are lost: to begin a new cluster, move all log directories away, and format again."
     )
