@@ -251,6 +251,8 @@ class Recovery:
                     reason=str(error),
                 )
                 continue
+            finally:
+                before.release()  # a log may have more segments than there are descriptors
             if end_offset < after.base_offset:
                 reason = f"{before.path} ends at offset {end_offset}, and {after.path} begins at {after.base_offset}"
                 self._tell_missing(end_offset, after.base_offset, reason)

@@ -1,5 +1,6 @@
 """Recovery tells the operator which records a log has lost: in one event, with the offsets, the file and the reason."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,36 @@ from broker.storage.checkpoints import CorruptCheckpoint, OffsetCheckpoint
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from kraft.env import RealDisk
+from kraft.env import RealDisk, RealFile
 from tests.support.logs import append, listing, open_log, values
 from tests.support.running_node import Traced
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 LOG = "00000000000000000000.log"
 COUNT = 60
+
+
+class CountingDisk(RealDisk):
+    """Counts the files that are open at the same time."""
+
+    def __init__(self) -> None:
+        self.open_now = self.most = 0
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        self.open_now += 1
+        self.most = max(self.most, self.open_now)
+        return CountedFile(self, path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
+
+
+class CountedFile(RealFile):
+    def __init__(self, disk: CountingDisk, path: str, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        self.disk = disk
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self.disk.open_now -= 1
+        super().close()
 
 
 @pytest.fixture
@@ -132,6 +156,15 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_
     assert missing["lost"] == f"the records from offset {starts[1]} to {starts[2] - 1} ({count} at most)"
     assert log.log_end_offset == COUNT
     assert values(log) == [b"%02d" % number for number in range(COUNT) if not starts[1] <= number < starts[2]]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_segments_are_looked_at_one_after_the_other(directory: Path, clean: bool) -> None:
+    """A log may have more of them than the process may open files."""
+    trio.run(open_log(directory, SMALL).close_cleanly)
+    disk = CountingDisk()
+    log = open_log(directory, SMALL, recovery_point=COUNT, clean=clean, disk=disk)
+    assert disk.most <= 3 < len(log.segments)
 
 
 @pytest.mark.parametrize("clean", [True, False])
