@@ -19,12 +19,13 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 # Linux refuses a longer gather list (IOV_MAX); a longer one is written in pieces.
 GATHER_BUFFERS_MAX = 1024
@@ -137,6 +138,32 @@ class Disk(Protocol):
         """Make the directory's entries (creations, renames, removals) durable. Raises FsyncFailed."""
         ...
 
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Sync many files, and then directories, as `File.sync` and `sync_dir` do; on the real disk in one thread.
+
+        Raises FsyncFailed, OSError.
+        """
+        ...
+
+    async def run_apart(self, work: Callable[[], T]) -> T:
+        """Run what makes many calls of this disk; on the real one in a thread, in a simulation at once.
+
+        `work` must touch nothing that anybody else works with meanwhile.
+        """
+        ...
+
+
+async def sync_one_by_one(disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
+    """`Disk.sync_all` of a disk that has no threads."""
+    for path in files:
+        file = disk.open(path)
+        try:
+            await file.sync()
+        finally:
+            file.close()
+    for path in directories:
+        await disk.sync_dir(path)
+
 
 @attrs.frozen
 class Env:
@@ -214,6 +241,12 @@ class RealDisk:
 
     async def sync_dir(self, path: str) -> None:
         await trio.to_thread.run_sync(_sync_dir, path)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await trio.to_thread.run_sync(_sync_all, files, directories)
+
+    async def run_apart(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work)
 
 
 class RealDiskLock:
@@ -315,6 +348,17 @@ def _sync_dir(path: str) -> None:
         raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
     finally:
         os.close(descriptor)
+
+
+def _sync_all(files: Sequence[str], directories: Sequence[str]) -> None:
+    for path in files:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _sync(descriptor, path)
+        finally:
+            os.close(descriptor)
+    for path in directories:
+        _sync_dir(path)
 
 
 def _remove(path: str) -> None:

@@ -23,7 +23,7 @@ from broker.storage.checkpoints import (
     encode_checkpoint,
     number_up_to,
 )
-from broker.storage.whole_file import read_whole, replace_durably
+from broker.storage.whole_file import TEMPORARY_SUFFIX, read_whole, replace_durably, write_whole
 from kraft.env import Disk
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -150,9 +150,33 @@ class LeaderEpochCache:
         async with self._writing:
             while self.dirty:
                 self.dirty = False
-                lines = [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
                 try:
-                    await replace_durably(self._disk, self.path, encode_checkpoint(lines))
+                    await replace_durably(self._disk, self.path, self._encode())
                 except BaseException:
                     self.dirty = True
                     raise
+
+    def write_beside(self) -> list[str]:
+        """Write the file beside its place, if it is behind memory; its path, to be synced before `replace`.
+
+        As `flush` in parts, for whoever has many of them written. Raises OSError.
+        """
+        if not self.dirty:
+            return []
+        temporary = self.path + TEMPORARY_SUFFIX
+        write_whole(self._disk, temporary, self._encode())
+        return [temporary]
+
+    def replace(self) -> bool:
+        """Put what `write_beside` wrote in its place, if it wrote anything: durable once the directory is synced.
+
+        Raises OSError.
+        """
+        if not self.dirty:
+            return False
+        self._disk.rename(self.path + TEMPORARY_SUFFIX, self.path)
+        self.dirty = False
+        return True
+
+    def _encode(self) -> bytes:
+        return encode_checkpoint([f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)])

@@ -14,6 +14,7 @@ from functools import partial
 
 from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import CorruptCheckpoint
+from broker.storage.closing import close_cleanly
 from broker.storage.fetched_batches import UnexpectedGap, fetched_batches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
@@ -270,14 +271,32 @@ class Log(LogStore):
     async def close_cleanly(self) -> None:
         """Commit, complete the indexes and make everything durable, so that the next start can trust it all.
 
-        Raises FsyncFailed, OSError.
+        Raises FsyncFailed, OSError, in an exception group where it is a file that cannot be synced.
         """
-        await self.settle()
+        await close_cleanly(self._disk, [self])
+
+    def prepare_to_close(self) -> list[str]:
+        """Complete the log's files in the page cache; the paths of those that are not durable yet. Raises OSError."""
         self.commit()
         self.segments.active.seal()
         self.producers.take_snapshot(self.log_end_offset)
-        if self.recovery_point < self.log_end_offset:
-            await self.flush()
-        if self.segments.active.size_bytes:
-            await self._sync([self.segments.active])
+        is_flushed = self.recovery_point >= self.log_end_offset
+        paths: list[str] = []
+        for segment in self.segments.since(self.recovery_point):
+            if segment.size_bytes or not is_flushed:
+                paths += segment.unsynced_paths()
+        return paths + self.producers.snapshots.unsynced_paths() + self.epochs.write_beside()
+
+    def replace_checkpoint(self) -> bool:
+        """Put the new leader epochs in the place of the old ones, once they are durable.
+
+        Returns whether the log's directory has entries that are not durable.
+        """
+        has_replaced = self.epochs.replace()
+        is_empty = len(self.segments) == 1 and not self.segments.active.size_bytes
+        return has_replaced or (not is_empty and any(segment.is_new for segment in self.segments))
+
+    def close_synced(self) -> None:
+        """Close a log that is durable as a whole now."""
+        self.recovery_point = max(self.recovery_point, self.log_end_offset)
         self.close()

@@ -18,6 +18,7 @@ from broker.storage.checkpoints import (
     CorruptCheckpoint,
     OffsetCheckpoint,
 )
+from broker.storage.closing import close_cleanly
 from broker.storage.log import Log
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.log_store import NOT_CLEANED
@@ -269,9 +270,9 @@ class LogDir:
     async def close_cleanly(self, broker_epoch: int) -> None:
         """Flush and close every log, then checkpoint and leave the marker.
 
-        Raises OSError and FsyncFailed, in an exception group where it is a log that fails.
+        Raises OSError and FsyncFailed, in an exception group where it is a file that cannot be synced.
         """
-        await _for_each(self.logs.values(), Log.close_cleanly)
+        await close_cleanly(self._disk, list(self.logs.values()))
         await self.write_recovery_points()
         await self.write_log_start_offsets()
         await self.write_cleaned_offsets()

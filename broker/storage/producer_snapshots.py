@@ -129,6 +129,10 @@ class ProducerSnapshots:
                 finally:
                     file.close()
 
+    def unsynced_paths(self) -> list[str]:
+        """The files that `sync` would sync."""
+        return [self._path(offset) for offset in self._unsynced if offset in self._offsets]
+
     def load_latest(self, *, default_offset: int) -> tuple[int, list[ProducerEntry]]:
         """The newest readable snapshot's offset and producers; `default_offset` and none where there is none."""
         while self._offsets:

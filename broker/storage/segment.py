@@ -333,6 +333,16 @@ class Segment:
             await self.offset_index.sync()
             await self.time_index.sync()
 
+    def unsynced_paths(self) -> list[str]:
+        """The files that `sync` would sync, with all that is in memory written to them. Raises OSError."""
+        paths = [self.path]
+        if self.size_bytes:
+            for index in (self.offset_index, self.time_index):
+                index.save()
+                if not index.is_synced:
+                    paths.append(index.path)
+        return paths
+
     def delete(self) -> list[str]:
         """Take the files out of the log by renaming them; what is then to be removed from the disk. Raises OSError."""
         renamed = []

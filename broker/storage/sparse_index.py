@@ -51,6 +51,11 @@ class SparseIndex:
     def is_loaded(self) -> bool:
         return self._keys is not None
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether what was saved is durable."""
+        return self._synced
+
     def __len__(self) -> int:
         return len(self.keys)
 

@@ -16,7 +16,7 @@ from broker.storage.log_dirs import LogDirs
 from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.records import Record
 from jepsen.simulation import Host, Simulation
-from kraft.env import Buffer, Disk, Env, File
+from kraft.env import Buffer, Disk, Env, File, sync_one_by_one
 from tests.support.compacted_logs import COMPACTED, clean, latest, put, without_repeats
 from tests.support.logs import DAY_MS, NOW_MS, read_all
 
@@ -58,6 +58,9 @@ class MortalDisk:
     async def sync_dir(self, path: str) -> None:
         self.step()
         await self._disk.sync_dir(path)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)

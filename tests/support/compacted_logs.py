@@ -14,7 +14,7 @@ from broker.storage.cleaner.pace import Pace, Throttle
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Record, encode_batch
-from kraft.env import Disk, RealDisk, RealFile
+from kraft.env import Disk, RealDisk, RealFile, sync_one_by_one
 from tests.support.logs import NOW_MS, open_log, read_all
 
 COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
@@ -94,6 +94,9 @@ class UnsyncedDisk(RealDisk):
 
     async def sync_dir(self, path: str) -> None:
         await trio.lowlevel.checkpoint()
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
 
 
 class UnsyncedFile(RealFile):

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from kraft.env import Buffer, File, FsyncFailed, RealDisk
+from kraft.env import Buffer, File, FsyncFailed, RealDisk, sync_one_by_one
 
 
 class FaultyDisk(RealDisk):
@@ -30,6 +30,9 @@ class FaultyDisk(RealDisk):
     def rename(self, old: str, new: str) -> None:
         self.check(new)
         super().rename(old, new)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
 
     def check(self, path: str) -> None:
         """Raise the fault that writing to `path` meets."""

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker.storage.housekeeping import Housekeeping
@@ -9,7 +10,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.log_dirs import LogDirs
 from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.records.record import Record, encode_batch
-from kraft.env import Env, FsyncFailed, RealDisk, RealFile
+from kraft.env import Env, FsyncFailed, RealDisk, RealFile, sync_one_by_one
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
@@ -50,6 +51,9 @@ class FragileDisk(RealDisk):
             raise FsyncFailed(errno.EIO, "fsync failed", path)
         await super().sync_dir(path)
         self.synced.append(path)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
 
 
 class Node:

@@ -2,10 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 import attrs
+import trio
 
-from kraft.env import Buffer, FsyncFailed, NonBlockingSocket
+from kraft.env import Buffer, FsyncFailed, NonBlockingSocket, sync_one_by_one
+
+T = TypeVar("T")
 
 
 @attrs.define
@@ -139,6 +143,13 @@ class VolatileDisk:
 
     async def sync_dir(self, path: str) -> None:
         self._durable_names |= {name for name in self._inodes if name.rpartition("/")[0] == path}
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
+
+    async def run_apart(self, work: Callable[[], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return work()
 
 
 class VolatileLock:

@@ -2,10 +2,15 @@
 
 import errno
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import trio
 
 from jepsen.simulation.disk.tree import Directory, Inode
 from jepsen.simulation.disk.volume import CAPACITY_BYTES, Volume, os_error, split
-from kraft.env import Buffer, NonBlockingSocket
+from kraft.env import Buffer, NonBlockingSocket, sync_one_by_one
+
+T = TypeVar("T")
 
 
 class SimulatedDisk:
@@ -91,6 +96,13 @@ class SimulatedDisk:
         node = self.volume.find(path)
         if isinstance(node, Directory):
             await self.volume.sync_dir(node, path, self.is_gone)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
+
+    async def run_apart(self, work: Callable[[], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return work()
 
     def check(self, path: str) -> None:
         """Raise EIO for a process that is gone."""

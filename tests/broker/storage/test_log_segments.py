@@ -1,5 +1,6 @@
 """When segments begin and end: rolling, retention, truncation, flushing, closing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -10,7 +11,7 @@ import trio.testing
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
-from kraft.env import RealDisk, RealFile
+from kraft.env import RealDisk, RealFile, sync_one_by_one
 from tests.support.logs import DAY_MS, NOW_MS, append, batch, listing, open_log, read_records, values
 
 BATCH = len(batch(b"x"))
@@ -374,6 +375,9 @@ class CountingDisk(RealDisk):
     async def sync_dir(self, path: str) -> None:
         self.synced.append("directory")
         await super().sync_dir(path)
+
+    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        await sync_one_by_one(self, files, directories)
 
 
 async def test_a_flush_syncs_what_is_not_durable_and_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Logs that were closed cleanly, on a disk that loses power right after: all are there, and none is recovered."""
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
+import pytest
+import trio
+
+from broker.storage.log_config import LogConfig
+from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from jepsen.simulation import Host, Simulation
+from jepsen.simulation.disk.files import SimulatedDisk
+from kraft.env import Env
+from tests.support.logs import NOW_MS, batch
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+LOGS = 70
+SEEDS = 10
+
+
+async def open_logs(env: Env) -> LogDirs:
+    log_dirs = await LogDirs.open(env, LogDirsConfig(directories=("/data",), node_id=1), cluster_id="cluster")
+    await log_dirs.load(lambda topic: CONFIG)
+    return log_dirs
+
+
+async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int], LogDirs]:
+    """The end of each log when it was closed, and what is there after a power cut."""
+    log_dirs = await open_logs(host.env(host.incarnation))
+    logs = [log_dirs.create("t", bytes(16), index, CONFIG) for index in range(LOGS)]
+    for log in logs:
+        for _ in range(rng.randrange(12)):
+            producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": log.log_end_offset}
+            log.append(batch(b"value", timestamp=NOW_MS, **producer), rng.choice((3, 4)), NOW_MS)
+        if rng.random() < 0.5:
+            log.commit()
+        if rng.random() < 0.2:
+            log.commit()
+            await log.flush()
+    await host.env(host.incarnation).disk.sync_dir("/data")  # as the housekeeping does with new partitions
+    ends = {index: log.log_end_offset for index, log in enumerate(logs)}
+    await log_dirs.close_cleanly()
+    host.power_cut()
+    return ends, await open_logs(host.env(host.incarnation))
+
+
+def look(seed: int) -> tuple[bool | None, dict[int, int], dict[int, int], list[int]]:
+    """Whether the shutdown counts as clean, the logs' ends before and after, and those that forgot their producer."""
+    found = []
+
+    async def main(host: Host, rng: Random) -> None:
+        ends, log_dirs = await close_and_open_again(host, rng)
+        logs = {index: log for (_, index), log in log_dirs.logs.items()}
+        forgetful = [index for index, log in logs.items() if log.log_end_offset and log.producers.get(7) is None]
+        left = {index: log.log_end_offset for index, log in logs.items()}
+        found.append((log_dirs.directories["/data"].was_clean, ends, left, forgetful))
+
+    simulation = Simulation(str(seed))
+    host = simulation.add_host("one")
+    simulation.run(partial(main, host, Random(seed)))
+    return found[0]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_closed_cleanly_survives_a_power_cut(seed: int) -> None:
+    was_clean, ends, left, forgetful = look(seed)
+    assert was_clean
+    assert left == ends
+    assert forgetful == []
+
+
+def test_without_the_syncs_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def pretend(disk: SimulatedDisk, files: Sequence[str], directories: Sequence[str]) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(SimulatedDisk, "sync_all", pretend)
+    _, ends, left, _ = look(0)
+    assert left != ends
