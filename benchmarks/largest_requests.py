@@ -114,10 +114,16 @@ def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> An
         return few
     count = int((size_max - _SPARE_BYTES - _size(few, version)) / per_element)
     while True:
-        message = _Filler(names, version, shape, min(count, _ELEMENTS_MAX)).struct(cls, 0)
+        message = _Filler(names, version, shape, min(count, _elements_max(cls))).struct(cls, 0)
         if _size(message, version) <= size_max - _SPARE_BYTES // 2:
             return message
         count = int(count * 0.9)
+
+
+def _elements_max(cls: Any) -> int:
+    """Half of what the codec takes: at the top there may be two arrays, each with an array inside."""
+    own: int | None = cls.__message__.elements_max
+    return _ELEMENTS_MAX if own is None else own // 2 - 2
 
 
 def _size(message: Any, version: int) -> int:

@@ -21,6 +21,7 @@ async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteG
     """Some at a time: each portion is a decision of every partition that has groups of it."""
     portions = [group_ids[first : first + FEW_GROUPS] for first in range(0, len(group_ids), FEW_GROUPS)]
     begun = await context.finish(each(context.services.groups.delete_groups, portions, 1))
+    context.services.partitions.commit_staged()  # this is no connection's turn
     response = DeleteGroupsResponse()
     for names, completion in begun:
         outcome = await outcome_of(completion)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.parked_delete_records import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
 from broker.handlers.topic_names import is_internal
 from broker.net.reply import Pending
@@ -72,4 +72,7 @@ def _delete_here(context: RequestContext, partition: Partition, offset: int) -> 
     return offset
 
 
-HANDLER = Handler(api_key=21, min_version=0, max_version=2, immediate=delete_records)
+# Some 3,000 partitions: they are trimmed in one go.
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 8, api_key=21, min_version=0, max_version=2, immediate=delete_records
+)

@@ -243,6 +243,6 @@ HANDLER = Handler(
     min_version=4,
     max_version=18,
     immediate=fetch,
-    request_bytes_max=4 * REQUEST_BYTES_MAX,
+    request_bytes_max=2 * REQUEST_BYTES_MAX,
     shortcut=FetchShortcut,
 )

@@ -3,15 +3,21 @@
 Anybody may commit for a group that has no members, under generation -1; members only in the generation of now.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
+import trio
+
+from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import Committer, OffsetToCommit
-from broker.handlers.completed import reply
+from broker.handlers.completed import outcome_of, reply
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import Steps
 from broker.net.reply import Pending
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -21,25 +27,74 @@ from broker.wire.errors import ErrorCode
 from metadata.image import TopicImage
 
 _TOPIC_IDS_FROM: Final = 10
+# Topics, or partitions of one, that are committed by one decision: some 5 ms.
+_FEW: Final = 100
 
 
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Pending:
-    offsets: list[OffsetToCommit] = []
-    answers: list[OffsetCommitResponsePartition] = []
-    response = OffsetCommitResponse()
+    if len(request.topics) > _FEW or any(len(topic.partitions) > _FEW for topic in request.topics):
+        return context.defer(_commit_many(context, request))
+    commit = _Commit()
     for topic in request.topics:
-        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answer)
-        _take(context, topic, answer, offsets, answers)
-    if not offsets:
+        _take(context, topic, topic.partitions, commit)
+    response = OffsetCommitResponse(topics=commit.topics)
+    if not commit.offsets:
         return response
 
     def respond(outcome: list[ErrorCode] | CoordinatorError) -> OffsetCommitResponse:
-        codes = [outcome.code] * len(answers) if isinstance(outcome, CoordinatorError) else outcome
-        for answer, code in zip(answers, codes, strict=True):
-            answer.error_code = code
+        commit.settle(outcome)
         return response
 
+    return reply(context, _begin(context, request, commit), respond)
+
+
+async def _commit_many(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Some at a time, each portion a decision of its own: one partition's offset does not depend on another's."""
+    response = OffsetCommitResponse()
+    for portion in await context.finish(_portions(context, request)):
+        if portion.offsets:
+            completion = _begin(context, request, portion)
+            context.services.partitions.commit_staged()  # this is no connection's turn
+            outcome = await outcome_of(completion)
+            portion.settle(outcome)
+            await trio.lowlevel.checkpoint()
+        last = response.topics[-1] if response.topics else None
+        for topic in portion.topics:
+            if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
+                last.partitions += topic.partitions  # a topic of several portions
+            else:
+                response.topics.append(topic)
+            last = response.topics[-1]
+    return response
+
+
+def _portions(context: RequestContext, request: OffsetCommitRequest) -> Steps[list["_Commit"]]:
+    portions = [_Commit()]
+    for topic in request.topics:
+        for first in range(0, max(len(topic.partitions), 1), _FEW):
+            if portions[-1].size >= _FEW:
+                portions.append(_Commit())
+                yield
+            _take(context, topic, topic.partitions[first : first + _FEW], portions[-1])
+    return portions
+
+
+class _Commit:
+    """What is committed by one decision, and the answers: for the topics, and those that wait for its outcome."""
+
+    def __init__(self) -> None:
+        self.offsets: list[OffsetToCommit] = []
+        self.topics: list[OffsetCommitResponseTopic] = []
+        self.waiting: list[OffsetCommitResponsePartition] = []
+        self.size = 0
+
+    def settle(self, outcome: list[ErrorCode] | CoordinatorError) -> None:
+        codes = [outcome.code] * len(self.waiting) if isinstance(outcome, CoordinatorError) else outcome
+        for answer, code in zip(self.waiting, codes, strict=True):
+            answer.error_code = code
+
+
+def _begin(context: RequestContext, request: OffsetCommitRequest, commit: _Commit) -> Completion[list[ErrorCode]]:
     committer = Committer(
         request.group_id,
         request.member_id,
@@ -47,25 +102,26 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
         request.generation_id_or_member_epoch,
         context.api_version,
     )
-    completion = context.services.groups.offset_commit(committer, offsets, request.retention_time_ms)
-    return reply(context, completion, respond)
+    return context.services.groups.offset_commit(committer, commit.offsets, request.retention_time_ms)
 
 
 def _take(
     context: RequestContext,
     topic: OffsetCommitRequestTopic,
-    answer: OffsetCommitResponseTopic,
-    offsets: list[OffsetToCommit],
-    answers: list[OffsetCommitResponsePartition],
+    partitions: Sequence[OffsetCommitRequestPartition],
+    commit: _Commit,
 ) -> None:
-    """Add what can be committed to `offsets`, and where its outcome goes to `answers`; refuse the rest."""
+    """Take some partitions of a topic into a commit; refuse those that there are not."""
     image = _topic(context, topic)
-    for partition in topic.partitions:
+    answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+    commit.topics.append(answer)
+    commit.size += len(partitions)
+    for partition in partitions:
         index = partition.partition_index
         partition_answer = OffsetCommitResponsePartition(partition_index=index)
         answer.partitions.append(partition_answer)
         if image is not None and index in image.partitions:
-            offsets.append(
+            commit.offsets.append(
                 OffsetToCommit(
                     image.name,
                     topic.topic_id,
@@ -75,7 +131,7 @@ def _take(
                     partition.committed_metadata,
                 )
             )
-            answers.append(partition_answer)
+            commit.waiting.append(partition_answer)
         elif image is None and context.api_version >= _TOPIC_IDS_FROM:
             partition_answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         else:

@@ -6,11 +6,14 @@ A group that is not there has committed nothing, and that is no error.
 from collections.abc import Sequence
 from typing import Final
 
+import trio
+
 from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import no_offset
-from broker.handlers.completed import reply
+from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
 from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.slices import Steps
 from broker.net.reply import Pending
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -28,12 +31,16 @@ from metadata.image import TopicsImage
 _ERROR_OF_GROUP_FROM: Final = 2
 _MANY_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
+# Topics, or partitions of one, that are looked up at once.
+_FEW: Final = 200
 
 
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Pending:
     version = context.api_version
     topics = context.services.loader.image.topics
     groups = request.groups if version >= _MANY_FROM else [_only_group(request)]
+    if _is_large(groups):
+        return context.defer(_fetch_many(context, request, groups))
     unknown = [_name_topics(group, topics) if version >= _TOPIC_IDS_FROM else [] for group in groups]
     completions = [
         context.services.groups.offset_fetch(group, require_stable=request.require_stable) for group in groups
@@ -52,6 +59,75 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
         return OffsetFetchResponse(groups=answers)
 
     return reply(context, gather(completions), respond)
+
+
+def _is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
+    if len(groups) > FEW_GROUPS:
+        return True
+    return any(
+        len(group.topics or ()) > _FEW or any(len(topic.partition_indexes) > _FEW for topic in group.topics or ())
+        for group in groups
+    )
+
+
+async def _fetch_many(
+    context: RequestContext, request: OffsetFetchRequest, groups: list[OffsetFetchRequestGroup]
+) -> OffsetFetchResponse:
+    """As `offset_fetch`, some partitions at a time, each portion as of another moment."""
+    version = context.api_version
+    image = context.services.loader.image.topics
+    response = OffsetFetchResponse()
+    for group in groups:
+        answer = OffsetFetchResponseGroup(group_id=group.group_id)
+        for portion in await context.finish(_portions(group)):
+            unknown = _name_topics(portion, image) if version >= _TOPIC_IDS_FROM else []
+            fetched = context.services.groups.offset_fetch(portion, require_stable=request.require_stable)
+            outcome = await outcome_of(fetched)
+            told = _answer(portion, outcome, unknown)
+            answer.error_code = told.error_code
+            if told.error_code:
+                answer.topics = told.topics
+                break
+            if version >= _TOPIC_IDS_FROM:
+                _identify_topics(told, image)
+            _add(answer, told.topics)
+            await trio.lowlevel.checkpoint()
+        response.groups.append(answer)
+    return response if version >= _MANY_FROM else _in_old_shape(version, groups[0], response.groups[0])
+
+
+def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGroup]]:
+    """The group with some of the topics and partitions that are asked for at a time; with all, where none are named."""
+    if group.topics is None:
+        return [group]
+    portions: list[list[OffsetFetchRequestTopics]] = []
+    size = _FEW
+    for topic in group.topics:
+        for first in range(0, max(len(topic.partition_indexes), 1), _FEW):
+            if size >= _FEW:
+                portions.append([])
+                size = 0
+                yield
+            some = topic.partition_indexes[first : first + _FEW]
+            asked = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
+            portions[-1].append(asked)
+            size += max(len(some), 1)
+    return [
+        OffsetFetchRequestGroup(
+            group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics
+        )
+        for topics in portions or [[]]
+    ]
+
+
+def _add(answer: OffsetFetchResponseGroup, topics: list[OffsetFetchResponseTopics]) -> None:
+    last = answer.topics[-1] if answer.topics else None
+    for topic in topics:
+        if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
+            last.partitions += topic.partitions  # a topic of several portions
+        else:
+            answer.topics.append(topic)
+        last = answer.topics[-1]
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

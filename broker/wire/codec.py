@@ -77,7 +77,8 @@ def _decoder(cls: type[Message], version: int, *, sliced: bool) -> Any:
         cls,
         version,
         flexible=_is_flexible(cls, version),
-        elements_max=REQUEST_ELEMENTS_MAX if cls.__message__.is_request else RESPONSE_ELEMENTS_MAX,
+        elements_max=cls.__message__.elements_max
+        or (REQUEST_ELEMENTS_MAX if cls.__message__.is_request else RESPONSE_ELEMENTS_MAX),
         file=f"{cls.__name__} v{version}",
         sliced=sliced,
     )

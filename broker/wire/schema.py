@@ -91,13 +91,15 @@ class FieldSpec(NamedTuple):
 class MessageSpec(NamedTuple):
     """Where a message belongs: its API key, the versions that can be coded, the flexible ones among them (KIP-482).
 
-    For what is kept in a log, `key` is the type of the record.
+    For what is kept in a log, `key` is the type of the record. `elements_max` bounds the elements of all arrays of the
+    message together, where it is less than what the codec allows all requests.
     """
 
     key: int
     versions: VersionRange
     flexible: VersionRange
     is_request: bool
+    elements_max: int | None = None
 
 
 class Struct(Protocol):
@@ -166,9 +168,9 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
-def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+def request(*, key: int, versions: str, flexible: str, elements_max: int | None = None) -> Callable[[type[T]], type[T]]:
     """A request's body. `flexible` are the versions with compact lengths and tagged fields."""
-    return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=True))
+    return _message(MessageSpec(key, version_range(versions), version_range(flexible), True, elements_max))
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))

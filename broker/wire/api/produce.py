@@ -10,6 +10,8 @@ Flexible from 9. Notable versions:
     13 topics by id instead of name (KIP-516)
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
 from broker.wire.uuids import ZERO_UUID
 
@@ -29,7 +31,11 @@ class TopicProduceData:
     partition_data: list[PartitionProduceData] = field([PartitionProduceData], "0+", factory=list)
 
 
-@request(key=0, versions="3-13", flexible="9+")
+# Partitions and topics of one request: more than one broker leads. Each is appended to before the loop goes on.
+_ELEMENTS_MAX: Final = 10_000
+
+
+@request(key=0, versions="3-13", flexible="9+", elements_max=_ELEMENTS_MAX)
 class ProduceRequest:
     """`acks`: 0 none, 1 the leader, -1 every in-sync replica."""
 
