@@ -14,6 +14,7 @@
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
+#   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
 PYTHON ?= python3
@@ -31,7 +32,7 @@ FRAMES ?= 200000
 SEED ?= 1
 
 .PHONY: venv run test test-interpreters check soak jepsen bench bench-kafka bench-replication bench-followers \
-	bench-moves bench-groups bench-metadata kafka-dump-log
+	bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -86,6 +87,9 @@ bench-groups: $(VENV)/.installed
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)
 	$(BIN)/python -m benchmarks.bench_cluster_metadata
+
+bench-loop-holds: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_loop_holds $(ARGS)
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)

@@ -57,17 +57,23 @@ class Hold:
 
 
 def measure(
-    holds: LoopHolds, port: int, handlers: Sequence[Handler], names: Names, *, last_version_only: bool = False
+    holds: LoopHolds,
+    port: int,
+    handlers: Sequence[Handler],
+    names: Names,
+    *,
+    last_version_only: bool = False,
+    part: float = 1.0,
 ) -> list[Hold]:
-    """The longest hold of each API."""
+    """The longest hold of each API, for requests of `part` of the largest size."""
     longest: list[Hold] = []
     for handler in handlers:
         versions = range(handler.min_version, handler.max_version + 1)
         found = [
-            _hold(holds, port, handler, each, names) for each in (versions[-1:] if last_version_only else versions)
+            _hold(holds, port, handler, each, names, part)
+            for each in (versions[-1:] if last_version_only else versions)
         ]
         longest.append(max((one for some in found for one in some), key=lambda hold: hold.seconds))
-        print("  ".join(longest[-1].cells()), flush=True)
     return longest
 
 
@@ -83,10 +89,10 @@ def _warm_up(port: int, handler: Handler, version: int, names: Names) -> None:
         client.exchange(client.frame(small_request(handler, version, names), version))
 
 
-def _hold(holds: LoopHolds, port: int, handler: Handler, version: int, names: Names) -> list[Hold]:
+def _hold(holds: LoopHolds, port: int, handler: Handler, version: int, names: Names, part: float) -> list[Hold]:
     found = []
     _warm_up(port, handler, version, names)
-    for request in largest_requests(handler, version, names):
+    for request in largest_requests(handler, version, names, part):
         with BlockingClient(port) as client:
             frame = client.frame(request.message, version)
             _settle_garbage()
@@ -110,17 +116,27 @@ async def run(options: argparse.Namespace, holds: LoopHolds, directory: Path) ->
     async with populated_node(directory, options.topics, options.partitions, options.groups) as node:
         gc.collect()
         gc.freeze()
-        return await trio.to_thread.run_sync(_measure_all, holds, node, options.apis, options.last)
+        return await trio.to_thread.run_sync(measure_all, holds, node, options.apis, options.last)
 
 
-def _measure_all(holds: LoopHolds, node: PopulatedNode, apis: Sequence[int] | None, last: bool) -> list[Hold]:
+def measure_all(
+    holds: LoopHolds, node: PopulatedNode, apis: Sequence[int] | None, last: bool, part: float = 1.0
+) -> list[Hold]:
+    """The longest hold of each API of both listeners; of all `apis` where none are named."""
+
     def wanted(handlers: Sequence[Handler], beyond: Sequence[Handler] = ()) -> list[Handler]:
         known = {handler.api_key for handler in beyond}
         return [each for each in handlers if each.api_key not in known and (not apis or each.api_key in apis)]
 
-    found = measure(holds, node.port, wanted(HANDLERS), node.names, last_version_only=last)
-    controllers = wanted(CONTROLLER_HANDLERS, HANDLERS)
-    return found + measure(holds, node.controller_port, controllers, node.names, last_version_only=last)
+    listeners = (
+        (node.port, wanted(HANDLERS)),
+        (node.controller_port, wanted(CONTROLLER_HANDLERS, HANDLERS)),
+    )
+    return [
+        hold
+        for port, handlers in listeners
+        for hold in measure(holds, port, handlers, node.names, last_version_only=last, part=part)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -89,10 +89,10 @@ _GROUP_FIELDS: Final = ("groups", "group_ids", "group_id", "groups_names", "coor
 _PARTITION_FIELDS: Final = ("partitions", "partition_indexes", "partition_index", "partition", "index")
 
 
-def largest_requests(handler: Handler, version: int, names: Names) -> Iterator[LargeRequest]:
-    """The requests of each shape; one for an API without arrays."""
+def largest_requests(handler: Handler, version: int, names: Names, part: float = 1.0) -> Iterator[LargeRequest]:
+    """The requests of each shape that are different; `part` of the largest size."""
     cls = APIS[handler.api_key].request
-    size_max = handler.request_bytes_max or UNBOUNDED_BYTES
+    size_max = int(part * (handler.request_bytes_max or UNBOUNDED_BYTES))
     sizes = set()
     for shape in _SHAPES:
         message = _fill(cls, version, names, shape, size_max)
