@@ -31,7 +31,7 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-interpreters check soak jepsen bench bench-kafka bench-replication bench-followers \
+.PHONY: venv run test test-interpreters check soak fuzz jepsen bench bench-kafka bench-replication bench-followers \
 	bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
