@@ -1,0 +1,41 @@
+"""Valid requests for what is not there yet, ACLs to transactions, and for the producers that partitions know."""
+
+from typing import Any
+
+from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
+from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from broker.wire.api.describe_acls import DescribeAclsRequest
+from broker.wire.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from broker.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
+from broker.wire.api.describe_transactions import DescribeTransactionsRequest
+from broker.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from broker.wire.api.list_transactions import ListTransactionsRequest
+
+Messages = list[tuple[Any, tuple[int, ...]]]
+
+
+def security_messages(topic: str) -> Messages:
+    """Each with the versions to send it in; to any node."""
+    created = AclCreation(resource_type=2, resource_name=topic, principal="User:hostile", host="*", operation=3)
+    deleted = DeleteAclsFilter(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
+    described = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
+    users = [UserName(name="hostile"), UserName(name="alice")]
+    return [
+        (described, (1, 2, 3)),
+        (CreateAclsRequest(creations=[created]), (1, 3)),
+        (DeleteAclsRequest(filters=[deleted]), (1, 3)),
+        (DescribeUserScramCredentialsRequest(users=users), (0,)),
+    ]
+
+
+def broker_messages(topic: str) -> Messages:
+    """Likewise, to brokers alone."""
+    quota = ComponentData(entity_type="user", match="hostile")
+    producers = TopicRequest(name=topic, partition_indexes=[0, 1])
+    listed = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[1], transactional_id_pattern="h.*")
+    return [
+        (DescribeClientQuotasRequest(components=[quota]), (0, 1)),
+        (DescribeProducersRequest(topics=[producers]), (0,)),
+        (DescribeTransactionsRequest(transactional_ids=["hostile"]), (0,)),
+        (listed, (0, 1, 2)),
+    ]
