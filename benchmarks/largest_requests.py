@@ -115,9 +115,10 @@ def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> An
     count = int((size_max - _SPARE_BYTES - _size(few, version)) / per_element)
     while True:
         message = _Filler(names, version, shape, min(count, _elements_max(cls))).struct(cls, 0)
-        if _size(message, version) <= size_max - _SPARE_BYTES // 2:
+        size = _size(message, version)
+        if size <= size_max - _SPARE_BYTES // 2:
             return message
-        count = int(count * 0.9)
+        count = int(count * 0.98 * size_max / size)
 
 
 def _elements_max(cls: Any) -> int:

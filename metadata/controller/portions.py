@@ -9,8 +9,8 @@ from typing import TypeVar
 
 A = TypeVar("A")
 
-# What one decision is about, in partitions or resources: some 10 ms.
-PORTION_SIZE = 200
+# What one decision is about, in partitions or resources: some 5 ms, and more where others compete for the CPU.
+PORTION_SIZE = 64
 
 
 def in_portions(
