@@ -211,7 +211,7 @@ class Dispatcher(Generic[S]):
         except Exception as error:
             self._failed(context.client, error)
             raise ApiError from error
-        return _joined(frame)[_FRAME_SIZE:]
+        return _without_size(frame)
 
     def is_forwarded(self, payload: bytes) -> bool:
         """Whether brokers forward requests like this one. Raises WireError."""
@@ -259,7 +259,7 @@ class Dispatcher(Generic[S]):
             response = await forward(payload, principal=client.principal, client_host=client.peer_host)
         except ApiError as error:
             return context.encode(_refused(context, context.route.handler, request, error))
-        return len(response).to_bytes(_FRAME_SIZE) + response
+        return [len(response).to_bytes(_FRAME_SIZE), response]
 
     def _failed(self, client: Client, error: Exception) -> ProtocolError:
         self.services.env.trace(
@@ -344,11 +344,12 @@ def _encoded_in_steps(context: Context[S], steps: Steps[Message]) -> Steps[bytes
     return frame
 
 
-def _joined(frame: bytes | list[Part]) -> bytes:
-    if isinstance(frame, bytes):
-        return frame
-    assert not any(isinstance(part, FileRange) for part in frame), "no controller sends files"
-    return b"".join(part for part in frame if not isinstance(part, FileRange))
+def _without_size(frame: bytes | list[Part]) -> bytes:
+    """The frame's payload, copied once: it may be 10 MB."""
+    parts = [frame] if isinstance(frame, bytes) else frame
+    assert not any(isinstance(part, FileRange) for part in parts), "no controller sends files"
+    first, *others = (part for part in parts if not isinstance(part, FileRange))
+    return b"".join([memoryview(first)[_FRAME_SIZE:], *others])
 
 
 def _unsupported_api_versions(correlation_id: int) -> Reply:
