@@ -21,7 +21,7 @@ from jepsen.hostile.quorum_stories import QuorumTeller
 from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import NODE_ID, Target
-from jepsen.processes.fuzz.command import told
+from jepsen.processes.fuzz.command import longest_hold_ms, told
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.lanes import PORTS
 from jepsen.processes.fuzz.sitting import Sitting, SittingPlan
@@ -115,6 +115,12 @@ def test_harm_is_found_within_an_envelope_and_behind_wrong_bytes() -> None:
     assert spoiled_frame(payload + b"more").is_harmful
     assert not is_harmful(UnregisterBrokerRequest(broker_id=99))
     assert is_harmful(DeleteTopicsRequest(topic_names=["__consumer_offsets"]))
+
+
+def test_longest_hold_is_the_one_on_the_processor() -> None:
+    held = "kraft: warning: loop-held: nothing else was served for {} ms, {} ms of them on the processor, because of x"
+    assert longest_hold_ms([held.format("1,101", "86"), held.format("115", "1,095"), "loop-held: more"]) == 1_095
+    assert longest_hold_ms([]) == 0
 
 
 async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:

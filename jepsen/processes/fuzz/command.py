@@ -8,6 +8,7 @@ python -m jepsen fuzz --seed 7 --first 1234 --stories 1                 a story 
 import argparse
 import json
 import math
+import re
 import shutil
 import tempfile
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ REPORT: Final = "sitting.json"
 _STORIES_MAX: Final = 1 << 39
 _SUSPECTS_TRIED: Final = 24
 _SHOWN: Final = 12
+_HOLD: Final = re.compile(r"loop-held: .* ([\d,]+) ms of them on the processor")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +115,7 @@ def told(plan: SittingPlan, findings: Findings) -> str:
         f"  node: CPU {findings.node_cpu_seconds:.0f} s, waited for a processor {findings.run_delay_seconds:.1f} s; "
         f"open files at most {findings.open_files_max}, data {findings.data_bytes_max / 1e6:.0f} MB",
         f"  healthy client: {_healthy(findings.healthy)}",
-        f"  holds of the loop that it traced: {len(findings.holds)}",
+        f"  holds of the loop that it printed: {len(findings.holds)}, the longest {longest_hold_ms(findings.holds)} ms",
         *(f"    {line[:300]}" for line in findings.holds[-_SHOWN:]),
         f"  restarts: {', '.join(f'{name} {seconds:.1f} s' for name, seconds in findings.restarts_s.items())}",
         *(f"PROBLEM: {problem[:2_000]}" for problem in findings.problems),
@@ -131,6 +133,11 @@ def slope(samples: list[tuple[float, int]]) -> float:
     mean_size = sum(size for _, size in later) / len(later)
     spread = sum((at - mean_time) ** 2 for at, _ in later)
     return sum((at - mean_time) * (size - mean_size) for at, size in later) / max(spread, 1e-9) * 60 / 1e6
+
+
+def longest_hold_ms(lines: list[str]) -> int:
+    """The longest of the holds that a node has printed, on the processor: what others ran meanwhile does not count."""
+    return max((int(found[1].replace(",", "")) for line in lines if (found := _HOLD.search(line))), default=0)
 
 
 def _counted(counter: Any) -> str:
@@ -176,6 +183,7 @@ def _add_to_ledger(options: argparse.Namespace, plan: SittingPlan, findings: Fin
         "seconds": round(findings.seconds),
         "resident_bytes_max": max(sizes),
         "resident_mb_a_minute": round(slope(findings.resident_bytes), 3),
+        "longest_hold_ms": longest_hold_ms(findings.holds),
         "holds": findings.holds[-_SHOWN:],
         "healthy": findings.healthy,
         "problems": findings.problems,
