@@ -9,7 +9,7 @@ from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import MESSAGE_LENGTH_MAX, ErrorCode
 
 
 def describe_user_scram_credentials(
@@ -21,19 +21,17 @@ def describe_user_scram_credentials(
 
 
 def _unknown(name: str) -> DescribeUserScramCredentialsResult:
-    return DescribeUserScramCredentialsResult(
-        user=name,
-        error_code=ErrorCode.RESOURCE_NOT_FOUND,
-        error_message=f"Attempt to describe a user credential that does not exist: {name}",
-    )
+    message = f"Attempt to describe a user credential that does not exist: {name}"
+    return _refused(name, ErrorCode.RESOURCE_NOT_FOUND, message)
 
 
 def _repeated(name: str) -> DescribeUserScramCredentialsResult:
-    return DescribeUserScramCredentialsResult(
-        user=name,
-        error_code=ErrorCode.DUPLICATE_RESOURCE,
-        error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
-    )
+    message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    return _refused(name, ErrorCode.DUPLICATE_RESOURCE, message)
+
+
+def _refused(name: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message[:MESSAGE_LENGTH_MAX])
 
 
 HANDLER = Handler(api_key=50, min_version=0, max_version=0, immediate=describe_user_scram_credentials)

@@ -111,6 +111,12 @@ async def test_no_user_has_scram_credentials(node: RunningNode, listener: str) -
     ]
 
 
+async def test_user_name_of_the_largest_size_is_refused_with_a_message_that_can_be_read(client: WireClient) -> None:
+    users = [UserName(name="x" * 32_767)]
+    response = await client.call(DescribeUserScramCredentialsRequest(users=users), 0)
+    assert [each.error_code for each in response.results] == [ErrorCode.RESOURCE_NOT_FOUND]
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_no_transaction_is_listed(client: WireClient, version: int) -> None:
     filters: dict[str, Any] = {"state_filters": ["Ongoing", "Sleeping"], "producer_id_filters": [4]}
