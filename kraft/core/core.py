@@ -202,10 +202,12 @@ class Core:
     def _received_fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest) -> None:
         """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing.
 
-        Only a voter's Fetch spreads the news of a higher epoch: what an observer believes must not depose a leader.
+        Only a voter's Fetch spreads the news of a higher epoch: what an observer believes must not depose a leader. A
+        former voter counts too: it may have stood for election while it was cut off and then removed, and could not
+        fetch from any leader before elections reach its epoch.
         """
         replica = self._replica
-        if replica.voters.contains(request.replica):
+        if replica.voter_history.names(request.replica):
             elections.see_epoch(replica, request.replica.node_id, request.epoch)
         state = replica.state
         error = Error.NONE if isinstance(state, Leader) else Error.NOT_LEADER_OR_FOLLOWER

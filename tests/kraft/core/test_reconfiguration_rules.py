@@ -69,6 +69,17 @@ def test_kip_853_one_change_at_a_time() -> None:
     assert one.core.voters.ids == (1, 2)
 
 
+def test_kip_853_a_removed_voter_with_a_higher_epoch_deposes_the_leader() -> None:
+    """It stood for election while it was cut off, and no leader of a lower epoch answers what it fetches."""
+    one = established()
+    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
+    one.sync()
+    one.fetch(2, 3, 1)
+    assert one.core.voters.ids == (1, 2)
+    one.fetch(3, 2, 1, request_epoch=2)
+    assert (one.core.epoch, one.core.role) == (2, Role.UNATTACHED)
+
+
 def test_kip_853_a_voter_is_added_once_it_has_caught_up() -> None:
     one = established()
     one.ask(add(4))
