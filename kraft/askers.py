@@ -9,6 +9,9 @@ from kraft.core.messages import Error, FetchSnapshotResponse, Response, VoterCha
 from kraft.log import Snapshots
 from kraft.rpc import ServedConnection
 
+# Bytes of a snapshot in one answer. They are sent as they lie on disk.
+SNAPSHOT_BYTES_MAX = 1 << 20
+
 
 class Askers:
     """Each question has a token that is never used twice; an answer that nobody waits for any more goes nowhere."""
@@ -46,11 +49,11 @@ class Askers:
             answers.append(response)
             answered.set()
 
-    def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots, max_bytes: int) -> None:
-        """With at most `max_bytes` of the snapshot that was asked for."""
+    def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots) -> None:
+        """Answer with at most SNAPSHOT_BYTES_MAX of the snapshot."""
         request = effect.request
         try:
-            data, size_bytes = snapshots.read(request.snapshot, request.position, max_bytes)
+            data, size_bytes = snapshots.read(request.snapshot, request.position, SNAPSHOT_BYTES_MAX)
         except FileNotFoundError:
             self.answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
         else:

@@ -30,8 +30,8 @@ from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
-# One answer to a Fetch.
-FETCH_BYTES_MAX = 1 << 20
+# Entries in one answer to a Fetch. A megabyte of the smallest batches would hold the event loop for 100 ms.
+FETCH_BYTES_MAX = 1 << 17
 # So that a batch fits into a frame with room to spare; a controller's largest decisions are a few megabytes.
 APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Past a deadline by so much, that no rounding of floats makes a tick too early.
@@ -344,7 +344,7 @@ class Quorum:
             case todo.RefusedEpoch() | todo.RefusedTruncation():
                 self._trace.refused(effect)
             case todo.AnswerSnapshot():
-                self._askers.answer_snapshot(effect, self._snapshots, FETCH_BYTES_MAX)
+                self._askers.answer_snapshot(effect, self._snapshots)
             case todo.WriteSnapshot():
                 self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
             case _:
