@@ -32,6 +32,7 @@ NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _DEFAULT_RETENTION: Final = -1
 _NEVER: Final = -1
+_TIMESTAMP_MAX: Final = 2**63 - 1
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
 
 
@@ -70,7 +71,9 @@ def commit_offsets(
     """
     group_id, member_id = committer.group_id, committer.member_id
     _validate(state, committer, is_transactional=False)
-    expire_timestamp_ms = _NEVER if retention_time_ms == _DEFAULT_RETENTION else now_ms + retention_time_ms
+    expire_timestamp_ms = _NEVER
+    if retention_time_ms != _DEFAULT_RETENTION:
+        expire_timestamp_ms = min(now_ms + retention_time_ms, _TIMESTAMP_MAX)
     metadata_max = state.config.offset_metadata_max_bytes
     records, codes = [], []
     for each in offsets:

@@ -231,6 +231,14 @@ def test_a_retention_time_of_ones_own_counts_from_the_commit() -> None:
     assert told(shard, 1) == (2, 0)
 
 
+def test_the_longest_retention_time_of_ones_own_keeps_offsets() -> None:
+    """The time at which they expire stays in the range of 64 bits, or it could not be written down."""
+    shard = GroupsShard(CONFIG)
+    commit(shard, 1, retention_ms=2**63 - 1)
+    shard.pass_ms(3 * RETENTION_MS)
+    assert told(shard) == (1, 0)
+
+
 def test_offsets_of_a_group_with_members_are_kept_and_then_expire_together() -> None:
     shard = GroupsShard(CONFIG)
     group = SomeGroup()
