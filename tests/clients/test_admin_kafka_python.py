@@ -127,6 +127,7 @@ def test_groups_have_configs_and_are_listed_for_them(admin: KafkaAdminClient, to
     described = admin.describe_configs([ConfigResource(ConfigResourceType.GROUP, group)], config_filter="all")
     configs = described["group"][group]
     assert {name: config["value"] for name, config in configs.items()} == {
+        "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "6000",
         "consumer.session.timeout.ms": "45000",
     }

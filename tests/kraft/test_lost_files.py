@@ -6,10 +6,11 @@ from kraft.core import ElectionState, ReplicaKey, Voter, VoterSet
 from kraft.log import CorruptLog, DurableLog, ElectionFile
 from kraft.recovery import format_log, recover
 from kraft.replicated_log import Batch, BatchKind
+from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
-ME, OTHER = ReplicaKey(1, "one"), ReplicaKey(2, "two")
+ME, OTHER = ReplicaKey(1, directory_id("one")), ReplicaKey(2, directory_id("two"))
 
 
 async def written(*voters: ReplicaKey) -> VolatileDisk:
@@ -42,7 +43,9 @@ async def test_voter_that_lost_its_vote_refuses_to_start_and_goes_on_refusing(da
             await recover(disk, DIRECTORY, VoterSet(), ME)
 
 
-@pytest.mark.parametrize(("voters", "me"), [((ME,), ME), ((OTHER,), ME), ((OTHER, ReplicaKey(1, "old")), ME)])
+@pytest.mark.parametrize(
+    ("voters", "me"), [((ME,), ME), ((OTHER,), ME), ((OTHER, ReplicaKey(1, directory_id("old"))), ME)]
+)
 async def test_sole_voter_or_observer_goes_on_without_its_vote(voters: tuple[ReplicaKey, ...], me: ReplicaKey) -> None:
     disk = await written(*voters)
     await lose_vote(disk, "gone")

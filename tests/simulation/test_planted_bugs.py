@@ -38,7 +38,7 @@ HUNTS = {
     "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
     "recovery keeps segments behind a gap": Hunt(["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"]),
     "a new log directory is not made durable": Hunt(
-        ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness"], faults=["power"]
+        ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
     ),
     "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
