@@ -27,8 +27,8 @@ STRINGS_HERE = {
     "log.dir",
     "log.dirs",
 }
-# See `docs/compatibility.md`: members of a group at rest hear of others within 5 s, and thousands of clients that connect
-# at once are queued.
+# See `docs/compatibility.md`: members of a group at rest hear of others within 5 s,
+# and thousands of clients may wait to be accepted.
 OTHER_DEFAULT_HERE = {
     "consumer.heartbeat.interval.ms",
     "group.consumer.heartbeat.interval.ms",
