@@ -19,7 +19,7 @@ from broker.net.connection import Connection
 from broker.wire.api.names import api_name
 from kraft.env import Tracer
 
-LOOK_S: Final = 0.025
+LOOK_S: Final = 0.05
 # A loop that is held for 100 ms answers a probe as late as this, or later: it was sent at the first look.
 LATE_S: Final = 0.1 - LOOK_S
 # The function of Trio in which an idle loop waits.
