@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -125,7 +125,7 @@ def test_longest_hold_is_the_one_on_the_processor() -> None:
 
 async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """And its healthy client does not notice; `python -m jepsen fuzz` sends millions."""
-    seed = SystemRandom().randrange(1 << 32)
+    seed = 1  # a failure here comes again, and `make fuzz` looks for others
     print(f"python -m jepsen fuzz --seed {seed} --frames 4000")
     plan = SittingPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
     port, controller_port = free_ports(2)
