@@ -243,6 +243,8 @@ class AiokafkaMember(GroupMember):
                     for record in records:
                         self.history.took(self.name, (record.topic, record.partition), record.offset)
         finally:
+            # aiokafka leaves without calling its listener. Others may have its partitions before it gets the response.
+            self.history.gone(self.name)
             await consumer.stop()
 
 
