@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +112,13 @@ class FuzzedNode(ServerProcess):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def data_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
+        """What its files hold. The node removes some of them while they are counted."""
+        size = 0
+        for directory, _, names in os.walk(self.data):  # which passes over directories that are gone
+            for name in names:
+                with suppress(FileNotFoundError):
+                    size += os.stat(os.path.join(directory, name)).st_size
+        return size
 
 
 def _without_repetition(tracebacks: Mapping[str, None]) -> list[str]:
