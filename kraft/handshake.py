@@ -13,7 +13,7 @@ from kraft.core import ReplicaKey
 from kraft.message_codec import decoder
 
 PROTOCOL: Final = "kraft/2"
-# From a node that connects: nobody knows yet who it is. And from the one that answers, which may add a refusal.
+# From a node that connects: it is not known yet. And from the one that answers, which may add a refusal.
 HELLO_BYTES_MAX: Final = 1_024
 ANSWER_BYTES_MAX: Final = 4_096
 # How long a node that connects may take to say who it is.

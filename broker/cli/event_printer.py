@@ -125,5 +125,5 @@ class EventPrinter:
 
 
 def _print(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason for a node to end
+    with contextlib.suppress(OSError):  # the reader is gone, or the disk is full: no reason to end a node
         print(f"kraft: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Measures for how long the event loop was held, and by what: while one task runs, nobody else is served.
+"""Measures for how long the event loop was held, and by what: while one task runs, no other client is served.
 
 A thread looks at the loop's thread every LOOK_S. Unless that waits for events, it sends the loop a probe and looks
 again: how late the probe is answered says how long the loop was held, and the stack while it is overdue says by what.

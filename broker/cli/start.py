@@ -72,7 +72,7 @@ def _raise_descriptor_limit() -> None:
     """Take all descriptors the system grants: every connection and every active partition holds one.
 
     Running out of them looks like a disk that fails. Many systems grant 1,024 at first and far more to who asks. Here
-    and not in `Node`: whoever runs a node within a process of theirs decides on the limits of that process.
+    and not in `Node`: an application that embeds a node decides on its process's limits itself.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems grant less than they say

@@ -1,7 +1,7 @@
 """What a node prints of damage that it finds on its disks, so that no record is lost without a word.
 
 A sentence by kind of traced event, formatted with the event's fields. Each says what was found, what it means, and
-where somebody can do something about it, what to do.
+where an operator can do something about it, what to do.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Work that takes more than a few milliseconds, done in slices between which everything else runs.
 
 One slice at a time: however many clients ask for much, one pass of Trio's scheduler spends one slice on all of them
-together, and then serves the others. Such clients wait for each other, and for nobody else.
+together, and then serves the others. Such clients wait for each other only.
 """
 
 from collections.abc import Callable, Generator, Iterable

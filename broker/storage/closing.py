@@ -1,7 +1,7 @@
 """Closing logs cleanly: everything in them is durable afterwards, and the next start can trust it.
 
 All logs are taken through each step together, many at a time and off the event loop. While a file system commits its
-journal, whoever creates or renames a file waits, and it commits for many files at once. Closed one by one, with eight
+journal, creating or renaming a file waits, and it commits for many files at once. Closed one by one, with eight
 syncs each that all took their own way through a thread, 1,000 logs took seconds.
 """
 

@@ -28,7 +28,7 @@ RECORD_SIZE_MIN: Final = 7
 _HEAD: Final = Struct(">Q")
 _UNPACK_HEAD: Final = _HEAD.unpack_from
 _HEAD_END: Final = HEADER_SIZE + _HEAD.size
-# A producer's records are of few sizes, or of so many that remembering them helps nobody.
+# A producer's records are of few sizes, or of so many that remembering them does not help.
 _HEADS_MAX: Final = 64
 _NULL: Final = 1  # -1 in zigzag form
 

@@ -29,7 +29,7 @@ __all__ = ["Regex", "RegexError", "State", "compile_regex"]
 # steps, a list of a hundred names 3,000. At the bounds, compiling takes 5 to 10 ms.
 LENGTH_MAX: Final = 4_096
 _STEPS_MAX: Final = 5_000
-# What is remembered of how states lead to others, in steps and characters; then it begins anew. About a megabyte.
+# What is remembered of how states lead to others, in steps and characters; then it is cleared. About a megabyte.
 _REMEMBERED_MAX: Final = 20_000
 # Reading a character whose state is known costs a fraction of looking at a step.
 _CHARS_AT_ONE_STEP: Final = 4
