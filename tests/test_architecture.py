@@ -115,6 +115,8 @@ WORLDLY: dict[str, set[str]] = {
     # A process's own affairs, before there is a node: its properties file, its directory, its signals.
     "broker.cli.cluster": {"os"},
     "broker.cli.node_config": {"open", "os"},
+    # A client's wall clock and chance, which a simulation replaces.
+    "broker.client.environment": {"random", "time"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from broker.client.errors import ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.wire.errors import WireError
 
@@ -18,15 +19,13 @@ IN_FLIGHT_MAX: Final = 64
 # Far above the largest answer, that to a Fetch of 50 MiB. The buffer grows with what arrives, not with what is claimed.
 RESPONSE_BYTES_MAX: Final = 100 << 20
 _RECEIVE_BYTES: Final = 65_536
+# While a response is incomplete, as much of it is received at a time.
+_RECEIVE_BYTES_MAX: Final = 1 << 20
 # A request's payload begins with its key, version and correlation id, a response's with the correlation id.
 _REQUEST_ID: Final = slice(4, 8)
 _RESPONSE_ID: Final = slice(0, 4)
 _ID_MASK: Final = 0x7FFFFFFF
 _LINGER: Final = Struct("ii")
-
-
-class ConnectionLost(Exception):
-    """The connection broke, or an answer was overdue: what was asked for may have happened, or may happen yet."""
 
 
 @attrs.define(eq=False)
@@ -35,6 +34,7 @@ class _Asked:
 
     payload: bytes
     deadline: float
+    is_answered: bool = True
     ended: trio.Event = attrs.field(factory=trio.Event)
     response: bytes | None = None
 
@@ -58,6 +58,7 @@ class Connection:
         self._wanted = trio.Event()
         self._patience = trio.CancelScope()
         self._lost = ""
+        self.used_at = trio.current_time()  # of the last request
 
     @classmethod
     async def open(
@@ -86,24 +87,61 @@ class Connection:
             self._end(reason)
         raise ConnectionLost(reason)
 
-    async def call(self, request: Any, version: int) -> Any:
-        """Send a request and return the response. Raises ConnectionLost, also for an answer that cannot be read."""
-        answer = await self.exchange(encode_request(request, version, self._client_id))
+    def set_buffer_sizes(self, send_bytes: int, receive_bytes: int) -> None:
+        """Set the kernel's buffers of the socket; -1 leaves one as it is."""
+        for option, size in ((trio.socket.SO_SNDBUF, send_bytes), (trio.socket.SO_RCVBUF, receive_bytes)):
+            if size != -1:
+                self._stream.setsockopt(trio.socket.SOL_SOCKET, option, size)
+
+    @property
+    def is_lost(self) -> bool:
+        return bool(self._lost)
+
+    @property
+    def in_flight(self) -> int:
+        """The requests that are not answered yet."""
+        return len(self._sent) + len(self._unsent)
+
+    async def call(self, request: Any, version: int, *, timeout_ms: float | None = None) -> Any:
+        """Send a request and return the response. `timeout_ms` replaces the connection's request timeout.
+
+        Raises ConnectionLost, also for a response that cannot be read; WireError for a request that the version cannot
+        express.
+        """
+        answer = await self.exchange(encode_request(request, version, self._client_id), timeout_ms=timeout_ms)
         try:
             return decode_response(request, version, answer)
         except WireError as error:
             raise ConnectionLost(f"an answer that cannot be read: {error}") from error
 
-    async def exchange(self, payload: bytes) -> bytes:
+    async def send_unanswered(self, request: Any, version: int) -> None:
+        """Send a request that the broker does not answer, a Produce with acks=0.
+
+        Returns when the kernel has it. Raises ConnectionLost.
+        """
+        asked = await self._queue(encode_request(request, version, self._client_id), None, is_answered=False)
+        if asked.response is None:
+            raise ConnectionLost(self._lost)
+
+    async def exchange(self, payload: bytes, *, timeout_ms: float | None = None) -> bytes:
         """Send the payload of a request as it is, and return that of its response, with the request's correlation id.
 
         On the wire it has an id of the connection's. Raises ConnectionLost.
         """
-        while not self._lost and len(self._unsent) + len(self._sent) >= IN_FLIGHT_MAX:
+        asked = await self._queue(payload, timeout_ms, is_answered=True)
+        if asked.response is None:
+            raise ConnectionLost(self._lost)
+        return payload[_REQUEST_ID] + asked.response[_RESPONSE_ID.stop :]
+
+    async def _queue(self, payload: bytes, timeout_ms: float | None, *, is_answered: bool) -> _Asked:
+        """Queue a request and wait until it is answered (or only sent) or the connection is lost."""
+        while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
             await self._room.park()
         if self._lost:
             raise ConnectionLost(self._lost)
-        asked = _Asked(payload, trio.current_time() + self._request_timeout_s)
+        timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
+        self.used_at = trio.current_time()
+        asked = _Asked(payload, self.used_at + timeout_s, is_answered)
         self._unsent.append(asked)
         self._wanted.set()
         self._watch()
@@ -114,9 +152,7 @@ class Connection:
                 self._unsent.remove(asked)
                 self._watch()
                 self._room.unpark()
-        if asked.response is None:
-            raise ConnectionLost(self._lost)
-        return payload[_REQUEST_ID] + asked.response[_RESPONSE_ID.stop :]
+        return asked
 
     async def _carry(self) -> str:
         """Both ways at once, until one of them ends; why it did."""
@@ -140,28 +176,45 @@ class Connection:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
-            frames = []
+            frames: list[bytes | memoryview] = []
+            unanswered = []
             while self._unsent:
                 asked = self._unsent.popleft()
                 wire_id = self._next_id.to_bytes(4)
                 self._next_id = (self._next_id + 1) & _ID_MASK
-                self._sent.append((wire_id, asked))
-                payload = asked.payload
+                if asked.is_answered:
+                    self._sent.append((wire_id, asked))
+                else:
+                    unanswered.append(asked)
+                payload = memoryview(asked.payload)
                 frames += [len(payload).to_bytes(4), payload[: _REQUEST_ID.start], wire_id, payload[_REQUEST_ID.stop :]]
-            await self._stream.send_all(b"".join(frames))
+            try:
+                await self._stream.send_all(b"".join(frames))
+            except BaseException:
+                for asked in unanswered:
+                    asked.ended.set()
+                raise
+            for asked in unanswered:
+                self._end_with(asked, b"")
 
     async def _receive(self) -> None:
         received = bytearray()
-        while data := await self._stream.receive_some(_RECEIVE_BYTES):
+        wanted = _RECEIVE_BYTES
+        while data := await self._stream.receive_some(wanted):
             received += data
             start = 0
+            wanted = _RECEIVE_BYTES
             while len(received) - start >= 4:
                 size = int.from_bytes(received[start : start + 4])
                 if size > RESPONSE_BYTES_MAX:
                     raise ConnectionLost(f"a response of {size} bytes")
-                if len(received) - start - 4 < size:
+                missing = size - (len(received) - start - 4)
+                if missing > 0:
+                    wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)
                     break
-                self._answered(bytes(received[start + 4 : start + 4 + size]))
+                with memoryview(received) as view:
+                    response = bytes(view[start + 4 : start + 4 + size])
+                self._answered(response)
                 start += 4 + size
             del received[:start]
         raise ConnectionLost("closed by the other side")
@@ -170,6 +223,9 @@ class Connection:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
             raise ConnectionLost("an answer to nothing that was asked")
         _, asked = self._sent.popleft()
+        self._end_with(asked, response)
+
+    def _end_with(self, asked: _Asked, response: bytes) -> None:
         asked.response = response
         asked.ended.set()
         self._watch()

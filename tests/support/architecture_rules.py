@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeGuard
 
 from tests.support.source_code import Module, imported_module, imports, is_within
 
@@ -147,8 +148,15 @@ def import_cycle(modules: Mapping[str, Module]) -> list[str]:
 
 
 def package_content(module: Module) -> list[str]:
-    """What an `__init__.py` has besides a docstring, imports and `__all__`."""
-    body = module.tree.body
+    """What an `__init__.py` has besides a docstring, imports and `__all__`.
+
+    Imports may differ between run time and type checking, for names that are imported when they are first used.
+    """
+    body = [
+        inner
+        for node in module.tree.body
+        for inner in ([*node.body, *node.orelse] if _is_for_type_checking(node) else [node])
+    ]
     if ast.get_docstring(module.tree) is None:
         return [f"{module.name} does not say what is in it"]
     return [
@@ -157,6 +165,10 @@ def package_content(module: Module) -> list[str]:
         if not isinstance(node, ast.Import | ast.ImportFrom)
         and not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
     ]
+
+
+def _is_for_type_checking(node: ast.stmt) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def mutable_globals(module: Module) -> list[str]:

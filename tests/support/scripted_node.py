@@ -7,13 +7,15 @@ from typing import Any, TypeAlias
 import trio
 
 from broker.wire.api import APIS
-from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_response_header, parse_request_header
 
 # A response message, bytes to be sent as they are, or None for silence.
 Answer: TypeAlias = Any
 Script: TypeAlias = Callable[[Any], Answer | Awaitable[Answer]]
+# From the request and its version to the response and the version that it is encoded in.
+ApiVersionsScript: TypeAlias = Callable[[ApiVersionsRequest, int], tuple[ApiVersionsResponse, int]]
 
 
 class ScriptedNode:
@@ -28,6 +30,8 @@ class ScriptedNode:
         self.ends: list[str] = []
         self.connections = 0
         self.is_heard = True
+        self.api_versions: list[ApiVersion] = []
+        self.answer_api_versions: ApiVersionsScript = self._api_versions
         self.port = 0
         self._arrived = trio.Event()
         self._ended = trio.Event()
@@ -76,7 +80,10 @@ class ScriptedNode:
     async def _answer(self, stream: trio.SocketStream, payload: bytes) -> None:
         key, version, correlation_id, _, start = parse_request_header(payload)
         request, _ = decode(APIS[key].request, version, payload, start)
-        answer = ApiVersionsResponse() if isinstance(request, ApiVersionsRequest) else await self._play(request)
+        if isinstance(request, ApiVersionsRequest):
+            answer, version = self.answer_api_versions(request, version)
+        else:
+            answer = await self._play(request)
         if answer is None or not self.is_heard:
             return
         if not isinstance(answer, bytes):
@@ -84,6 +91,9 @@ class ScriptedNode:
             answer = encode_response_header(key, version, correlation_id) + body
             answer = len(answer).to_bytes(4) + answer
         await stream.send_all(answer)
+
+    def _api_versions(self, request: ApiVersionsRequest, version: int) -> tuple[ApiVersionsResponse, int]:
+        return ApiVersionsResponse(api_keys=self.api_versions), version
 
     async def _play(self, request: Any) -> Answer:
         self.requests.append(request)

@@ -1,0 +1,239 @@
+"""One broker's connection: made, negotiated (KIP-511), made again with a growing pause, and throttled (KIP-219)."""
+
+from collections.abc import Mapping
+from importlib import metadata as distributions
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import ClientConfig
+from broker.client.connection import Connection
+from broker.client.environment import Environment
+from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker, check
+from broker.client.payloads import decode_response, encode_request
+from broker.client.types import Node
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.wire.errors import ErrorCode, WireError
+
+API_VERSIONS: Final = 18
+_ERROR_CODE: Final = slice(4, 6)  # of an ApiVersions response in every version: it comes after the correlation id
+
+
+class Broker:
+    """A connection to one broker, with the API versions that both sides have."""
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Connection,
+        versions: Mapping[int, tuple[int, int]],
+        features: Mapping[str, int],
+        scope: trio.CancelScope,
+    ) -> None:
+        self.node = node
+        self.versions = versions
+        self.features = features
+        self._connection = connection
+        self._scope = scope
+        self._throttled_until = 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        return self._connection.is_lost
+
+    @property
+    def in_flight(self) -> int:
+        return self._connection.in_flight
+
+    @property
+    def used_at(self) -> float:
+        """When the last request was sent, by Trio's clock."""
+        return self._connection.used_at
+
+    def version_of(self, request_class: type[Any], *, highest: int | None = None, lowest: int = 0) -> int:
+        """The highest version of an API that both sides have, within the given bounds. Raises UnsupportedByBroker."""
+        key = request_class.__message__.key
+        name = APIS[key].name
+        if key not in self.versions:
+            raise UnsupportedByBroker(f"broker {self.node.id} does not serve {name}")
+        first, last = self.versions[key]
+        version = last if highest is None else min(last, highest)
+        if version < max(first, lowest):
+            raise UnsupportedByBroker(f"broker {self.node.id} serves {name} in versions {first} to {last} only")
+        return version
+
+    async def call(
+        self,
+        request: Any,
+        *,
+        version: int | None = None,
+        highest: int | None = None,
+        lowest: int = 0,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Sends a request in the highest common version and returns the response.
+
+        `timeout_ms` replaces `request.timeout.ms`, for requests that the broker answers late on purpose. Raises
+        ConnectionLost; UnsupportedByBroker, also where the version has no field for something that the request sets.
+        """
+        if version is None:
+            version = self.version_of(type(request), highest=highest, lowest=lowest)
+        if self._throttled_until > trio.current_time():
+            await trio.sleep_until(self._throttled_until)
+        try:
+            response = await self._connection.call(request, version, timeout_ms=timeout_ms)
+        except WireError as error:
+            name = APIS[request.__message__.key].name
+            raise UnsupportedByBroker(f"broker {self.node.id}: {name} in version {version}: {error}") from error
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._throttled_until = trio.current_time() + throttle_ms / 1000
+        return response
+
+    async def send_unanswered(self, request: Any, version: int) -> None:
+        """Sends a Produce request with acks=0. Raises ConnectionLost."""
+        await self._connection.send_unanswered(request, version)
+
+    def close(self) -> None:
+        """Closes the connection; requests in flight fail with ConnectionLost."""
+        self._scope.cancel()
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    """An attempt to connect; all callers that need the connection wait for the same one."""
+
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    broker: Broker | None = None
+    failure: Exception | None = None
+
+
+class BrokerLink:
+    """Keeps one connection to a node and makes it again when a caller needs it; `nursery` carries it."""
+
+    def __init__(self, node: Node, config: ClientConfig, environment: Environment, nursery: trio.Nursery) -> None:
+        self.node = node
+        self._config = config
+        self._nursery = nursery
+        self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, environment.rng)
+        self._setup_timeout = Backoff(
+            config.socket_connection_setup_timeout_ms,
+            config.socket_connection_setup_timeout_max_ms,
+            environment.rng,
+        )
+        self._failures = 0
+        self._not_before = 0.0
+        self._attempt: _Attempt | None = None
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The live connection, if there is one."""
+        return None if self._broker is None or self._broker.is_lost else self._broker
+
+    @property
+    def is_backing_off(self) -> bool:
+        """True if the last attempt failed and the pause after it is not over."""
+        return self._failures > 0 and trio.current_time() < self._not_before
+
+    async def connected(self) -> Broker:
+        """The live connection, made after the back-off if there is none.
+
+        Raises ConnectionLost, UnsupportedByBroker, KafkaError.
+        """
+        if (broker := self.broker) is not None:
+            return broker
+        if self._attempt is None:
+            self._attempt = _Attempt()
+            self._nursery.start_soon(self._connect, self._attempt)
+        attempt = self._attempt
+        await attempt.ended.wait()
+        if attempt.broker is not None:
+            return attempt.broker
+        failure = attempt.failure or ClosedError("the client is closed")
+        raise type(failure)(*failure.args) from failure
+
+    def become(self, node: Node) -> None:
+        """Takes the identity of the broker that turned out to be at this address."""
+        self.node = node
+        if self._broker is not None:
+            self._broker.node = node
+
+    def close(self) -> None:
+        if self._broker is not None:
+            self._broker.close()
+
+    async def _connect(self, attempt: _Attempt) -> None:
+        try:
+            await trio.sleep_until(self._not_before)
+            attempt.broker = self._broker = await self._open()
+            self._failures = 0
+        except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
+            self._failures += 1
+            attempt.failure = failure
+            self._pause(self._failures)
+        finally:
+            self._attempt = None
+            attempt.ended.set()
+
+    async def _open(self) -> Broker:
+        connection = await Connection.open(
+            self.node.host,
+            self.node.port,
+            self._config.client_id,
+            connect_timeout_ms=self._setup_timeout.pause_s(self._failures + 1) * 1000,
+            request_timeout_ms=self._config.request_timeout_ms,
+        )
+        connection.set_buffer_sizes(self._config.send_buffer_bytes, self._config.receive_buffer_bytes)
+        scope = trio.CancelScope()
+        self._nursery.start_soon(self._carry, connection, scope)
+        try:
+            response = await _negotiate(connection, self._config.client_id)
+        except BaseException:
+            scope.cancel()
+            raise
+        versions = {
+            api.api_key: (max(api.min_version, ours.min_version), min(api.max_version, ours.max_version))
+            for api in response.api_keys
+            if (ours := APIS.get(api.api_key)) is not None
+        }
+        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        return Broker(self.node, connection, versions, features, scope)
+
+    async def _carry(self, connection: Connection, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await connection.run()
+            except ConnectionLost:  # every caller that waits for a response is told
+                self._pause(self._failures + 1)
+
+    def _pause(self, failures: int) -> None:
+        self._not_before = trio.current_time() + self._reconnect.pause_s(failures)
+
+
+async def _negotiate(connection: Connection, client_id: str) -> ApiVersionsResponse:
+    """Asks for the broker's API versions, again in a version that it has where it does not have ours (KIP-511)."""
+    request = ApiVersionsRequest(client_software_name="kraft", client_software_version=_software_version())
+    version = APIS[API_VERSIONS].max_version
+    try:
+        payload = await connection.exchange(encode_request(request, version, client_id))
+        if int.from_bytes(payload[_ERROR_CODE]) == ErrorCode.UNSUPPORTED_VERSION:
+            told: ApiVersionsResponse = decode_response(request, 0, payload)
+            known = [api.max_version for api in told.api_keys if api.api_key == API_VERSIONS]
+            version = min([version, *known]) if known else 0
+            payload = await connection.exchange(encode_request(request, version, client_id))
+        response: ApiVersionsResponse = decode_response(request, version, payload)
+    except WireError as error:
+        raise ConnectionLost(f"the other side does not speak Kafka's protocol: {error}") from error
+    check(response.error_code)
+    return response
+
+
+def _software_version() -> str:
+    try:
+        return distributions.version("kraft")
+    except distributions.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,353 @@
+"""The cluster as a client sees it: metadata, one connection per broker and purpose, routing, retries.
+
+Every client stands on one `Cluster`. Its nursery carries the connections and a task that keeps the metadata fresh.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.brokers import Broker, BrokerLink
+from broker.client.config import ClientConfig
+from broker.client.environment import Environment
+from broker.client.errors import (
+    ClosedError,
+    ConnectionLost,
+    KafkaError,
+    TimedOut,
+    UnsupportedByBroker,
+    check,
+    is_retriable,
+    is_stale_metadata,
+)
+from broker.client.metadata_cache import MetadataCache
+from broker.client.types import Node
+from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from broker.wire.errors import ErrorCode
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+
+# A request that waits at the broker holds up the responses behind it, so such requests get a connection of their own.
+Purpose: TypeAlias = Literal["general", "fetch", "coordinator"]
+
+# From this version on FindCoordinator takes several keys (KIP-699).
+_MANY_KEYS_SINCE: Final = 4
+# The least that a metadata refresh waits for, so that a zero back-off does not become a busy loop.
+_REFRESH_PAUSE_MIN_S: Final = 0.001
+_IDLE_CHECK_S: Final = 30.0
+
+_T = TypeVar("_T")
+
+
+class Cluster:
+    """See the module's docstring. Made by `open_cluster`; after its block every call raises ClosedError."""
+
+    def __init__(self, config: ClientConfig, environment: Environment, nursery: trio.Nursery) -> None:
+        self.config = config
+        self.environment = environment
+        self.nursery = nursery
+        self.metadata = MetadataCache()
+        self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, environment.rng)
+        self._links: dict[tuple[int, Purpose], BrokerLink] = {}
+        self._bootstrap_links: list[BrokerLink] = []
+        self._coordinators: dict[tuple[str, int], int] = {}
+        self._followed: dict[str, None] | None = {}  # None: all topics
+        self._refreshing = trio.Lock()
+        self._refreshes_begun = 0
+        self._refreshed: tuple[int, frozenset[str] | None] = (0, frozenset())
+        self._stale = trio.Event()
+        self._changed = trio.Event()
+        self._is_closed = False
+
+    # Brokers
+
+    async def any_broker(self) -> Broker:
+        """A connected broker, the one with the fewest requests in flight first.
+
+        Without a connection it tries the known brokers in random order, then the bootstrap servers, whose names are
+        resolved again (KIP-899). Raises ConnectionLost after one round in which none could be reached.
+        """
+        self._check_open()
+        connected = [broker for link in self._all_links() if (broker := link.broker) is not None]
+        if connected:
+            return min(connected, key=lambda broker: broker.in_flight)
+        failures = []
+        known = list(self.metadata.brokers.values())
+        self.environment.rng.shuffle(known)
+        candidates = [link for node in known if not (link := self._link(node, "general")).is_backing_off]
+        may_bootstrap = not known or self.config.metadata_recovery_strategy == "rebootstrap"
+        for link in [*candidates, *(self._new_bootstrap_links() if may_bootstrap else [])]:
+            try:
+                return await link.connected()
+            except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
+                failures.append(f"{link.node.host}:{link.node.port}: {failure}")
+        await trio.sleep(self.backoff.pause_s(1))
+        raise ConnectionLost(f"no broker can be reached: {'; '.join(failures) or 'all were tried a moment ago'}")
+
+    async def broker(self, node_id: int, purpose: Purpose = "general") -> Broker:
+        """A connection to one broker, after its reconnect back-off. Raises ConnectionLost."""
+        self._check_open()
+        node = self.metadata.brokers.get(node_id)
+        if node is None:
+            raise ConnectionLost(f"broker {node_id} is not part of the cluster at present")
+        return await self._link(node, purpose).connected()
+
+    async def controller(self) -> Broker:
+        """The broker for administrative requests: the controller where clients can reach it, else one that forwards."""
+        if self.metadata.controller_id not in self.metadata.brokers:
+            return await self.any_broker()
+        return await self.broker(self.metadata.controller_id)
+
+    async def coordinator(self, key: str, key_type: int = GROUP, purpose: Purpose = "coordinator") -> Broker:
+        """The coordinator of a group or a transactional id. Raises KafkaError, ConnectionLost."""
+        node_id = self._coordinators.get((key, key_type))
+        if node_id is None or node_id not in self.metadata.brokers:
+            found = await self._find_coordinator(key, key_type)
+            self.metadata.add_broker(Node(found.node_id, found.host, found.port))
+            node_id = self._coordinators[key, key_type] = found.node_id
+        try:
+            return await self.broker(node_id, purpose)
+        except ConnectionLost:
+            self.forget_coordinator(key, key_type)
+            raise
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """Looks the coordinator up again before its next use."""
+        self._coordinators.pop((key, key_type), None)
+
+    # Metadata
+
+    def follow_topics(self, topics: Iterable[str]) -> None:
+        """Keeps the metadata of these topics, besides the ones that are followed already."""
+        if self._followed is not None:
+            self._followed.update(dict.fromkeys(topics))
+
+    def follow_all(self) -> None:
+        """Keeps the metadata of every topic, which a subscription by pattern needs."""
+        self._followed = None
+
+    def follow_only(self, topics: Iterable[str]) -> None:
+        """Keeps the metadata of exactly these topics."""
+        followed = dict.fromkeys(topics)
+        self.metadata.forget([name for name in self.metadata.topics if name not in followed])
+        self._followed = followed
+
+    def request_refresh(self) -> None:
+        """Has the metadata refreshed in the background after `retry.backoff.ms`."""
+        self._stale.set()
+
+    async def refresh(self, topics: Iterable[str] | None = (), *, may_create: bool = False) -> None:
+        """Asks for the metadata of the followed topics and of `topics` (None: all), at once.
+
+        Callers that wait at the same time share a request. Raises ConnectionLost, KafkaError.
+        """
+        self._check_open()
+        wanted = None if topics is None or self._followed is None else frozenset([*self._followed, *topics])
+        begun_before = self._refreshes_begun
+        async with self._refreshing:
+            serial, covered = self._refreshed
+            if serial > begun_before and (covered is None or (wanted is not None and wanted <= covered)):
+                return
+            self._refreshes_begun += 1
+            serial = self._refreshes_begun
+            await self._ask_for_metadata(None if wanted is None else sorted(wanted), may_create)
+            self._refreshed = (serial, wanted)
+        self._tell_changed()
+
+    async def wait_for_change(self, version: int) -> None:
+        """Waits until `metadata.version` is no longer `version`."""
+        while self.metadata.version == version:
+            await self._changed.wait()
+
+    def notice_leader(self, node: Node) -> None:
+        """Takes the address of a new leader from a Produce or Fetch response (KIP-951)."""
+        self.metadata.add_broker(node)
+        self._tell_changed()
+
+    # Retries
+
+    async def retried(self, attempt: Callable[[], Awaitable[_T]], *, timeout_ms: float) -> _T:
+        """Runs `attempt` until it succeeds. After a retriable failure it backs off and tries again.
+
+        Raises TimedOut from the last failure when the time is over, and any other failure at once.
+        """
+        failures = 0
+        last: Exception | None = None
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                try:
+                    return await attempt()
+                except ConnectionLost as failure:
+                    last = failure
+                    self.request_refresh()
+                except KafkaError as failure:
+                    if not is_retriable(failure.code):
+                        raise
+                    last = failure
+                    if is_stale_metadata(failure.code):
+                        self.request_refresh()
+                failures += 1
+                await trio.sleep(self.backoff.pause_s(failures))
+        raise TimedOut(f"no success within {timeout_ms:g} ms: {last or 'the brokers did not respond'}") from last
+
+    # The inside
+
+    async def run(self) -> None:
+        """Keeps the metadata fresh and closes idle connections until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_metadata)
+            nursery.start_soon(self._close_idle_connections)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the client is closed; open a new one")
+
+    async def _keep_metadata(self) -> None:
+        failures = 0
+        failing_since = inf
+        while True:
+            with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
+                await self._stale.wait()
+                await trio.sleep(max(self.backoff.pause_s(max(failures, 1)), _REFRESH_PAUSE_MIN_S))
+            self._stale = trio.Event()
+            try:
+                await self.refresh()
+                failures, failing_since = 0, inf
+            except (ConnectionLost, UnsupportedByBroker, KafkaError):
+                failures += 1
+                failing_since = min(failing_since, trio.current_time())
+                self._stale.set()
+            if self._is_to_start_over(failing_since):
+                self._start_over()
+                failing_since = inf
+
+    def _is_to_start_over(self, failing_since: float) -> bool:
+        trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        is_due = trio.current_time() - failing_since >= trigger_s
+        return is_due and self.config.metadata_recovery_strategy == "rebootstrap"
+
+    async def _ask_for_metadata(self, topics: list[str] | None, may_create: bool) -> None:
+        broker = await self.any_broker()
+        version = broker.version_of(MetadataRequest)
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
+        response: MetadataResponse = await broker.call(request, version=version)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._start_over()
+        check(response.error_code)
+        if not response.brokers:
+            raise ConnectionLost("the broker that was asked knows of no brokers yet")
+        self.metadata.update(response, is_complete=topics is None)
+        self._drop_superseded_links()
+
+    async def _find_coordinator(self, key: str, key_type: int) -> Coordinator:
+        broker = await self.any_broker()
+        version = broker.version_of(FindCoordinatorRequest)
+        if version >= _MANY_KEYS_SINCE:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            response = await broker.call(request, version=version)
+            found: Coordinator = response.coordinators[0]
+        else:
+            response = await broker.call(FindCoordinatorRequest(key=key, key_type=key_type), version=version)
+            found = Coordinator(
+                key=key,
+                node_id=response.node_id,
+                host=response.host,
+                port=response.port,
+                error_code=response.error_code,
+                error_message=response.error_message,
+            )
+        check(found.error_code, found.error_message)
+        return found
+
+    def _link(self, node: Node, purpose: Purpose) -> BrokerLink:
+        link = self._links.get((node.id, purpose))
+        if link is None or (link.node.host, link.node.port) != (node.host, node.port):
+            if link is not None:
+                link.close()
+            link = self._links[node.id, purpose] = BrokerLink(node, self.config, self.environment, self.nursery)
+        return link
+
+    def _all_links(self) -> list[BrokerLink]:
+        general = [link for (_, purpose), link in self._links.items() if purpose == "general"]
+        return [*general, *self._bootstrap_links]
+
+    def _new_bootstrap_links(self) -> list[BrokerLink]:
+        for link in self._bootstrap_links:
+            link.close()
+        nodes = [Node(-1 - number, host, port) for number, (host, port) in enumerate(self.config.bootstrap_servers)]
+        self.environment.rng.shuffle(nodes)
+        self._bootstrap_links = [BrokerLink(node, self.config, self.environment, self.nursery) for node in nodes]
+        return self._bootstrap_links
+
+    def _drop_superseded_links(self) -> None:
+        """A bootstrap connection becomes that of the broker at its address; connections to gone brokers are closed."""
+        in_use = []
+        by_address = {(node.host, node.port): node for node in self.metadata.brokers.values()}
+        for link in self._bootstrap_links:
+            node = by_address.get((link.node.host, link.node.port))
+            if node is not None and link.broker is not None and (node.id, "general") not in self._links:
+                link.become(node)
+                self._links[node.id, "general"] = link
+            elif link.broker is None or not link.broker.in_flight:
+                link.close()
+            else:
+                in_use.append(link)
+        self._bootstrap_links = in_use
+        for node_id, purpose in list(self._links):
+            if node_id not in self.metadata.brokers:
+                self._links.pop((node_id, purpose)).close()
+
+    def _start_over(self) -> None:
+        """Forgets every broker; the next request goes to the bootstrap servers (KIP-1102)."""
+        for link in [*self._links.values(), *self._bootstrap_links]:
+            link.close()
+        self._links.clear()
+        self._bootstrap_links.clear()
+        self._coordinators.clear()
+        self.metadata.update_brokers([], self.metadata.cluster_id, -1)
+
+    async def _close_idle_connections(self) -> None:
+        idle_s = self.config.connections_max_idle_ms / 1000
+        while idle_s >= 0:
+            await trio.sleep(min(_IDLE_CHECK_S, idle_s / 2 + _REFRESH_PAUSE_MIN_S))
+            for link in [*self._links.values(), *self._bootstrap_links]:
+                broker = link.broker
+                if broker is not None and not broker.in_flight and broker.used_at < trio.current_time() - idle_s:
+                    link.close()
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+
+@asynccontextmanager
+async def open_cluster(config: ClientConfig, environment: Environment | None = None) -> AsyncIterator[Cluster]:
+    """A cluster for as long as the block runs. Connects when the first call needs it.
+
+    An exception of the block leaves it as it is, not in a group.
+    """
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(config, environment or Environment(), nursery)
+        nursery.start_soon(cluster.run)
+        try:
+            yield cluster
+        except trio.Cancelled:
+            raise
+        except BaseException as raised:  # noqa: BLE001 - raised again below, outside the nursery
+            failure = raised
+        finally:
+            cluster.close()
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

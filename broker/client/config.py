@@ -1,0 +1,218 @@
+"""Config keys of clients: Kafka's names and defaults, as keyword arguments or as a dict of Kafka's keys.
+
+A field of a config class is a key with its dots as underscores: `linger_ms` is `linger.ms`. Each client has a subclass
+of `ClientConfig` with keys of its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from broker.client.addresses import Address, parse_addresses
+from broker.client.errors import ConfigError
+
+_READ: Final = "read"
+_TRUE_AND_FALSE: Final = {"true": True, "false": False}
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+# Keys of Kafka's Java clients that name Java classes or concern the JVM. They are refused with the reason.
+_OF_JAVA: Final = {
+    "key.serializer": "pass key_serializer=, an object with serialize()",
+    "value.serializer": "pass value_serializer=, an object with serialize()",
+    "key.deserializer": "pass key_deserializer=, an object with deserialize()",
+    "value.deserializer": "pass value_deserializer=, an object with deserialize()",
+    "partitioner.class": "pass partitioner=",
+    "interceptor.classes": "it names Java classes; wrap the calls instead",
+    "metric.reporters": "it names Java classes",
+    "config.providers": "it names Java classes",
+    "client.dns.lookup": "all addresses of a host name are always tried",
+}
+
+
+def number(
+    default: float | None, *, at_least: float | None = None, at_most: float | None = None, is_optional: bool = False
+) -> Any:
+    """A number: whole where the default is, or a fraction too. With `is_optional`, None means that it is not set."""
+
+    def read(key: str, value: object) -> float | None:
+        if value is None and is_optional:
+            return None
+        found = _number(key, value)
+        if at_least is not None and found < at_least:
+            raise ConfigError(f"{key} must be at least {at_least}, not {value}")
+        if found > (_INT64_MAX if at_most is None else at_most):
+            raise ConfigError(f"{key} must be at most {_INT64_MAX if at_most is None else at_most}, not {value}")
+        return found
+
+    return attrs.field(default=default, metadata={_READ: read})
+
+
+def whole_number(default: int | None, *, at_least: int | None = None, at_most: int = _INT32_MAX) -> Any:
+    """A whole number; None, where it is the default, means that the key is not set."""
+
+    def read(key: str, value: object) -> int | None:
+        if value is None and default is None:
+            return None
+        found = _number(key, value)
+        if found != int(found):
+            raise ConfigError(f"{key} must be a whole number, not {value}")
+        if not (at_least is None or found >= at_least) or found > at_most:
+            raise ConfigError(f"{key} must be between {at_least} and {at_most}, not {value}")
+        return int(found)
+
+    return attrs.field(default=default, metadata={_READ: read})
+
+
+def flag(default: bool) -> Any:
+    """True or false; as text in any case of letters."""
+
+    def read(key: str, value: object) -> bool:
+        if isinstance(value, str):
+            value = _TRUE_AND_FALSE.get(value.strip().lower(), value)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{key} must be true or false, not {value!r}")
+        return value
+
+    return attrs.field(default=default, metadata={_READ: read})
+
+
+def text(
+    default: str | None, *, one_of: Iterable[str] | None = None, unsupported: Mapping[str, str] | None = None
+) -> Any:
+    """A string. `one_of` are the values that are accepted; `unsupported` maps values of Kafka's to why they are not."""
+    accepted = None if one_of is None else tuple(one_of)
+
+    def read(key: str, value: object) -> str | None:
+        if value is None and default is None:
+            return None
+        if not isinstance(value, str):
+            raise ConfigError(f"{key} must be a string, not {value!r}")
+        if unsupported is not None and value in unsupported:
+            raise ConfigError(f"{key}={value} is not supported: {unsupported[value]}")
+        if accepted is not None and value not in accepted:
+            raise ConfigError(
+                f"{key} must be one of {', '.join(accepted)}, not {value!r}{_suggestion(value, accepted)}"
+            )
+        return value
+
+    return attrs.field(default=default, metadata={_READ: read})
+
+
+def strings(default: Sequence[str] = ()) -> Any:
+    """A list of strings; as text, separated by commas."""
+
+    def read(key: str, value: object) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return tuple(filter(None, (part.strip() for part in value.split(","))))
+        if not isinstance(value, Iterable):
+            raise ConfigError(f"{key} must be a list of strings, not {value!r}")
+        found = tuple(value)
+        if not all(isinstance(part, str) for part in found):
+            raise ConfigError(f"{key} must be a list of strings, not {value!r}")
+        return found
+
+    return attrs.field(default=tuple(default), metadata={_READ: read})
+
+
+def addresses() -> Any:
+    """A list of `host:port`."""
+
+    def read(key: str, value: object) -> tuple[Address, ...]:
+        if isinstance(value, str):
+            return tuple(parse_addresses(value))
+        if isinstance(value, Iterable):
+            return tuple(parse_addresses([str(part) for part in value]))
+        raise ConfigError(f"{key} must be a list of host:port, not {value!r}")
+
+    return attrs.field(default=(), metadata={_READ: read})
+
+
+def parsed(default: Any, read: Callable[[str, object], Any]) -> Any:
+    """A key with a form of its own. `read` takes the key and the value, and raises ConfigError."""
+    return attrs.field(default=default, metadata={_READ: read})
+
+
+@attrs.frozen(kw_only=True)
+class ClientConfig:
+    """The keys that all clients have (CommonClientConfigs.java). Times are in milliseconds, sizes in bytes."""
+
+    bootstrap_servers: tuple[Address, ...] = addresses()
+    client_id: str = text("")
+    client_rack: str = text("")
+    request_timeout_ms: float = number(30_000, at_least=0)
+    retry_backoff_ms: float = number(100, at_least=0)
+    retry_backoff_max_ms: float = number(1_000, at_least=0)
+    reconnect_backoff_ms: float = number(50, at_least=0)
+    reconnect_backoff_max_ms: float = number(1_000, at_least=0)
+    socket_connection_setup_timeout_ms: float = number(10_000, at_least=0)
+    socket_connection_setup_timeout_max_ms: float = number(30_000, at_least=0)
+    # Kafka's defaults (128 KiB, 64 KiB) would turn off the kernel's own tuning; -1 leaves it on.
+    send_buffer_bytes: int = whole_number(-1, at_least=-1)
+    receive_buffer_bytes: int = whole_number(-1, at_least=-1)
+    connections_max_idle_ms: float = number(540_000, at_least=-1)
+    metadata_max_age_ms: float = number(300_000, at_least=0)
+    metadata_recovery_strategy: str = text("rebootstrap", one_of=("none", "rebootstrap"))
+    metadata_recovery_rebootstrap_trigger_ms: float = number(300_000, at_least=0)
+    security_protocol: str = text(
+        "PLAINTEXT",
+        one_of=("PLAINTEXT",),
+        unsupported=dict.fromkeys(("SSL", "SASL_PLAINTEXT", "SASL_SSL"), "this client speaks PLAINTEXT only, so far"),
+    )
+
+
+_C = TypeVar("_C", bound=ClientConfig)
+
+
+def read_config(
+    config_class: type[_C],
+    bootstrap_servers: str | Sequence[str] | None,
+    config: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> _C:
+    """Merges a dict of Kafka's keys and keyword arguments, and checks them. Raises ConfigError.
+
+    A key that is given in both ways is an error, and so is one that the class does not have.
+    """
+    fields = attrs.fields_dict(config_class)
+    given: dict[str, object] = {}
+    if bootstrap_servers is not None:
+        given["bootstrap_servers"] = bootstrap_servers
+    for key, value in [*(config or {}).items(), *(settings or {}).items()]:
+        name = key.replace(".", "_")
+        if name in given:
+            raise ConfigError(f"{_key(name)} is given twice")
+        if name not in fields:
+            raise ConfigError(_unknown(key, fields))
+        given[name] = value
+    values = {name: fields[name].metadata[_READ](_key(name), value) for name, value in given.items()}
+    return config_class(**values)
+
+
+def _unknown(key: str, fields: Mapping[str, object]) -> str:
+    dotted = key.replace("_", ".")
+    if dotted in _OF_JAVA:
+        return f"{key} does not apply to this client: {_OF_JAVA[dotted]}"
+    return f"{key} is not a config key of this client{_suggestion(dotted, [_key(name) for name in fields])}"
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _key(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _number(key: str, value: object) -> float:
+    if isinstance(value, str):
+        try:
+            value = int(value) if value.strip().lstrip("+-").isdecimal() else float(value)
+        except ValueError:
+            raise ConfigError(f"{key} must be a number, not {value!r}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise ConfigError(f"{key} must be a number, not {value!r}")
+    return value

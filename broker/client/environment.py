@@ -1,0 +1,19 @@
+"""The wall clock and the random numbers of a client; a simulation brings its own."""
+
+import random
+import time
+from collections.abc import Callable
+
+import attrs
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.frozen
+class Environment:
+    """`now_ms` is the wall clock in milliseconds since 1970; `rng` decides back-offs, partitions and member ids."""
+
+    now_ms: Callable[[], int] = _now_ms
+    rng: random.Random = attrs.field(factory=random.Random)

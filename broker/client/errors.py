@@ -1,0 +1,112 @@
+"""What a client raises, and how the protocol's error codes are classified (Errors.java, KIP-1050)."""
+
+from typing import Final
+
+from broker.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "ClientError",
+    "ClosedError",
+    "ConfigError",
+    "ConnectionLost",
+    "KafkaError",
+    "TimedOut",
+    "UnsupportedByBroker",
+    "check",
+    "is_retriable",
+    "is_stale_coordinator",
+    "is_stale_metadata",
+]
+
+
+class ClientError(Exception):
+    """The base class of a client's own errors. The message says what can be done about it."""
+
+
+class ConnectionLost(ClientError):
+    """The connection broke, or a response was overdue: the broker may or may not have executed the request."""
+
+
+class TimedOut(ClientError):
+    """A call did not succeed in time. `__cause__` is the last failure, if there was one."""
+
+
+class UnsupportedByBroker(ClientError):
+    """The broker does not serve an API, a version of it, or a field that the call needs."""
+
+
+class ConfigError(ClientError, ValueError):
+    """A config key that does not exist or does not apply to this client, or a value that is out of range."""
+
+
+class ClosedError(ClientError):
+    """The client is closed; a new one is needed."""
+
+
+_STALE_COORDINATOR: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+_STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_RETRIABLE: Final = (
+    _STALE_COORDINATOR
+    | _STALE_METADATA
+    | {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    }
+)
+
+
+def is_retriable(code: int) -> bool:
+    """True if the same request may succeed later (Kafka's RetriableException)."""
+    return code in _RETRIABLE
+
+
+def is_stale_metadata(code: int) -> bool:
+    """True if the client's metadata is out of date (Kafka's InvalidMetadataException): refresh it before retrying."""
+    return code in _STALE_METADATA
+
+
+def is_stale_coordinator(code: int) -> bool:
+    """True if the coordinator has to be looked up again before retrying."""
+    return code in _STALE_COORDINATOR
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raises KafkaError if `code` is not NONE. A code from a newer broker is reported as UNKNOWN_SERVER_ERROR."""
+    if code == ErrorCode.NONE:
+        return
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        known = ErrorCode.UNKNOWN_SERVER_ERROR
+        message = f"error code {code}, which this client does not know: {message or ''}"
+    raise KafkaError(known, message or "")

@@ -1,0 +1,223 @@
+"""Routing, metadata and retries, against nodes that answer as a script says and against real ones."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from broker.client.cluster import Cluster, open_cluster
+from broker.client.config import ClientConfig, read_config
+from broker.client.errors import ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
+from broker.client.types import TopicPartition
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from broker.wire.api.describe_cluster import DescribeClusterRequest
+from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from broker.wire.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.wire.errors import ErrorCode
+from tests.support.scripted_node import ScriptedNode, scripted_node
+
+FAST = {"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "request.timeout.ms": 2_000}
+ORDERS = TopicPartition("orders", 0)
+
+
+def metadata(node: ScriptedNode, *, leader_epoch: int = 0) -> MetadataResponse:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=leader_epoch)
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=node.port)],
+        controller_id=1,
+        topics=[MetadataResponseTopic(name="orders", topic_id=b"o" * 16, partitions=[partition])],
+    )
+
+
+Script = Callable[[ScriptedNode, Any], Any]
+
+
+@asynccontextmanager
+async def cluster_of(script: Script, **settings: object) -> AsyncIterator[tuple[ScriptedNode, Cluster]]:
+    node: ScriptedNode
+
+    def answer(request: Any) -> Any:
+        return script(node, request)
+
+    async with scripted_node(answer) as node:
+        node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+        config = read_config(ClientConfig, node.address, {**FAST, **settings})
+        async with open_cluster(config) as cluster:
+            yield node, cluster
+
+
+async def test_refresh_learns_of_brokers_and_leaders_and_keeps_the_bootstrap_connection() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        await cluster.refresh(["orders"])
+        assert cluster.metadata.leader(ORDERS) == (1, 0)
+        assert (await cluster.broker(1)).node.id == 1
+        assert node.connections == 1
+
+
+async def test_requests_that_wait_have_a_connection_of_their_own() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        await cluster.refresh(["orders"])
+        general, fetch = await cluster.broker(1), await cluster.broker(1, "fetch")
+        assert general is not fetch
+        assert fetch is await cluster.broker(1, "fetch")
+        assert node.connections == 2
+
+
+async def test_callers_that_wait_at_the_same_time_share_a_metadata_request() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(cluster.refresh, ["orders"])
+        assert len(node.requests) <= 2
+
+
+async def test_a_lost_connection_is_made_again() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        await cluster.refresh(["orders"])
+        first = await cluster.broker(1)
+        node.drop_connections()
+        while not first.is_lost:
+            await trio.sleep(0.001)
+        second = await cluster.broker(1)
+        assert second is not first
+        await second.call(MetadataRequest())
+
+
+async def test_kip_899_bootstrap_servers_are_tried_again_when_no_known_broker_answers() -> None:
+    async with scripted_node(lambda _: None) as gone:
+        port = gone.port
+
+    def moved_away(node: ScriptedNode, request: Any) -> MetadataResponse:
+        told = metadata(node)
+        if len(node.requests) == 1:
+            told.brokers[0].port = port
+        return told
+
+    async with cluster_of(moved_away) as (_, cluster):
+        await cluster.refresh(["orders"])
+        for broker in [link.broker for link in cluster._all_links()]:
+            if broker is not None:
+                broker.close()
+        await cluster.retried(lambda: cluster.refresh(["orders"]), timeout_ms=5_000)
+        assert cluster.metadata.brokers[1].port != port
+
+
+async def test_no_broker_that_can_be_reached_is_an_error_that_names_them() -> None:
+    async with scripted_node(lambda _: None) as gone:
+        address = gone.address
+    async with open_cluster(read_config(ClientConfig, address, FAST)) as cluster:
+        with pytest.raises(ConnectionLost, match=address):
+            await cluster.any_broker()
+        with pytest.raises(TimedOut, match=address):
+            await cluster.retried(cluster.any_broker, timeout_ms=50)
+
+
+async def test_retried_tries_retriable_errors_again_and_raises_others_at_once() -> None:
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST]
+
+    async def attempt() -> None:
+        raise KafkaError(codes.pop(0))
+
+    async with cluster_of(lambda node, _: metadata(node)) as (_, cluster):
+        with pytest.raises(KafkaError) as raised:
+            await cluster.retried(attempt, timeout_ms=5_000)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    assert codes == []
+
+
+async def test_a_stale_mark_refreshes_the_metadata_in_the_background() -> None:
+    epochs = iter(range(100))
+    async with cluster_of(lambda node, _: metadata(node, leader_epoch=next(epochs))) as (_, cluster):
+        cluster.follow_topics(["orders"])
+        await cluster.refresh()
+        version = cluster.metadata.version
+        cluster.request_refresh()
+        with trio.fail_after(5):
+            await cluster.wait_for_change(version)
+        leader = cluster.metadata.leader(ORDERS)
+        assert leader is not None
+        assert leader[1] >= 1
+
+
+async def test_coordinator_is_looked_up_once_until_it_is_forgotten() -> None:
+    def script(node: ScriptedNode, request: Any) -> Any:
+        if isinstance(request, FindCoordinatorRequest):
+            found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=node.port)
+            return FindCoordinatorResponse(coordinators=[found])
+        return metadata(node)
+
+    async with cluster_of(script) as (node, cluster):
+        await cluster.refresh()
+        for _ in range(3):
+            assert (await cluster.coordinator("g")).node.id == 1
+        assert sum(isinstance(request, FindCoordinatorRequest) for request in node.requests) == 1
+        cluster.forget_coordinator("g")
+        await cluster.coordinator("g")
+        assert sum(isinstance(request, FindCoordinatorRequest) for request in node.requests) == 2
+
+
+async def test_a_broker_without_the_api_is_named() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        node.api_versions = [ApiVersion(3, 0, 4)]
+        broker = await cluster.any_broker()
+        assert broker.version_of(MetadataRequest) == 4
+        with pytest.raises(UnsupportedByBroker, match="DescribeCluster"):
+            await broker.call(DescribeClusterRequest())
+        with pytest.raises(UnsupportedByBroker, match="versions 0 to 4"):
+            broker.version_of(MetadataRequest, lowest=5)
+
+
+async def test_kip_511_a_broker_that_has_older_api_versions_is_asked_in_its_own() -> None:
+    asked = []
+
+    def api_versions(request: ApiVersionsRequest, version: int) -> tuple[ApiVersionsResponse, int]:
+        asked.append(version)
+        served = [ApiVersion(18, 0, 2), ApiVersion(3, 0, 4)]
+        if version > 2:
+            return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served), 0
+        return ApiVersionsResponse(api_keys=served), version
+
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        node.answer_api_versions = api_versions
+        assert (await cluster.any_broker()).versions[3] == (0, 4)
+    assert asked == [4, 2]
+
+
+async def test_kip_219_a_throttled_client_waits_before_its_next_request() -> None:
+    def script(node: ScriptedNode, _: Any) -> MetadataResponse:
+        told = metadata(node)
+        told.throttle_time_ms = 100
+        return told
+
+    async with cluster_of(script) as (_, cluster):
+        broker = await cluster.any_broker()
+        await broker.call(MetadataRequest())
+        since = trio.current_time()
+        await broker.call(MetadataRequest())
+        assert trio.current_time() - since >= 0.09
+
+
+async def test_idle_connections_are_closed() -> None:
+    async with cluster_of(lambda node, _: metadata(node), **{"connections.max.idle.ms": 20}) as (node, cluster):
+        broker = await cluster.any_broker()
+        await node.wait_for_end()
+        assert broker.is_lost
+
+
+async def test_nothing_is_left_after_the_block_and_calls_say_so() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, cluster):
+        await cluster.refresh(["orders"])
+    assert node.ends
+    with pytest.raises(ClosedError):
+        await cluster.any_broker()
+    with pytest.raises(ClosedError):
+        await cluster.refresh()

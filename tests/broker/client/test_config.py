@@ -1,0 +1,42 @@
+"""Config keys as keyword arguments and as Kafka's keys."""
+
+import pytest
+
+from broker.client.config import ClientConfig, read_config
+from broker.client.errors import ConfigError
+
+
+def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
+    by_key = read_config(ClientConfig, "a:1,[::1]:2", {"request.timeout.ms": "500", "client.id": "x"})
+    by_name = read_config(ClientConfig, ["a:1", "[::1]:2"], settings={"request_timeout_ms": 500, "client_id": "x"})
+    assert by_key == by_name
+    assert by_key.bootstrap_servers == (("a", 1), ("::1", 2))
+    assert by_key.retry_backoff_ms == 100
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("request.timeout.m", 1, r"did you mean request\.timeout\.ms\?"),
+        ("request.timeout.ms", -1, "at least 0"),
+        ("request.timeout.ms", "soon", "must be a number"),
+        ("request.timeout.ms", True, "must be a number"),
+        ("request.timeout.ms", float("nan"), "must be a number"),
+        ("send.buffer.bytes", 1.5, "whole number"),
+        ("send.buffer.bytes", 2**31, "between -1 and 2147483647"),
+        ("client.id", 5, "must be a string"),
+        ("metadata.recovery.strategy", "rebotstrap", "did you mean rebootstrap"),
+        ("security.protocol", "SASL_SSL", "not supported"),
+        ("key.serializer", "org.apache.kafka.StringSerializer", "key_serializer="),
+        ("bootstrap.servers", "b:2", "given twice"),
+    ],
+)
+def test_wrong_settings_are_refused_with_what_to_do(key: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_config(ClientConfig, "a:1", {key: value})
+
+
+@pytest.mark.parametrize("servers", ["", "host", "host:port", "host:70000", ":9092", ["a:1", "b"]])
+def test_bootstrap_servers_that_are_no_addresses_are_refused(servers: str | list[str]) -> None:
+    with pytest.raises(ConfigError, match="host1:9092,host2:9092"):
+        read_config(ClientConfig, servers)
