@@ -166,7 +166,11 @@ async def _stop_at_eof(node: Node) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """What is there now stays; look at the rest less often. Worth a few percent, and shorter pauses."""
+    """Leaves out what is there now, and looks at the rest less often: worth a few percent, and shorter pauses.
+
+    Error responses leave cycles behind (an exception, its traceback, the frame that collects it). To free 50,000
+    objects of such garbage at once holds the loop for 60 to 100 ms; a collection of 5,000 takes less than 10 ms.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
+    gc.set_threshold(5_000, 100, 100)
