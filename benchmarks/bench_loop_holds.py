@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--apis", type=int, nargs="+", help="keys; all by default")
     parser.add_argument("--last", action="store_true", help="only the last version of each")
     options = parser.parse_args(arguments)
-    gc.set_threshold(5_000, 100, 100)  # as `kraft start` has it
+    gc.set_threshold(5_000, 10, 200)  # as `kraft start` has it
     holds = LoopHolds()
     with tempfile.TemporaryDirectory() as directory:
         found = trio.run(run, options, holds, Path(directory), instruments=[holds])
