@@ -188,6 +188,42 @@ def check_crc(buf: Buffer, position: int, header: BatchHeader) -> None:
         raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
 
 
+def build_batch(
+    records_data: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytes:
+    """A whole batch, sealed with its CRC. `records_data` is compressed already where the attributes say so."""
+    header = bytearray(
+        HEADER.pack(
+            base_offset,
+            LENGTH_MIN + len(records_data),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+    )
+    _CRC.pack_into(header, CRC_POSITION, crc32c(records_data, crc32c(header[ATTRIBUTES_POSITION:])))
+    return b"".join((header, records_data))
+
+
 def patch(buf: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Write the offset and epoch a leader assigns into the batch at `position`. Both stand outside the CRC."""
     _BASE_OFFSET.pack_into(buf, position, base_offset)

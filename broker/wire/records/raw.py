@@ -11,12 +11,9 @@ from typing import Final, TypeAlias
 from broker.wire.records.batch import (
     COMPRESSION_MASK,
     DELETE_HORIZON_FLAG,
-    HEADER,
-    HEADER_SIZE,
-    LENGTH_MIN,
     BatchHeader,
     TimestampType,
-    seal,
+    build_batch,
 )
 from broker.wire.records.compression import Compression, compress
 from broker.wire.records.errors import InvalidRecord
@@ -113,27 +110,19 @@ def batch_of_none(header: BatchHeader) -> bytes:
 def _pack(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, body: bytes
 ) -> bytes:
-    batch = bytearray(
-        HEADER.pack(
-            header.base_offset,
-            LENGTH_MIN + len(body),
-            header.partition_leader_epoch,
-            header.magic,
-            0,
-            attributes,
-            header.last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            count,
-        )
+    return build_batch(
+        body,
+        base_offset=header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+        attributes=attributes,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        count=count,
     )
-    batch += body
-    assert len(batch) == HEADER_SIZE + len(body), "a header and its records"
-    seal(batch, 0, len(batch))
-    return bytes(batch)
 
 
 def _restamped(data: bytes, record: RawRecord, timestamp_delta: int) -> bytes:

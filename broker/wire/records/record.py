@@ -6,19 +6,17 @@
 Varints are zigzag-coded; a negative length means null. `length` counts what follows it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
 from broker.wire.records.batch import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
-    HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
-    MAGIC,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,22 +26,18 @@ from broker.wire.records.batch import (
     BatchHeader,
     Buffer,
     TimestampType,
-    seal,
+    build_batch,
 )
+from broker.wire.records.columns import HEADER_KEY_ERRORS, Header, read_columns
 from broker.wire.records.compression import Compression, compress, decompress
-from broker.wire.records.errors import CorruptBatch, InvalidRecord
-from broker.wire.records.varint import read_varint, varint
+from broker.wire.records.errors import CorruptBatch
+from broker.wire.records.varint import varint
 
 NO_OFFSET: Final = -1
 
 # What a batch may decompress to: as much as a client could send uncompressed in one request (Kafka's default for
 # socket.request.max.bytes), so that compression never lets it send more.
 DECOMPRESSED_SIZE_MAX: Final = 100 * 1024 * 1024
-
-Header: TypeAlias = tuple[str, bytes | None]
-
-# Header keys are UTF-8, but nobody checks: this keeps other bytes intact from reading to writing.
-_HEADER_KEY_ERRORS: Final = "surrogateescape"
 
 
 @attrs.define(eq=True)
@@ -86,56 +80,10 @@ def iter_records(
         return
     data = bytes(records_data(buf, position, header, max_size))
     log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    yield from _read_records(data, header.count, header.base_offset, header.base_timestamp, log_append_time)
-
-
-def _read_records(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, log_append_time: int | None
-) -> Iterator[Record]:
-    at = 0
-    try:
-        for _ in range(count):
-            size, at = read_varint(data, at)
-            end = at + size
-            timestamp_delta, at = read_varint(data, at + 1)
-            offset_delta, at = read_varint(data, at)
-            key, at = _read_bytes(data, at)
-            value, at = _read_bytes(data, at)
-            headers: tuple[Header, ...] = ()
-            if data[at]:
-                headers, at = _read_headers(data, at)
-            else:
-                at += 1
-            if at != end:
-                raise InvalidRecord(f"Invalid record size: {size} bytes declared, the fields end {at - end} bytes off")
-            timestamp = base_timestamp + timestamp_delta if log_append_time is None else log_append_time
-            yield Record(base_offset + offset_delta, timestamp, key, value, headers)
-    except IndexError:
-        raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
-    if at != len(data):
-        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-
-
-def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = read_varint(data, at)
-    if size < 0:
-        return None, at
-    # A slice beyond the end comes out short, and the record's end tells on it.
-    return data[at : at + size], at + size
-
-
-def _read_headers(data: bytes, at: int) -> tuple[tuple[Header, ...], int]:
-    count, at = read_varint(data, at)
-    if count < 0:
-        raise InvalidRecord(f"Found invalid number of record headers {count}")
-    headers = []
-    for _ in range(count):
-        key, at = _read_bytes(data, at)
-        if key is None:
-            raise InvalidRecord("Invalid negative header key size")
-        value, at = _read_bytes(data, at)
-        headers.append((key.decode("utf-8", _HEADER_KEY_ERRORS), value))
-    return tuple(headers), at
+    columns = read_columns(data, header.count)
+    for offset_delta, timestamp_delta, key, value, headers in zip(*columns, strict=True):
+        timestamp = header.base_timestamp + timestamp_delta if log_append_time is None else log_append_time
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 
 def encode_batch(
@@ -180,26 +128,19 @@ def encode_batch(
     body = b"".join([_encode_record(record, first_offset, base_timestamp) for record in numbered])
     if compression is not Compression.NONE and numbered:
         body = compress(compression, body, compression_level)
-    batch = bytearray(
-        HEADER.pack(
-            first_offset,
-            HEADER_SIZE - LOG_OVERHEAD + len(body),
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset - first_offset,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(numbered),
-        )
+    return build_batch(
+        body,
+        base_offset=first_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last_offset - first_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=len(numbered),
     )
-    batch += body
-    seal(batch, 0, len(batch))
-    return bytes(batch)
 
 
 def _number(records: Iterable[Record], base_offset: int | None) -> list[Record]:
@@ -221,13 +162,19 @@ def _encode_record(record: Record, base_offset: int, base_timestamp: int) -> byt
         varint(record.offset - base_offset),
         *_encode_bytes(record.key),
         *_encode_bytes(record.value),
-        varint(len(record.headers)),
+        encode_headers(record.headers),
     ]
-    for key, value in record.headers:
-        parts += _encode_bytes(key.encode("utf-8", _HEADER_KEY_ERRORS))
-        parts += _encode_bytes(value)
     body = b"".join(parts)
     return varint(len(body)) + body
+
+
+def encode_headers(headers: Sequence[Header]) -> bytes:
+    """A record's headers as they stand in it, with their count."""
+    parts = [varint(len(headers))]
+    for key, value in headers:
+        parts += _encode_bytes(key.encode("utf-8", HEADER_KEY_ERRORS))
+        parts += _encode_bytes(value)
+    return b"".join(parts)
 
 
 def _encode_bytes(content: bytes | None) -> tuple[bytes, bytes]:
