@@ -112,8 +112,12 @@ WORLDLY: dict[str, set[str]] = {
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
     # The directory whose report is wanted.
     "jepsen.report.command": {"pathlib"},
-    # A process's own affairs, before there is a node: its properties file, its directory, its signals.
-    "broker.cli.cluster": {"os"},
+    # A process's own affairs, before there is a node: its properties file, its directory, its signals; the variables
+    # and the files of the user who runs a command.
+    "broker.cli.commands.cluster": {"os"},
+    "broker.cli.grammar.contexts": {"os", "pathlib"},
+    "broker.cli.grammar.root": {"os"},
+    "broker.cli.grammar.settings": {"os", "pathlib"},
     "broker.cli.node_config": {"open", "os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},

@@ -6,10 +6,10 @@ from typing import Final
 
 import trio
 
+from broker.cli.grammar import WrongSettings
 from broker.client import Connection, ConnectionLost
 from broker.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.configuration import ConfigError
 
 CLIENT_ID: Final = "kraft-admin"
 # How long the cluster may take for what it is asked.
@@ -24,15 +24,15 @@ _PORT_MAX: Final = 65_535
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """Read `host:port,...`; an IPv6 address stands in brackets. Raises ConfigError."""
+    """Read `host:port,...`; an IPv6 address stands in brackets. Raises WrongSettings."""
     servers = []
     for entry in filter(None, map(str.strip, text.split(","))):
         host, colon, port = entry.rpartition(":")
         if not (colon and host and port.isdecimal() and int(port) <= _PORT_MAX):
-            raise ConfigError("Please provide valid host:port like host1:9091,host2:9092")
+            raise WrongSettings("Please provide valid host:port like host1:9091,host2:9092")
         servers.append((host.removeprefix("[").removesuffix("]"), int(port)))
     if not servers:
-        raise ConfigError("Please provide valid host:port like host1:9091,host2:9092")
+        raise WrongSettings("Please provide valid host:port like host1:9091,host2:9092")
     return servers
 
 

@@ -1,12 +1,8 @@
-"""`kraft dump-log`: print the files of a partition's directory in readable form, and check them.
+"""The files of a partition's directory in readable form, checked; the lines are those of Kafka's own dump tool."""
 
-Options and lines are those of Kafka's DumpLogSegments tool, so that scripts written for it work here. Unlike that tool
-it ends with exit code 1 when it has found something wrong.
-"""
+from collections.abc import Callable
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
+import attrs
 
 from broker.storage.batch_scan import find_batch
 from broker.storage.checkpoints import CorruptCheckpoint
@@ -37,16 +33,27 @@ from broker.wire.records import (
     read_end_transaction_marker,
     read_header,
 )
-from kraft.env import Disk, File, RealDisk
+from kraft.env import Disk, File
 
 RECORD_INDENT = "|"
-MESSAGE_SIZE_MAX = 5 * 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class DumpOptions:
+    """What to print, and how much of a log file to read; the names are those of Kafka's tool."""
+
+    deep_iteration: bool
+    print_data_log: bool
+    skip_record_metadata: bool
+    index_sanity_check: bool
+    verify_index_only: bool
+    max_bytes: int
 
 
 class Dump:
     """One run over some files. `problems` collects what is wrong with them."""
 
-    def __init__(self, disk: Disk, options: argparse.Namespace, write: Callable[[str], None]) -> None:
+    def __init__(self, disk: Disk, options: DumpOptions, write: Callable[[str], None]) -> None:
         self._disk = disk
         self._options = options
         self._write = write
@@ -93,7 +100,7 @@ class Dump:
             self._dump_batch(path, position, batch, header)
             if header.base_offset < next_offset:
                 self._wrong(path, f"the batch at position {position} begins at {header.base_offset}, not {next_offset}")
-            if self._options.deep_iteration:
+            if self._options.deep_iteration or self._options.print_data_log:
                 last_record_offset = self._dump_records(path, batch, header, last_record_offset)
             next_offset = max(next_offset, header.next_offset)
             position += header.size
@@ -255,42 +262,6 @@ class Dump:
 
     def _wrong(self, path: str, what: str) -> None:
         self.problems.append(f"{path}: {what}")
-
-
-def main(argv: Sequence[str]) -> int:
-    """Run the command; 0 when nothing is wrong, 1 when something is, 2 (by argparse) for wrong arguments."""
-    options = _parse(argv)
-    dump = Dump(RealDisk(), options, print)
-    for path in options.files.split(","):
-        try:
-            dump.dump(path)
-        except OSError as error:
-            dump.problems.append(f"{path}: {error.strerror or error}")
-    for problem in dump.problems:
-        print(problem, file=sys.stderr)
-    return 1 if dump.problems else 0
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="kraft dump-log", description="Print the files of a partition in readable form, and check them."
-    )
-    parser.add_argument("--files", required=True, help="the files to print, separated by commas")
-    parser.add_argument("--deep-iteration", action="store_true", help="print every record, not batches alone")
-    parser.add_argument("--print-data-log", action="store_true", help="print keys and values too")
-    parser.add_argument("--skip-record-metadata", action="store_true", help="leave out offsets, sizes and the like")
-    parser.add_argument("--index-sanity-check", action="store_true", help="check indexes as the start of a node does")
-    parser.add_argument("--verify-index-only", action="store_true", help="check indexes without printing them")
-    parser.add_argument("--max-bytes", type=int, default=sys.maxsize, help="how much of a log file to read")
-    parser.add_argument(
-        "--max-message-size",
-        type=int,
-        default=MESSAGE_SIZE_MAX,
-        help="accepted for Kafka's sake; nothing depends on it",
-    )
-    options = parser.parse_args(argv)
-    options.deep_iteration |= options.print_data_log
-    return options
 
 
 def _base_offset(path: str) -> int:

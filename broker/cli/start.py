@@ -5,13 +5,11 @@ with its data in ./data. A data directory that is empty is formatted. SIGTERM an
 at once.
 """
 
-import argparse
 import contextlib
 import gc
 import resource
 import signal
 import sys
-from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -22,6 +20,7 @@ from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.cli.signals import heed
+from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
 from broker.lifecycle_protocol import RegistrationFailed
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
@@ -54,14 +53,14 @@ _REFUSALS: Final = (
 )
 
 
-def main(argv: Sequence[str]) -> int:
-    options = _parser().parse_args(argv)
+def run_node(arguments: StartArguments) -> int:
+    """Run a node until it is told to stop; the command's exit code."""
     exit_code = 0
     try:
-        config = read_node_config(options.properties, options.override)
+        config = read_node_config(arguments.properties, arguments.overrides)
         _raise_descriptor_limit()
         _warn(config)
-        trio.run(_serve, config, options.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(_serve, config, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         print_refusals(group)
         exit_code = 1
@@ -77,18 +76,6 @@ def _raise_descriptor_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems grant less than they say
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kraft start", description="Run a node until SIGTERM or Ctrl-C.")
-    parser.add_argument("properties", nargs="?", help="a Kafka server.properties file")
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="key=value", help="a config that wins over the file"
-    )
-    parser.add_argument(
-        "--stop-at-eof", action="store_true", help="also stop when standard input ends: when who holds it is gone"
-    )
-    return parser
 
 
 def _warn(config: KafkaConfig) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.cli.dump_log import main
+from broker.cli import main
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
@@ -41,7 +41,7 @@ def dump(directory: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., t
     """Dump some files: exit code, lines, complaints."""
 
     def run(*names: str, options: tuple[str, ...] = ()) -> tuple[int, list[str], list[str]]:
-        code = main(["--files", ",".join(str(directory / name) for name in names), *options])
+        code = main(["dump-log", "--files", ",".join(str(directory / name) for name in names), *options])
         captured = capsys.readouterr()
         return code, captured.out.splitlines(), captured.err.splitlines()
 
@@ -173,7 +173,7 @@ def test_control_batches_and_compression_are_named(tmp_path: Path, capsys: pytes
     )
     path = directory / f"{SEGMENT}.log"
     path.write_bytes(path.read_bytes() + marker)
-    assert main(["--files", str(path), "--deep-iteration"]) == 0
+    assert main(["dump-log", "--files", str(path), "--deep-iteration"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "compresscodec: lz4" in lines[2]
     assert "isTransactional: true isControl: true" in lines[4]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.grammar import Exit
 from tests.support.cluster_process import ClusterProcess, new_cluster, random_uuid, run_command
 
 VOTER, NEWCOMER, BROKER = 1, 2, 3
@@ -123,11 +124,11 @@ def test_what_cannot_be_done_is_refused_before_anybody_is_asked(
 
 def test_a_server_that_is_not_there_is_named() -> None:
     answer = run_command("quorum", "--bootstrap-server", "127.0.0.1:1,[::1]:1", "describe", "--status")
-    assert answer.code == 1
+    assert answer.code == Exit.UNREACHABLE
     assert answer.errors.startswith("kraft: No server can be reached: 127.0.0.1:1: ")
 
 
 @pytest.mark.parametrize("servers", ["", "localhost", "localhost:", "localhost:x", ":1", "localhost:65536"])
 def test_a_server_has_a_host_and_a_port(servers: str) -> None:
     answer = run_command("quorum", "--bootstrap-server", servers, "describe", "--status")
-    assert answer == (1, "", "kraft: Please provide valid host:port like host1:9091,host2:9092\n")
+    assert answer == (Exit.USAGE, "", "kraft: Please provide valid host:port like host1:9091,host2:9092\n")

@@ -3,7 +3,13 @@
 import attrs
 import pytest
 
-from broker.cli.quorum_description import NoLeader, replication_lines, status_lines
+from broker.cli.commands.quorum_description import (
+    NoLeader,
+    QuorumDescription,
+    describe_quorum,
+    replication_lines,
+    status_lines,
+)
 from broker.wire.api.describe_quorum import (
     DescribeQuorumResponse,
     Listener,
@@ -47,8 +53,12 @@ def answer(
     )
 
 
+def describe(voters: list[ReplicaState], observers: list[ReplicaState] | None = None) -> QuorumDescription:
+    return describe_quorum("4L6g3nShT-eMCtK--X86sw", answer(voters, observers))
+
+
 def test_the_status() -> None:
-    assert status_lines("4L6g3nShT-eMCtK--X86sw", answer([FOLLOWER, LEADER], [OBSERVER])) == [
+    assert status_lines(describe([FOLLOWER, LEADER], [OBSERVER])) == [
         "ClusterId:              4L6g3nShT-eMCtK--X86sw",
         "LeaderId:               1",
         "LeaderEpoch:            7",
@@ -64,7 +74,7 @@ def test_the_status() -> None:
 
 def test_a_directory_that_is_not_known_is_null() -> None:
     voter = attrs.evolve(LEADER, replica_directory_id=ZERO_UUID)
-    lines = status_lines("c", answer([voter]))
+    lines = status_lines(describe([voter]))
     assert lines[-2].endswith('[{"id": 1, "directoryId": null, "endpoints": ["CONTROLLER://localhost:9093"]}]')
 
 
@@ -77,14 +87,14 @@ def test_a_directory_that_is_not_known_is_null() -> None:
     ],
 )
 def test_how_far_the_last_voter_is_behind(voters: list[ReplicaState], lag: int, lag_ms: int) -> None:
-    assert status_lines("c", answer(voters))[4:6] == [
+    assert status_lines(describe(voters))[4:6] == [
         f"MaxFollowerLag:         {lag}",
         f"MaxFollowerLagTimeMs:   {lag_ms}",
     ]
 
 
 def test_the_replication() -> None:
-    lines = replication_lines(answer([FOLLOWER, LEADER], [OBSERVER]), now_ms=None)
+    lines = replication_lines(describe([FOLLOWER, LEADER], [OBSERVER]), now_ms=None)
     assert lines == [
         "NodeId\tDirectoryId           \tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus  \t",
         "1     \tJEXY6aqzQY-32P5TStzaFg\t120         \t0  \t1000000           \t1000000              \tLeader  \t",
@@ -94,11 +104,11 @@ def test_the_replication() -> None:
 
 
 def test_the_replication_for_humans() -> None:
-    lines = replication_lines(answer([LEADER, FOLLOWER], [OBSERVER]), now_ms=1_000_250)
+    lines = replication_lines(describe([LEADER, FOLLOWER], [OBSERVER]), now_ms=1_000_250)
     cells = [[cell.strip() for cell in line.split("\t")] for line in lines[1:]]
     assert [row[4:6] for row in cells] == [["250 ms ago", "250 ms ago"], ["350 ms ago", "850 ms ago"], ["-1", "-1"]]
 
 
 def test_without_a_leader_among_the_voters_nothing_can_be_said() -> None:
     with pytest.raises(NoLeader):
-        status_lines("c", answer([FOLLOWER], leader_id=1))
+        describe([FOLLOWER])

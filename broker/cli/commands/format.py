@@ -1,10 +1,12 @@
 """`kraft format`: make a node's log directories part of a cluster, as `kafka-storage format` does."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 
+import attrs
+import click
 import trio
 
+from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
@@ -34,62 +36,79 @@ from metadata.controller import (
 _REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 
 
-def main(argv: Sequence[str]) -> int:
-    options = _parser().parse_args(argv)
+@attrs.frozen
+class _Quorum:
+    """Which of the three ways to begin a quorum was chosen; at most one."""
+
+    standalone: bool
+    no_initial_controllers: bool
+    initial_controllers: str | None
+
+    def check(self) -> None:
+        """Raises UsageError where more than one was chosen."""
+        if self.standalone + self.no_initial_controllers + (self.initial_controllers is not None) > 1:
+            raise click.UsageError(
+                "Use one of --standalone, --no-initial-controllers and --initial-controllers.",
+                click.get_current_context(),
+            )
+
+
+@click.command("format", cls=Command)
+@click.option("-c", "--config", "path", required=True, metavar="FILE", help="The node's server.properties.")
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id; see `kraft random-uuid`.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are formatted already.")
+@click.option(
+    "-r", "--release-version", metavar="VERSION", help="The release to begin with; the latest one by default."
+)
+@click.option(
+    "-f", "--feature", "features", multiple=True, metavar="FEATURE=LEVEL", help="A feature's level to begin with."
+)
+@click.option("-s", "--standalone", is_flag=True, help="Found a quorum of this controller alone.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="The controller joins a quorum that exists.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+    help="The first controllers; the same on every node of a quorum.",
+)
+def format_(
+    invocation: Invocation,
+    path: str,
+    cluster_id: str,
+    overrides: Sequence[str],
+    features: Sequence[str],
+    release_version: str | None,
+    ignore_formatted: bool,
+    **quorum: object,
+) -> None:
+    """Format the log directories of a node.
+
+    Directories that are formatted can be started by `kraft start`. Options, messages and files are those of Kafka's
+    storage tool.
+    """
+    chosen = _Quorum(**quorum)  # type: ignore[arg-type]
+    chosen.check()
     env = real_env(lambda kind, /, **fields: None)
-    exit_code = 0
     try:
-        config = read_node_config(options.config, options.override)
-        features = _features(options.release_version, options.feature)
-        trio.run(_format, env, config, Formatting(options.cluster_id, _voters(env, config, options), features), options)
+        config = read_node_config(path, overrides)
+        formatting = Formatting(cluster_id, _voters(env, config, chosen), _features(release_version, features))
+        trio.run(_format, env, config, formatting, ignore_formatted)
     except* _REFUSALS as group:
         print_refusals(group)
-        exit_code = 1
-    return exit_code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kraft format", description="Format the log directories of a node.", allow_abbrev=False
-    )
-    parser.add_argument("-c", "--config", required=True, metavar="FILE", help="the node's server.properties")
-    parser.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="the cluster's id: `kraft random-uuid`")
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="key=value", help="a config that wins over the file"
-    )
-    parser.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="skip directories that are formatted already"
-    )
-    parser.add_argument(
-        "-r", "--release-version", metavar="VERSION", help=f"the release to begin with; default: {RELEASES[_default()]}"
-    )
-    parser.add_argument(
-        "-f", "--feature", action="append", default=[], metavar="feature=level", help="a feature's level to begin with"
-    )
-    quorum = parser.add_mutually_exclusive_group()
-    quorum.add_argument("-s", "--standalone", action="store_true", help="found a quorum of this controller alone")
-    quorum.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="a controller that joins a quorum that there is"
-    )
-    quorum.add_argument(
-        "-I",
-        "--initial-controllers",
-        metavar="id@host:port:directory-id,...",
-        help="the same on every node of a quorum",
-    )
-    return parser
+        invocation.exit_code = Exit.FAILED
 
 
 def _default() -> int:
     return DEFAULT_FEATURES[METADATA_VERSION]
 
 
-def _voters(env: Env, config: KafkaConfig, options: argparse.Namespace) -> VoterSet | None:
-    if options.initial_controllers is not None:
-        return parse_initial_controllers(options.initial_controllers)
-    if options.standalone:
+def _voters(env: Env, config: KafkaConfig, quorum: _Quorum) -> VoterSet | None:
+    if quorum.initial_controllers is not None:
+        return parse_initial_controllers(quorum.initial_controllers)
+    if quorum.standalone:
         return standalone_voters(env, config)
-    if config.is_controller and not config.quorum_voters and not options.no_initial_controllers:
+    if config.is_controller and not config.quorum_voters and not quorum.no_initial_controllers:
         raise FormattingRefused(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
@@ -141,5 +160,5 @@ def _feature(setting: str) -> tuple[str, int]:
     return name, level
 
 
-async def _format(env: Env, config: KafkaConfig, formatting: Formatting, options: argparse.Namespace) -> None:
-    await format_directories(env, config, formatting, ignore_formatted=options.ignore_formatted, tell=print)
+async def _format(env: Env, config: KafkaConfig, formatting: Formatting, ignore_formatted: bool) -> None:
+    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, tell=print)

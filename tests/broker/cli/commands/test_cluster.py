@@ -265,5 +265,6 @@ def test_what_is_no_such_cluster_is_left_alone(
 
 
 def test_a_cluster_has_at_least_one_node() -> None:
-    with pytest.raises(SystemExit):
-        run_command("cluster", "start", "--nodes", "0")
+    answer = run_command("cluster", "start", "--nodes", "0")
+    assert (answer.code, answer.output) == (2, "")
+    assert "'--nodes': 0 is not in the range x>=1" in answer.errors

@@ -1,0 +1,27 @@
+"""`kraft start`, as the grammar knows it: its help, and the mistakes in its arguments.
+
+Arguments without a mistake do not come here: see `start_arguments`.
+"""
+
+from collections.abc import Sequence
+
+import click
+
+from broker.cli.grammar import Command, Exit, Invocation
+from broker.cli.start_arguments import StartArguments
+
+
+@click.command("start", cls=Command)
+@click.argument("properties", required=False, type=click.Path())
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
+@click.option("--stop-at-eof", is_flag=True, help="Also stop when standard input ends, because its holder is gone.")
+def start(invocation: Invocation, properties: str | None, overrides: Sequence[str], stop_at_eof: bool) -> None:
+    """Run a node until SIGTERM or Ctrl-C.
+
+    PROPERTIES is a Kafka server.properties file. Without one, the node is a controller and broker for development, on
+    ports 9092 and 9093 of this machine, with its data in ./data.
+    """
+    from broker.cli.start import run_node
+
+    arguments = StartArguments(properties, tuple(overrides), stop_at_eof)
+    invocation.exit_code = Exit(run_node(arguments))

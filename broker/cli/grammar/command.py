@@ -1,0 +1,73 @@
+"""The two kinds of commands: those that ask a cluster, and those that do not."""
+
+import sys
+from functools import partial
+from typing import Any
+
+import click
+import trio
+
+from broker.cli.grammar.failures import Exit, exit_code_of, sentence
+from broker.cli.grammar.options import cluster_options, given_settings, is_json, json_option, split_options
+from broker.cli.grammar.settings import ClusterSettings, resolve_settings
+from broker.cli.output.printer import Printer
+from broker.cli.output.shapes import Shape
+
+
+class Invocation:
+    """One run of a command: where its output goes, and what has failed so far."""
+
+    def __init__(self, ctx: click.Context, shape: Shape | None) -> None:
+        self.exit_code = Exit.OK
+        self.printer = Printer(shape, is_json=is_json(ctx))
+        self._given = given_settings(ctx)
+
+    def cluster(self) -> ClusterSettings:
+        """The cluster to ask. Raises CommandFailed."""
+        return resolve_settings(self._given)
+
+    def fail(self, error: Exception, what: str | None = None) -> None:
+        """Report that a part of the command has failed; the command goes on, and ends with the failure's exit code."""
+        self.exit_code = self.exit_code or exit_code_of(error)
+        subject = "" if what is None else f"{what}: "
+        print(f"kraft: {subject}{sentence(error)}", file=sys.stderr)
+
+
+class Command(click.Command):
+    """A command. Its function gets an `Invocation` and the parameters by name.
+
+    `shape` is what it prints with `--json`; a command without one has no such option.
+    """
+
+    def __init__(self, *args: Any, shape: Shape | None = None, **attributes: Any) -> None:
+        self.shape = shape
+        options = self._shared_options() if shape is None else [json_option(), *self._shared_options()]
+        attributes["params"] = [*(attributes.get("params") or ()), *options]
+        super().__init__(*args, **attributes)
+
+    def invoke(self, ctx: click.Context) -> int:
+        assert self.callback is not None, "every command has a function"
+        invocation = Invocation(ctx, self.shape)
+        self._run(partial(self.callback, invocation, **ctx.params))
+        return invocation.exit_code
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, records in split_options(self, ctx):
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def _shared_options(self) -> list[click.Parameter]:
+        return []
+
+    def _run(self, call: Any) -> None:
+        call()
+
+
+class ClusterCommand(Command):
+    """A command that asks a cluster. Its function is async."""
+
+    def _shared_options(self) -> list[click.Parameter]:
+        return cluster_options()
+
+    def _run(self, call: Any) -> None:
+        trio.run(call)

@@ -1,0 +1,98 @@
+"""Exit codes of `kraft`, and the one sentence that a failure prints."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+import click
+
+from broker.client import ConnectionLost
+from broker.wire.errors import ErrorCode, KafkaError
+
+
+class Exit(IntEnum):
+    """Exit codes, for scripts. A command that does several things ends with the code of its first failure."""
+
+    OK = 0
+    FAILED = 1  # the cluster refused, a part failed, or what was checked is not well
+    USAGE = 2  # wrong arguments, or a wrong configuration of the command itself; nothing was asked
+    UNREACHABLE = 3  # no server can be reached, or none answered in time
+    NOT_FOUND = 4  # a named topic, group, broker or the like does not exist
+    INTERRUPTED = 130  # Ctrl-C, as shells number it
+    OUTPUT_CLOSED = 141  # the reader of the output is gone, as in `kraft consume orders | head`
+
+
+class CommandFailed(Exception):
+    """A command cannot do what it was asked to. The message says what to do about it."""
+
+    def __init__(self, message: str, exit_code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class WrongSettings(CommandFailed):
+    """A file, a variable or a context that configures the command is wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Exit.USAGE)
+
+
+_NOT_FOUND: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+    }
+)
+_UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
+# What to do about an error whose own message does not say it.
+_ADVICE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kraft topics list` shows the topics that exist",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`kraft groups list` shows the groups that exist",
+    ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "`kraft cluster describe` shows how many brokers are alive",
+    ErrorCode.NOT_CONTROLLER: "try again: the controllers are electing a leader",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "use --if-not-exists where that is fine",
+}
+
+
+def exit_code_of(error: Exception) -> Exit:
+    """The exit code for a failure that a person can do something about."""
+    match error:
+        case CommandFailed():
+            return error.exit_code
+        case click.UsageError():
+            return Exit.USAGE
+        case KafkaError():
+            if error.code in _NOT_FOUND:
+                return Exit.NOT_FOUND
+            return Exit.UNREACHABLE if error.code in _UNREACHABLE else Exit.FAILED
+        case ConnectionLost():
+            return Exit.UNREACHABLE
+        case _:
+            return Exit.FAILED
+
+
+def sentence(error: Exception) -> str:
+    """What `kraft` prints for the failure, in one line."""
+    match error:
+        case click.UsageError():
+            where = "" if error.ctx is None else f" See: {error.ctx.command_path} --help"
+            return f"{error.format_message()}{where}"
+        case click.ClickException():
+            return error.format_message()
+        case KafkaError() if error.code in _ADVICE:
+            return f"{str(error).removesuffix('.')}; {_ADVICE[error.code]}"
+        case _:
+            return " ".join(str(error).split()) or type(error).__name__
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """The exceptions of a group and of the groups in it."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error

@@ -1,0 +1,87 @@
+"""`kraft` itself: its commands, and how one run ends."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import click
+from click.shell_completion import shell_complete
+
+from broker.cli.grammar.failures import CommandFailed, Exit, exit_code_of, leaves, sentence
+from broker.cli.grammar.groups import LazyCommand, LazyGroup
+from broker.client import ConnectionLost
+from broker.wire.errors import KafkaError
+
+COMPLETION_VARIABLE: Final = "_KRAFT_COMPLETE"
+_COMMANDS: Final = "broker.cli.commands"
+
+SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
+    "Nodes": (
+        ("start", f"{_COMMANDS}.start:start", "run a node"),
+        ("format", f"{_COMMANDS}.format:format_", "make log directories those of a node in a cluster"),
+        ("random-uuid", f"{_COMMANDS}.random_uuid:random_uuid", "print an id for a cluster or a directory"),
+        ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
+    ),
+    "Cluster": (
+        ("cluster", f"{_COMMANDS}.cluster:cluster", "run a cluster on this machine"),
+        ("quorum", f"{_COMMANDS}.quorum:quorum", "look at the controllers' quorum, and change its voters"),
+    ),
+    "This command": (
+        ("context", f"{_COMMANDS}.context:context", "name clusters, and choose one"),
+        ("completion", f"{_COMMANDS}.completion:completion", "print a shell's completion script"),
+    ),
+}
+
+# What a person can do something about; anything else is a bug, and shows its traceback.
+_EXPECTED: Final = (CommandFailed, click.ClickException, KafkaError, ConnectionLost, OSError)
+
+
+@click.group("kraft", cls=LazyGroup, sections=SECTIONS)
+@click.version_option(package_name="kraft", message="kraft %(version)s")
+def kraft() -> None:
+    """A Kafka-compatible, replicated log: nodes, clusters, topics, records."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code. Raises what is a bug."""
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        return shell_complete(kraft, {}, "kraft", COMPLETION_VARIABLE, instruction)
+    try:
+        with kraft.make_context("kraft", list(arguments)) as ctx:
+            exit_code: int = kraft.invoke(ctx)
+            sys.stdout.flush()
+            return exit_code
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return Exit.USAGE
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BaseExceptionGroup as group:
+        return _report(list(leaves(group)), group)
+    except _EXPECTED as error:
+        return _report([error], error)
+
+
+def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
+    """Print a sentence for each failure that a person can do something about. Raises `raised` if one is a bug."""
+    exit_code = Exit.OK
+    for error in errors:
+        if isinstance(error, KeyboardInterrupt):
+            return Exit.INTERRUPTED
+        if isinstance(error, BrokenPipeError):
+            _discard_output()
+            return Exit.OUTPUT_CLOSED
+        if not isinstance(error, _EXPECTED):
+            raise raised
+        assert isinstance(error, Exception), "what is expected"
+        print(f"kraft: {sentence(error)}", file=sys.stderr)
+        exit_code = exit_code or exit_code_of(error)
+    return exit_code
+
+
+def _discard_output() -> None:
+    """Have the interpreter flush into nothing at its end, rather than complain about a pipe that nobody reads."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,89 @@
+"""Sizes, durations and times as people write and read them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_SIZE_LETTERS: Final = "kmgtp"
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
+_DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def parse_size(text: str) -> int:
+    """Bytes: `1048576`, `1MiB` and `1m` are the same; `1MB` is a million. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size; write bytes, or a unit as in 64KiB, 10MB or 1g")
+    number, letter, binary = found[1], found[2].lower(), found[3]
+    is_decimal = bool(letter) and not binary and found[0].lower().endswith("b")
+    power = _SIZE_LETTERS.index(letter) + 1 if letter else 0
+    return int(float(number) * (1000 if is_decimal else 1024) ** power)
+
+
+def format_size(size: int) -> str:
+    """As `1.5 GiB`; a negative size is unknown."""
+    if size < 0:
+        return "unknown"
+    amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount /= 1024
+        units.pop(0)
+    return f"{size} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds: `1h30m`, `250ms`, `7d`; a bare number is seconds. Raises ValueError."""
+    stripped = text.strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
+        return int(float(stripped) * 1000)
+    parts = list(_DURATION_PART.finditer(stripped))
+    if not parts or "".join(part[0] for part in parts) != stripped:
+        raise ValueError(f"{text!r} is no duration; write for example 500ms, 30s, 5m, 1h30m or 7d")
+    return int(sum(float(part[1]) * _DURATION_MS[part[2]] for part in parts))
+
+
+def format_duration_ms(duration_ms: int) -> str:
+    """In its two largest units, as `2h 5m`."""
+    if duration_ms < 1000:
+        return f"{duration_ms} ms"
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, duration_ms = divmod(duration_ms, _DURATION_MS[unit])
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0")) or parts[0]
+
+
+def format_time_ms(time_ms: int | None) -> str:
+    """A time in UTC, to the millisecond; `-` for no time."""
+    if time_ms is None or time_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}"
+
+
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970.
+
+    `2026-01-31`, `2026-01-31T08:00` (UTC unless it names a zone), `1769846400000`, or how long ago, as `-2h`.
+    Raises ValueError.
+    """
+    stripped = text.strip()
+    if stripped.startswith("-"):
+        return now_ms - parse_duration_ms(stripped[1:])
+    if stripped == "now":
+        return now_ms
+    if stripped.isdecimal():
+        return int(stripped)
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is no time; write for example 2026-01-31T08:00, milliseconds since 1970, or -2h"
+        ) from error
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

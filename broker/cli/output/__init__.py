@@ -1,0 +1,6 @@
+"""What commands print: tables, lines, JSON, progress."""
+
+from broker.cli.output.printer import Column, Printer
+from broker.cli.output.shapes import Shape, lines_of, list_of, one
+
+__all__ = ["Column", "Printer", "Shape", "lines_of", "list_of", "one"]

@@ -1,0 +1,66 @@
+"""Prints what a command has to say: tables and lines for people, JSON for programs."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import attrs
+
+from broker.cli.output.shapes import Kind, Shape, to_json
+
+Row = TypeVar("Row")
+
+
+@attrs.frozen
+class Column(Generic[Row]):
+    """A column of a table. `value` makes a row's cell; `style` its colour on a terminal, "" for none."""
+
+    heading: str
+    value: Callable[[Row], object]
+    is_number: bool = False
+    style: Callable[[Row], str] | None = None
+
+
+class Printer:
+    """The output of one command. `shape` is what it promises to print as JSON."""
+
+    def __init__(self, shape: Shape | None, *, is_json: bool) -> None:
+        self.is_json = is_json
+        self._shape = shape
+
+    def rows(self, rows: Sequence[Row], columns: Sequence[Column[Row]], *, empty: str = "nothing") -> None:
+        """A table with a row for each object, or the objects as JSON. `empty` is said where there is none."""
+        if self.is_json:
+            self.json(rows)
+        elif rows:
+            from broker.cli.output.tables import print_table
+
+            print_table(rows, columns)
+        else:
+            print(empty)
+
+    def one(self, item: attrs.AttrsInstance, lines: Iterable[str]) -> None:
+        """Lines about one object, or the object as JSON."""
+        if self.is_json:
+            self.json(item)
+        else:
+            for line in lines:
+                print(line)
+
+    def say(self, line: str) -> None:
+        """A line for people; nothing in JSON."""
+        if not self.is_json:
+            print(line)
+
+    def note(self, line: str) -> None:
+        """A line beside the output, on standard error."""
+        print(line, file=sys.stderr)
+
+    def json(self, items: object) -> None:
+        """What was promised, and nothing else."""
+        assert self._shape is not None, "a command with --json has a shape"
+        each = items if isinstance(items, Sequence) else [items]
+        assert all(isinstance(item, self._shape.item) for item in each), "the documented shape"
+        assert (self._shape.kind is Kind.LIST) == isinstance(items, Sequence), "the documented shape"
+        is_line = self._shape.kind is Kind.LINES
+        print(to_json(items, indent=None if is_line else 2), flush=is_line)

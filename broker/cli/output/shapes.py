@@ -1,0 +1,83 @@
+"""What a command prints with `--json`: one object, a list of objects, or a line of JSON for each object."""
+
+import json
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+import attrs
+
+
+class Kind(Enum):
+    """How many objects there are, and how they are laid out."""
+
+    ONE = "one object"
+    LIST = "a list of objects"
+    LINES = "one object a line"
+
+
+@attrs.frozen
+class Shape:
+    """`item` is the attrs class of an object; its fields are the keys."""
+
+    kind: Kind
+    item: type[attrs.AttrsInstance]
+
+
+def one(item: type[attrs.AttrsInstance]) -> Shape:
+    return Shape(Kind.ONE, item)
+
+
+def list_of(item: type[attrs.AttrsInstance]) -> Shape:
+    return Shape(Kind.LIST, item)
+
+
+def lines_of(item: type[attrs.AttrsInstance]) -> Shape:
+    return Shape(Kind.LINES, item)
+
+
+def to_json(items: object, *, indent: int | None = None) -> str:
+    """JSON of attrs instances, and of lists and dicts of them."""
+    return json.dumps(items, default=_plain, ensure_ascii=False, indent=indent)
+
+
+def describe_fields(item: type[attrs.AttrsInstance]) -> Iterator[tuple[str, str]]:
+    """The keys of an object and the types of their values, as the command reference shows them."""
+    hints = typing.get_type_hints(item)
+    for field in attrs.fields(item):
+        yield field.name, describe_type(hints[field.name])
+
+
+def nested_items(item: type[attrs.AttrsInstance]) -> Iterator[type[attrs.AttrsInstance]]:
+    """The classes of the objects in an object, outermost first."""
+    for hint in typing.get_type_hints(item).values():
+        for part in _parts(hint):
+            if isinstance(part, type) and attrs.has(part):
+                yield part
+                yield from nested_items(part)
+
+
+def describe_type(hint: Any) -> str:
+    """A type in the words of JSON."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(describe_type(argument) for argument in arguments)
+    if origin is not None and arguments:
+        if isinstance(origin, type) and issubclass(origin, dict):
+            return f"object of {describe_type(arguments[1])}s"
+        return f"list of {describe_type(arguments[0])}s"
+    names = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _parts(hint: Any) -> Iterable[Any]:
+    arguments = typing.get_args(hint)
+    return [part for argument in arguments for part in _parts(argument)] if arguments else [hint]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, type) or not attrs.has(type(value)):
+        raise TypeError(f"{value!r} has no place in JSON")
+    return attrs.asdict(value, recurse=False)  # type: ignore[arg-type]

@@ -1,0 +1,49 @@
+"""Tables on a terminal and in a pipe."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from broker.cli.output.printer import Column, Row
+
+# A pipe has no width: a line is never folded there, so that a program finds a row in a line.
+_PIPE_WIDTH: Final = 100_000
+
+
+def new_console() -> Console:
+    """A console on standard output as it is now; without colours where that is no terminal, or NO_COLOR is set."""
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+
+
+def make_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> Table:
+    """Headings in capitals, no lines, columns two blanks apart: easy to read, and to take apart with awk."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(
+            column.heading.upper(), justify="right" if column.is_number else "left", overflow="fold", no_wrap=False
+        )
+    for row in rows:
+        cells = []
+        for column in columns:
+            style = column.style(row) if column.style is not None else ""
+            cells.append(Text(str(column.value(row)), style=style))
+        table.add_row(*cells)
+    return table
+
+
+def print_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> None:
+    """Print a table; in a pipe without blanks at the ends of lines."""
+    console = new_console()
+    table = make_table(rows, columns)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -1,0 +1,70 @@
+"""The grammar as a whole: help, near names, versions, exit codes, and what a failure prints."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from broker.cli.grammar import Exit
+from tests.support.cluster_process import run_command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["strat"], "kraft has no command 'strat': did you mean 'start'?"),
+        (["quorum", "descibe"], "kraft quorum has no command 'descibe': did you mean 'describe'?"),
+        (["zzz"], "kraft has no command 'zzz': the commands are start, format, "),
+        (["context", "list", "--jsn"], "--json"),
+    ],
+)
+def test_a_mistyped_name_is_refused_with_a_near_one(arguments: list[str], hint: str) -> None:
+    answer = run_command(*arguments)
+    assert (answer.code, answer.output) == (Exit.USAGE, "")
+    assert hint in answer.errors
+    assert answer.errors.count("\n") == 1
+
+
+def test_help_lists_every_command() -> None:
+    answer = run_command("--help")
+    assert answer.code == Exit.OK
+    for name in ("start", "format", "dump-log", "cluster", "quorum", "context", "completion"):
+        assert f"\n  {name} " in answer.output
+
+
+def test_no_arguments_print_the_help_and_are_an_error() -> None:
+    answer = run_command()
+    assert (answer.code, answer.output) == (Exit.USAGE, "")
+    assert "Usage: kraft" in answer.errors
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run_command("--version") == (Exit.OK, f"kraft {version('kraft')}\n", "")
+
+
+def test_a_missing_option_is_named_with_the_way_to_help() -> None:
+    answer = run_command("dump-log")
+    assert answer.code == Exit.USAGE
+    assert answer.errors == "kraft: Missing option '--files'. See: kraft dump-log --help\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_ask_kraft(shell: str) -> None:
+    answer = run_command("completion", shell)
+    assert answer.code == Exit.OK, answer.errors
+    assert "_KRAFT_COMPLETE" in answer.output
+
+
+def test_a_shell_completes_commands() -> None:
+    environment = {"_KRAFT_COMPLETE": "bash_complete", "COMP_WORDS": "kraft quo", "COMP_CWORD": "1"}
+    command = [sys.executable, "-m", "broker.cli"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "plain,quorum\n"
+
+
+def test_a_closed_pipe_ends_a_command_quietly() -> None:
+    command = f"{sys.executable} -m broker.cli completion bash | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode in (Exit.OK, Exit.OUTPUT_CLOSED)
+    assert done.stderr == ""

@@ -1,0 +1,68 @@
+"""`kraft start` reads its usual arguments without the command framework, and as the framework reads them."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cli.commands.start import start
+from broker.cli.start_arguments import StartArguments, read_start_arguments
+from tests.support.cluster_process import run_command
+
+TOKENS = st.sampled_from(
+    [
+        "--override",
+        "--override=a=b",
+        "--override=",
+        "--stop-at-eof",
+        "a=b",
+        "server.properties",
+        "",
+        "-",
+        "--",
+        "--x",
+        "-h",
+    ]
+)
+
+
+@given(st.lists(TOKENS, max_size=6))
+def test_arguments_mean_what_the_grammar_makes_of_them(argv: list[str]) -> None:
+    plain = read_start_arguments(argv)
+    if plain is None:
+        return
+    try:
+        params = start.make_context("start", list(argv)).params
+    except click.ClickException as error:
+        raise AssertionError(f"the grammar refuses {argv}: {error}") from error
+    assert plain == StartArguments(params["properties"], params["overrides"], params["stop_at_eof"])
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--overide", "a=b"], ["--override"], ["one", "two"], ["--"]])
+def test_what_only_the_grammar_understands_is_left_to_it(argv: list[str]) -> None:
+    assert read_start_arguments(argv) is None
+
+
+def test_a_mistyped_option_is_refused_with_the_right_one() -> None:
+    answer = run_command("start", "--overide", "a=b")
+    assert (answer.code, answer.output) == (2, "")
+    assert "--override" in answer.errors
+
+
+def test_help_names_the_arguments() -> None:
+    answer = run_command("start", "--help")
+    assert answer.code == 0
+    assert "--override KEY=VALUE" in answer.output
+
+
+def test_a_node_does_not_load_the_tools_beside_it() -> None:
+    """Its process lives for months: neither its start nor its memory should pay for them."""
+    program = (
+        "import sys; from broker.cli import main; import broker.cli.start; "
+        "print([name for name in ('click', 'rich', 'broker.cli.grammar') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
