@@ -92,6 +92,13 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
+    "broker.client.producer": frozenset(
+        {
+            "broker.client.producer.delivery",
+            "broker.client.producer.producer",
+            "broker.client.producer.sender",
+        }
+    ),
     "broker.lifecycle_protocol": frozenset(),
 }
 

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
         TimedOut,
         UnsupportedByBroker,
     )
+    from broker.client.producer.buffer_memory import BufferFull, RecordTooLarge
+    from broker.client.producer.delivery import Delivery
+    from broker.client.producer.partitioners import Partitioner, RoundRobinPartitioner, TopicPartitions
+    from broker.client.producer.producer import Producer
+    from broker.client.producer.routing import BadPartition
+    from broker.client.serializers import BytesSerializer, Deserializer, JsonSerializer, Serializer, StringSerializer
     from broker.client.types import (
         ConsumerRecord,
         Node,
@@ -27,19 +33,32 @@ else:
     from broker.client.exports import __getattr__ as __getattr__
 
 __all__ = [
+    "BadPartition",
+    "BufferFull",
+    "BytesSerializer",
     "ClientError",
     "ClosedError",
     "ConfigError",
     "Connection",
     "ConnectionLost",
     "ConsumerRecord",
+    "Delivery",
+    "Deserializer",
+    "JsonSerializer",
     "KafkaError",
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "Partitioner",
+    "Producer",
     "RecordMetadata",
+    "RecordTooLarge",
+    "RoundRobinPartitioner",
+    "Serializer",
+    "StringSerializer",
     "TimedOut",
     "TopicPartition",
+    "TopicPartitions",
     "UnsupportedByBroker",
     "decode_response",
     "encode_request",

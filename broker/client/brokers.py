@@ -1,6 +1,6 @@
 """One broker's connection: made, negotiated (KIP-511), made again with a growing pause, and throttled (KIP-219)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata as distributions
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ class Broker:
         self.features = features
         self._connection = connection
         self._scope = scope
-        self._throttled_until = 0.0
+        self.throttled_until = 0.0  # by Trio's clock (KIP-219)
 
     @property
     def is_lost(self) -> bool:
@@ -81,17 +81,53 @@ class Broker:
         """
         if version is None:
             version = self.version_of(type(request), highest=highest, lowest=lowest)
-        if self._throttled_until > trio.current_time():
-            await trio.sleep_until(self._throttled_until)
+        if self.throttled_until > trio.current_time():
+            await trio.sleep_until(self.throttled_until)
         try:
             response = await self._connection.call(request, version, timeout_ms=timeout_ms)
         except WireError as error:
             name = APIS[request.__message__.key].name
             raise UnsupportedByBroker(f"broker {self.node.id}: {name} in version {version}: {error}") from error
+        self._note_throttle(response)
+        return response
+
+    def post(
+        self,
+        request: Any,
+        version: int,
+        on_response: Callable[[Any | ConnectionLost], None],
+        *,
+        is_answered: bool = True,
+    ) -> None:
+        """Sends a request after those posted before it, without waiting; the caller heeds `throttled_until`.
+
+        `on_response` is called with the response, with None for a request that is not answered, or with the
+        ConnectionLost. It must not block. Raises ConnectionLost, and WireError for a request that the version cannot
+        express.
+        """
+
+        def on_payload(payload: bytes | None) -> None:
+            if payload is None:
+                on_response(ConnectionLost("the connection was lost before the response"))
+            elif not is_answered:
+                on_response(None)
+            else:
+                try:
+                    response = decode_response(request, version, payload)
+                except WireError as error:
+                    on_response(ConnectionLost(f"a response that cannot be read: {error}"))
+                else:
+                    self._note_throttle(response)
+                    on_response(response)
+
+        self._connection.post(
+            encode_request(request, version, self._connection.client_id), on_payload, is_answered=is_answered
+        )
+
+    def _note_throttle(self, response: Any) -> None:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self._throttled_until = trio.current_time() + throttle_ms / 1000
-        return response
+            self.throttled_until = trio.current_time() + throttle_ms / 1000
 
     async def send_unanswered(self, request: Any, version: int) -> None:
         """Sends a Produce request with acks=0. Raises ConnectionLost."""

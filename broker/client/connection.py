@@ -30,12 +30,15 @@ _LINGER: Final = Struct("ii")
 
 @attrs.define(eq=False)
 class _Asked:
-    """A request that was handed over. `response` is None until it is answered, and where the connection was lost."""
+    """A request that was handed over. `response` is None until it is answered, and where the connection was lost.
+
+    `on_end` is called in both cases.
+    """
 
     payload: bytes
     deadline: float
-    is_answered: bool = True
-    ended: trio.Event = attrs.field(factory=trio.Event)
+    is_answered: bool
+    on_end: "Callable[[_Asked], None]"
     response: bytes | None = None
 
 
@@ -49,7 +52,7 @@ class Connection:
 
     def __init__(self, stream: trio.SocketStream, client_id: str, *, request_timeout_ms: float) -> None:
         self._stream = stream
-        self._client_id = client_id
+        self.client_id = client_id
         self._request_timeout_s = request_timeout_ms / 1000
         self._unsent: deque[_Asked] = deque()
         self._sent: deque[tuple[bytes, _Asked]] = deque()  # with its correlation id on the wire
@@ -108,7 +111,7 @@ class Connection:
         Raises ConnectionLost, also for a response that cannot be read; WireError for a request that the version cannot
         express.
         """
-        answer = await self.exchange(encode_request(request, version, self._client_id), timeout_ms=timeout_ms)
+        answer = await self.exchange(encode_request(request, version, self.client_id), timeout_ms=timeout_ms)
         try:
             return decode_response(request, version, answer)
         except WireError as error:
@@ -119,7 +122,7 @@ class Connection:
 
         Returns when the kernel has it. Raises ConnectionLost.
         """
-        asked = await self._queue(encode_request(request, version, self._client_id), None, is_answered=False)
+        asked = await self._queue(encode_request(request, version, self.client_id), None, is_answered=False)
         if asked.response is None:
             raise ConnectionLost(self._lost)
 
@@ -133,20 +136,35 @@ class Connection:
             raise ConnectionLost(self._lost)
         return payload[_REQUEST_ID] + asked.response[_RESPONSE_ID.stop :]
 
-    async def _queue(self, payload: bytes, timeout_ms: float | None, *, is_answered: bool) -> _Asked:
-        """Queue a request and wait until it is answered (or only sent) or the connection is lost."""
-        while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
-            await self._room.park()
+    def post(self, payload: bytes, on_response: Callable[[bytes | None], None], *, is_answered: bool = True) -> None:
+        """Queue a request after those posted before, and return at once; the caller bounds how many it posts.
+
+        `on_response` gets the payload of the response, with a correlation id of the connection's, or None where the
+        connection is lost. Of a request that is not answered it gets b"" when the kernel has it. Raises ConnectionLost.
+        """
+        self._enqueue(payload, None, is_answered, lambda asked: on_response(asked.response))
+
+    def _enqueue(
+        self, payload: bytes, timeout_ms: float | None, is_answered: bool, on_end: Callable[[_Asked], None]
+    ) -> _Asked:
         if self._lost:
             raise ConnectionLost(self._lost)
         timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
         self.used_at = trio.current_time()
-        asked = _Asked(payload, self.used_at + timeout_s, is_answered)
+        asked = _Asked(payload, self.used_at + timeout_s, is_answered, on_end)
         self._unsent.append(asked)
         self._wanted.set()
         self._watch()
+        return asked
+
+    async def _queue(self, payload: bytes, timeout_ms: float | None, *, is_answered: bool) -> _Asked:
+        """Queue a request and wait until it is answered (or only sent) or the connection is lost."""
+        while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
+            await self._room.park()
+        ended = trio.Event()
+        asked = self._enqueue(payload, timeout_ms, is_answered, lambda asked: ended.set())
         try:
-            await asked.ended.wait()
+            await ended.wait()
         finally:
             if asked in self._unsent:
                 self._unsent.remove(asked)
@@ -192,7 +210,7 @@ class Connection:
                 await self._stream.send_all(b"".join(frames))
             except BaseException:
                 for asked in unanswered:
-                    asked.ended.set()
+                    asked.on_end(asked)
                 raise
             for asked in unanswered:
                 self._end_with(asked, b"")
@@ -227,7 +245,7 @@ class Connection:
 
     def _end_with(self, asked: _Asked, response: bytes) -> None:
         asked.response = response
-        asked.ended.set()
+        asked.on_end(asked)
         self._watch()
         self._room.unpark()
 
@@ -246,5 +264,5 @@ class Connection:
         self._sent.clear()
         self._unsent.clear()
         for asked in open_requests:
-            asked.ended.set()
+            asked.on_end(asked)
         self._room.unpark_all()

@@ -5,6 +5,12 @@ from typing import Any, Final
 
 _MODULES: Final = {
     "errors": ("ClientError", "ClosedError", "ConfigError", "KafkaError", "TimedOut", "UnsupportedByBroker"),
+    "producer.buffer_memory": ("BufferFull", "RecordTooLarge"),
+    "producer.delivery": ("Delivery",),
+    "producer.partitioners": ("Partitioner", "RoundRobinPartitioner", "TopicPartitions"),
+    "producer.producer": ("Producer",),
+    "producer.routing": ("BadPartition",),
+    "serializers": ("BytesSerializer", "Deserializer", "JsonSerializer", "Serializer", "StringSerializer"),
     "types": (
         "ConsumerRecord",
         "Node",

@@ -1,0 +1,328 @@
+"""The producer: what an application calls to write records."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from copy import copy
+from math import inf
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+import trio
+
+from broker.client.cluster import Cluster, open_cluster
+from broker.client.config import read_config
+from broker.client.environment import Environment
+from broker.client.errors import ClosedError, TimedOut, check
+from broker.client.metadata_cache import PartitionMetadata
+from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
+from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery, record_size
+from broker.client.producer.buffer_memory import BufferFull, BufferMemory, RecordTooLarge
+from broker.client.producer.compression_ratio import CompressionRatios
+from broker.client.producer.config import ProducerConfig, ProducerSettings
+from broker.client.producer.delivery import Delivery
+from broker.client.producer.partitioners import KeyHashes, Partitioner
+from broker.client.producer.routing import PartitionChoice, TopicRouting
+from broker.client.producer.sender import Sender
+from broker.client.producer.sequences import ProducerIdentity
+from broker.client.serializers import BytesSerializer, Serializer
+from broker.client.types import Header, RecordMetadata
+from broker.wire.errors import ErrorCode
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
+# The batch's header, and how far the estimate of a record's size may be too low.
+_BATCH_OVERHEAD_BYTES: Final = 61
+_SIZE_SLACK_BYTES: Final = 9
+_BYTES: Final = BytesSerializer()
+
+
+class Producer:
+    """Writes records. Use it as `async with Producer("localhost:9092") as producer:`.
+
+    Keyword arguments are Kafka's config keys with underscores (`linger_ms=20`), `config` is a dict of the same with
+    dots; see `ProducerConfig`. Leaving the block waits until every record has its outcome, at most
+    `delivery.timeout.ms`; if it is left because of a cancellation, records that were not sent are given up.
+
+    A record is written once and in order even if brokers fail in between, unless `enable_idempotence` is off.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        environment: Environment | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        """Raises ConfigError. `partitioner` replaces the choice of Kafka's default, see `partitioners`."""
+        self.config = read_config(ProducerConfig, bootstrap_servers, config, settings)
+        self._key_serializer: Serializer = key_serializer or _BYTES
+        self._value_serializer: Serializer = value_serializer or _BYTES
+        self._takes_bytes = key_serializer is None and value_serializer is None
+        self._partitioner = partitioner
+        self._environment = environment or Environment()
+        self._now_ms = self._environment.now_ms
+        self._memory = BufferMemory(self.config.buffer_memory)
+        self._record_size_max = min(self.config.max_request_size - _BATCH_OVERHEAD_BYTES, self.config.buffer_memory)
+        self._routings: dict[str, TopicRouting] = {}
+        self._hashes = KeyHashes()
+        self._stack = AsyncExitStack()
+        self._cluster: Cluster | None = None
+        self._is_closed = False
+        # Why no records are taken.
+        self._refusal: Exception | None = ClosedError("use the producer within `async with`")
+
+    async def __aenter__(self) -> Self:
+        self._cluster = await self._stack.enter_async_context(open_cluster(self.config, self._environment))
+        config = self.config
+        identity = ProducerIdentity() if config.is_idempotent else None
+        self._accumulator = Accumulator(
+            AccumulatorLimits(
+                batch_size=config.batch_size,
+                linger_s=config.linger_ms / 1000,
+                delivery_timeout_s=config.delivery_timeout_s,
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                request_size_max=config.max_request_size,
+            ),
+            identity,
+            CompressionRatios(is_compressing=config.compression_type != "none"),
+            self._memory,
+            on_batch=lambda: self._sender.wake(),
+        )
+        self._sender = Sender(self._cluster, config, self._accumulator, identity, self._routings, self._refuse)
+        self._choice = PartitionChoice(
+            self._environment.rng,
+            batch_size=max(config.batch_size, 1),
+            custom=self._partitioner,
+            ignores_keys=config.partitioner_ignore_keys,
+            is_adaptive=config.partitioner_adaptive_partitioning_enable,
+            is_slow=self._sender.is_slow,
+        )
+        self._cluster.nursery.start_soon(self._sender.run)
+        self._refusal = None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        try:
+            await self.close()
+        finally:
+            suppressed = await self._stack.__aexit__(kind, error, traceback)
+        return bool(suppressed)
+
+    def send_soon(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Hands a record over and returns at once; the returned delivery can be awaited for where it was written.
+
+        `on_delivery(metadata, error)` is called in the producer's task, so it must not block; what it raises ends the
+        `async with` block. Raises BufferFull where `buffer.memory` is used up: `await wait_for_room()` and try again,
+        or use `send`. Raises RecordTooLarge, ClosedError, what the serializers and the partitioner raise, and the error
+        that ended the producer, such as a refused producer id.
+        """
+        key, value, size = self._prepare(topic, key, value, headers)
+        memory = self._memory
+        if not memory.has_room(size):
+            raise BufferFull(
+                f"records of {memory.used} bytes wait to be written (buffer.memory is {memory.limit}): await"
+                " wait_for_room() before the next record"
+            )
+        memory.used += size
+        return self._append(topic, key, value, headers, partition, timestamp_ms, size, on_delivery)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Writes a record and returns where it was written.
+
+        Waits up to `max.block.ms` for room in the buffer. If it is cancelled while it waits for room, the record is not
+        written; if later, the record stays in its batch and is written. Raises TimedOut where that took longer than
+        `max.block.ms` or `delivery.timeout.ms`, KafkaError where the broker refused the record, and what `send_soon`
+        raises, except for BufferFull.
+        """
+        key, value, size = self._prepare(topic, key, value, headers)
+        if self._memory.has_room(size):
+            self._memory.used += size
+        else:
+            await self._reserve(size)
+        return await self._append(topic, key, value, headers, partition, timestamp_ms, size, None)
+
+    async def wait_for_room(self, size: int = 0) -> None:
+        """Waits until a record of `size` bytes can be handed to `send_soon`. Raises TimedOut after `max.block.ms`.
+
+        It returns without a checkpoint if there is room. With a size of 0 it waits for room for a batch.
+        """
+        wanted = min(size or self.config.batch_size, self.config.buffer_memory)
+        if not self._memory.has_room(wanted):
+            await self._reserve(wanted)
+            self._memory.release(wanted)
+
+    async def flush(self) -> None:
+        """Sends what is batched, and waits until every record handed over before has its outcome."""
+        self._sender.flushes += 1
+        self._sender.wake()
+        try:
+            held = [routing.held for routing in self._routings.values() if routing.held is not None]
+            await _wait_until_done([*held, *self._accumulator.batches()])
+        finally:
+            self._sender.flushes -= 1
+
+    async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic, which is created if the brokers create topics on demand.
+
+        Raises TimedOut after `max.block.ms`, and KafkaError for a topic that this client may not see.
+        """
+        cluster = self._opened()
+        cluster.follow_topics([topic])
+
+        async def describe() -> Sequence[PartitionMetadata]:
+            known = cluster.metadata.topic(topic)
+            if known is None or not known.partitions:
+                await cluster.refresh([topic], may_create=True)
+                known = cluster.metadata.topic(topic)
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else known.error)
+            assert known is not None, "checked"
+            return known.partitions
+
+        return await cluster.retried(describe, timeout_ms=self.config.max_block_ms)
+
+    async def close(self, timeout_s: float = inf) -> None:
+        """Takes no more records, waits until those it has have their outcome, and gives up the rest after the timeout.
+
+        The `async with` block calls it at its end; call it yourself only for a timeout.
+        """
+        if self._cluster is None or self._is_closed:
+            return
+        self._is_closed = True
+        self._refusal = ClosedError("the producer is closed: open another one")
+        try:
+            with trio.move_on_after(timeout_s):
+                await self.flush()
+        finally:
+            self._sender.fail_all(
+                ClosedError("the producer was closed before the record was acknowledged; it may have been written")
+            )
+
+    # The inside
+
+    def _prepare(
+        self, topic: str, key: Any, value: Any, headers: Sequence[Header]
+    ) -> tuple[bytes | None, bytes | None, int]:
+        """The key, the value, and the bytes that the record is expected to take."""
+        if self._refusal is not None:
+            raise copy(self._refusal)
+        if self._takes_bytes and type(value) is bytes and key is None and not headers:
+            size = RECORD_OVERHEAD_BYTES + len(value)
+        else:
+            if key is not None:
+                key = self._key_serializer.serialize(topic, key)
+            if value is not None:
+                value = self._value_serializer.serialize(topic, value)
+            size = record_size(key, value, headers)
+        if size > self._record_size_max:
+            raise RecordTooLarge(
+                f"a record of about {size} bytes for {topic} is larger than max.request.size"
+                f" ({self.config.max_request_size}) or buffer.memory ({self.config.buffer_memory}) allows"
+            )
+        return key, value, size
+
+    def _append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int | None,
+        size: int,
+        on_delivery: OnDelivery | None,
+    ) -> Delivery:
+        """Adds a record, whose size is counted already, to its batch."""
+        try:
+            if timestamp_ms is None:
+                timestamp_ms = self._now_ms()
+            elif not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+                raise ValueError(f"a timestamp is a number of milliseconds since 1970, not {timestamp_ms}")
+            routing = self._routings.get(topic)
+            if routing is None:
+                routing = self._route(topic)
+            batch = routing.batch_for(key, value, partition, size)
+        except BaseException:
+            self._memory.release(size)
+            raise
+        records = batch.records
+        records.append((timestamp_ms, key, value, headers))
+        batch.size += size
+        index = len(records) - 1
+        if on_delivery is not None:
+            batch.callbacks.append((index, on_delivery))
+        return Delivery(batch, index)
+
+    def _route(self, topic: str) -> TopicRouting:
+        cluster = self._opened()
+        routing = TopicRouting(topic, self._accumulator, self._choice, self._hashes, trio.current_time)
+        self._routings[topic] = routing
+        cluster.follow_topics([topic])
+        known = cluster.metadata.topic(topic)
+        if known is not None:
+            routing.update(known)
+        self._sender.wake()
+        return routing
+
+    async def _reserve(self, size: int) -> None:
+        """Waits until `size` bytes of the buffer are counted as used for the caller. Raises TimedOut."""
+        granted = trio.Event()
+        request = self._memory.request(size, granted.set)
+        self._sender.wake()
+        try:
+            with trio.move_on_after(self.config.max_block_ms / 1000):
+                await granted.wait()
+                return
+        except BaseException:
+            self._memory.withdraw(request)
+            raise
+        self._memory.withdraw(request)
+        raise TimedOut(
+            f"buffer.memory ({self._memory.limit} bytes) was used up for {self.config.max_block_ms:g} ms"
+            " (max.block.ms): the brokers take records more slowly than the application hands them over, or not at all"
+        )
+
+    def _refuse(self, error: Exception) -> None:
+        self._refusal = error
+
+    def _opened(self) -> Cluster:
+        if self._refusal is not None:
+            raise copy(self._refusal)
+        assert self._cluster is not None, "it is open"
+        return self._cluster
+
+
+async def _wait_until_done(batches: Iterable[Batch]) -> None:
+    unfinished = list(batches)
+    while unfinished:
+        batch = unfinished.pop()
+        if batch.moved is not None:
+            unfinished += dict.fromkeys(part for part, _ in batch.moved)
+        elif not batch.is_done:
+            event = trio.Event()
+            batch.waiters.append(event.set)
+            await event.wait()
+            unfinished.append(batch)

@@ -1,0 +1,165 @@
+"""To which partition, and so to which batch, each record of a topic goes.
+
+Records that cannot be placed yet, because the topic's metadata is not known or it does not have the partition that was
+asked for, are held in the order in which they came and placed when the metadata arrives.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+from random import Random
+from typing import Final
+
+import attrs
+
+from broker.client.errors import ClientError
+from broker.client.metadata_cache import NO_LEADER, TopicMetadata
+from broker.client.producer.accumulator import Accumulator, PartitionQueue
+from broker.client.producer.batch import Batch, record_size
+from broker.client.producer.partitioners import KeyHashes, Partitioner, TopicPartitions, choose_sticky_partition
+from broker.client.types import TopicPartition
+
+UNKNOWN_PARTITION: Final = -1
+
+
+class BadPartition(ClientError, ValueError):
+    """The caller or the partitioner has named a partition that no topic, or not this topic, can have."""
+
+
+@attrs.frozen
+class PartitionChoice:
+    """How partitions are chosen. `custom` is None for Kafka's default.
+
+    `is_slow(partition)` tells whether the broker of a partition takes longer than
+    `partitioner.availability.timeout.ms`.
+    """
+
+    rng: Random
+    batch_size: int = 16_384
+    custom: Partitioner | None = None
+    ignores_keys: bool = False
+    is_adaptive: bool = True
+    is_slow: Callable[[TopicPartition], bool] = lambda partition: False
+
+
+class TopicRouting:
+    """The partitions of one topic, and the records that wait for them to be known."""
+
+    def __init__(
+        self, topic: str, accumulator: Accumulator, choice: PartitionChoice, hashes: KeyHashes, now: Callable[[], float]
+    ) -> None:
+        self.topic = topic
+        self.queues: list[PartitionQueue] = []
+        self._available: Sequence[int] = ()
+        self._accumulator = accumulator
+        self._choice = choice
+        self._hashes = hashes
+        self._now = now
+        # Where records without a key go, and how many bytes went there.
+        self.sticky: PartitionQueue | None = None
+        self._sticky_batch: Batch | None = None
+        self._sticky_bytes = 0
+        # Held records, and the partition that each of them was given.
+        self._held: Batch | None = None
+        self._held_partitions: list[int | None] = []
+
+    @property
+    def held(self) -> Batch | None:
+        """The records that cannot be placed yet."""
+        return self._held
+
+    def update(self, metadata: TopicMetadata) -> None:
+        """Takes the topic's partitions, and places the records that waited for them."""
+        for number in range(len(self.queues), len(metadata.partitions)):
+            self.queues.append(self._accumulator.queue(TopicPartition(self.topic, number)))
+        self._available = [each.partition for each in metadata.partitions if each.leader_id != NO_LEADER]
+        if self._held is not None and self.queues:
+            held, partitions = self._held, self._held_partitions
+            self._held, self._held_partitions = None, []
+            self._place(held, partitions)
+
+    def give_up_held(self, error: Exception) -> None:
+        """Fails the records that cannot be placed."""
+        if (held := self._held) is not None:
+            self._held, self._held_partitions = None, []
+            self._accumulator.memory.release(held.size)
+            held.fail(error)
+
+    def batch_for(self, key: bytes | None, value: bytes | None, partition: int | None, size: int) -> Batch:
+        """The batch that takes a record of this size; the caller adds it. Raises BadPartition."""
+        if not self.queues or (partition is not None and not 0 <= partition < len(self.queues)):
+            return self._hold(partition)
+        if partition is None:
+            choice = self._choice
+            if choice.custom is not None:
+                partition = self._custom(choice.custom, key, value)
+            elif key is None or choice.ignores_keys:
+                return self.sticky_batch(size)
+            else:
+                partition = self._hashes[key] % len(self.queues)
+        queue = self.queues[partition]
+        batch = queue.filling
+        if batch is None or batch.size + size > batch.limit:
+            batch = self._accumulator.begin_batch(queue, self._now())
+        return batch
+
+    def sticky_batch(self, size: int) -> Batch:
+        """The batch for a record without a key. The partition changes between batches, after `batch.size` bytes."""
+        if self.sticky is None:
+            self.sticky = self._next_sticky()
+        batch = self.sticky.filling
+        if batch is not None and batch.size + size <= batch.limit:
+            return batch
+        if self._sticky_batch is not None:
+            self._sticky_bytes += self._sticky_batch.size
+            if self._sticky_bytes >= self._choice.batch_size or batch is not None:
+                self.sticky = self._next_sticky()
+                self._sticky_bytes = 0
+        self._sticky_batch = self._accumulator.batch_for(self.sticky, size, self._now())
+        return self._sticky_batch
+
+    def _next_sticky(self) -> PartitionQueue:
+        choice = self._choice
+        partition = choose_sticky_partition(
+            TopicPartitions(len(self.queues), self._available),
+            choice.rng,
+            queue_length=(lambda number: len(self.queues[number].waiting)) if choice.is_adaptive else None,
+            is_slow=lambda number: choice.is_slow(self.queues[number].partition),
+        )
+        return self.queues[partition]
+
+    def _custom(self, partitioner: Partitioner, key: bytes | None, value: bytes | None) -> int:
+        partition = partitioner(self.topic, key, value, TopicPartitions(len(self.queues), self._available))
+        if not 0 <= partition < len(self.queues):
+            raise BadPartition(
+                f"the partitioner returned partition {partition} for topic {self.topic}, which has"
+                f" {len(self.queues)}: it must return a number from 0 to the count of partitions minus 1"
+            )
+        return partition
+
+    def _hold(self, partition: int | None) -> Batch:
+        if partition is not None and partition < 0:
+            raise BadPartition(f"a partition is a number from 0, not {partition}")
+        if self._held is None:
+            self._held = Batch(TopicPartition(self.topic, UNKNOWN_PARTITION), self._now(), inf)
+        self._held_partitions.append(partition)
+        return self._held
+
+    def _place(self, held: Batch, partitions: list[int | None]) -> None:
+        moved: list[tuple[Batch, int]] = []
+        for record, partition in zip(held.records, partitions, strict=True):
+            _, key, value, headers = record
+            size = record_size(key, value, headers)
+            try:
+                batch = self.batch_for(key, value, partition, size)
+            except BadPartition as error:
+                batch = Batch(held.partition, held.created_at, inf)
+                batch.records.append(record)
+                batch.fail(error)
+                self._accumulator.memory.release(size)
+                moved.append((batch, 0))
+                continue
+            batch.created_at = min(batch.created_at, held.created_at)
+            batch.records.append(record)
+            batch.size += size
+            moved.append((batch, len(batch.records) - 1))
+        held.move(moved)
