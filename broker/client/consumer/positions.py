@@ -1,0 +1,238 @@
+"""One assigned partition: where it is read, and whether its position may be used. Pure.
+
+    INITIALIZING       no position yet: the committed offset is looked up, where there is a group
+    AWAIT_RESET        the position is lost or was never there: an offset is looked up by the reset policy
+    AWAIT_VALIDATION   there is a position, and a new leader has not confirmed yet that it has the records before it
+    FETCHING           the position is good
+
+There are two positions: `consumed` is that of the next record to return, `fetched` that of the next Fetch; between them
+lies what was fetched ahead. Both begin at the same offset.
+
+`generation` changes whenever what was fetched or asked for before is of no use anymore.
+"""
+
+from enum import Enum, auto
+from math import inf
+from typing import NamedTuple
+
+import attrs
+
+from broker.client.consumer.errors import LogTruncation
+from broker.client.consumer.offset_reset import OffsetReset
+from broker.client.types import OffsetAndMetadata, TopicPartition
+
+UNKNOWN_EPOCH = -1
+UNKNOWN_OFFSET = -1
+
+
+class PositionState(Enum):
+    """See the module's docstring."""
+
+    INITIALIZING = auto()
+    AWAIT_RESET = auto()
+    AWAIT_VALIDATION = auto()
+    FETCHING = auto()
+
+
+class Position(NamedTuple):
+    """The offset of the next record, and the leader epoch of the record before it where that is known."""
+
+    offset: int
+    epoch: int | None = None
+
+
+class Leader(NamedTuple):
+    """A partition's leader. `epoch` is -1 from a broker that does not report it."""
+
+    node_id: int
+    epoch: int
+
+
+class Asked(NamedTuple):
+    """What a request about a partition was based on, so that its response can be recognized as stale."""
+
+    generation: int
+    position: Position
+    leader: Leader
+
+
+@attrs.define(eq=False)
+class AssignedPartition:
+    """See the module's docstring. Times are seconds of Trio's clock."""
+
+    partition: TopicPartition
+    state: PositionState = PositionState.INITIALIZING
+    generation: int = 0
+    consumed: Position | None = None
+    fetched: Position | None = None
+    leader: Leader | None = None
+    is_assigned: bool = True
+    is_paused: bool = False
+    is_being_revoked: bool = False
+    reset: OffsetReset | None = None
+    # Raised by the next poll, which clears it; the partition is left alone until then.
+    error: Exception | None = None
+    # After a failure, the partition is left alone until then.
+    retry_at: float = 0.0
+    # A Fetch failed beyond what was fetched ahead: the next one waits until that has been consumed.
+    waits_for_buffer: bool = False
+    preferred_replica: int | None = None
+    preferred_until: float = 0.0
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+
+    @property
+    def is_fetching(self) -> bool:
+        return self.state is PositionState.FETCHING
+
+    @property
+    def is_returnable(self) -> bool:
+        """True if the next poll may return records of this partition."""
+        return self.is_fetching and not self.is_paused and not self.is_being_revoked
+
+    def may_fetch(self, now: float) -> bool:
+        return self.is_returnable and self.error is None and not self.waits_for_buffer and self.retry_at <= now
+
+    def is_due(self, state: PositionState, now: float) -> bool:
+        """True if the partition is in a state that needs a lookup, which may be made now."""
+        return self.state is state and self.error is None and self.retry_at <= now
+
+    def seek(self, position: Position) -> None:
+        """Moves to a position. One with an epoch is validated first, against the leader's log."""
+        self._abandon()
+        self.consumed = self.fetched = position
+        self.reset = None
+        self._validate()
+
+    def request_reset(self, reset: OffsetReset) -> None:
+        """Has the position looked up; there is none until then."""
+        self._abandon()
+        self.consumed = self.fetched = None
+        self.state = PositionState.AWAIT_RESET
+        self.reset = reset
+
+    def complete_reset(self, reset: OffsetReset, offset: int) -> None:
+        """Takes a looked-up offset, unless another position was chosen meanwhile."""
+        if self.state is PositionState.AWAIT_RESET and self.reset is reset:
+            self.seek(Position(offset))
+
+    def unassign(self) -> None:
+        self._abandon()
+        self.is_assigned = False
+
+    def rewind(self) -> None:
+        """Forgets what was fetched ahead."""
+        self.generation += 1
+        self.fetched = self.consumed
+        self.waits_for_buffer = False
+
+    def consume(self, position: Position) -> None:
+        """Moves the consumed position behind records that were returned, or that are not to be."""
+        assert self.consumed is not None, "records come from a position"
+        assert position.offset >= self.consumed.offset, "positions only move forwards, but for seeks"
+        self.consumed = position
+
+    def fetch_from(self, position: Position) -> None:
+        """Moves the fetched position behind a response's last batch."""
+        self.fetched = position
+
+    # Leaders
+
+    def update_leader(self, leader: Leader) -> None:
+        """Takes the leader from the metadata. A new one has to confirm the position first (KIP-320)."""
+        if leader == self.leader:
+            return
+        self.leader = leader
+        self.preferred_replica = None
+        self.retry_at = 0.0
+        if self.state in (PositionState.FETCHING, PositionState.AWAIT_VALIDATION):
+            self._validate()
+
+    def asked(self) -> Asked:
+        """What a Fetch or a validation is about to ask."""
+        assert self.fetched is not None, "only a partition with a position is asked for"
+        assert self.leader is not None, "only a partition with a leader is asked for"
+        return Asked(self.generation, self.fetched, self.leader)
+
+    def expects(self, asked: Asked) -> bool:
+        """False if the response to a request is stale."""
+        return self.generation == asked.generation and self.fetched == asked.position and self.leader == asked.leader
+
+    def validated(
+        self, asked: Asked, end_epoch: int, end_offset: int, policy: OffsetReset | None
+    ) -> LogTruncation | None:
+        """Takes the leader's answer: the end of the largest epoch in its log up to that of the position.
+
+        Returns the error to raise where the log was truncated before the consumed position and there is no policy.
+        """
+        if self.state is not PositionState.AWAIT_VALIDATION or not self.expects(asked):
+            return None
+        assert self.consumed is not None, "a position that is validated is there"
+        if UNKNOWN_EPOCH in (end_epoch, end_offset):
+            if policy is None:
+                return LogTruncation(self.partition, self.consumed.offset, None)
+            self.request_reset(policy)
+        elif end_offset >= asked.position.offset:
+            self.state = PositionState.FETCHING
+        elif end_offset >= self.consumed.offset:
+            # Only what was fetched ahead is gone. The consumed position is validated by its own epoch.
+            self.rewind()
+            self._validate()
+        elif policy is None:
+            return LogTruncation(self.partition, self.consumed.offset, OffsetAndMetadata(end_offset, end_epoch))
+        else:
+            self.seek(Position(end_offset, end_epoch))
+            self.state = PositionState.FETCHING
+        return None
+
+    def skip_validation(self) -> None:
+        """Takes the position as good, where the leader cannot confirm positions."""
+        if self.state is PositionState.AWAIT_VALIDATION:
+            self.state = PositionState.FETCHING
+
+    def _validate(self) -> None:
+        assert self.fetched is not None, "what is validated is there"
+        can_compare = self.fetched.epoch is not None and (self.leader is None or self.leader.epoch != UNKNOWN_EPOCH)
+        self.state = PositionState.AWAIT_VALIDATION if can_compare else PositionState.FETCHING
+
+    def _abandon(self) -> None:
+        self.generation += 1
+        self.error = None
+        self.retry_at = 0.0
+        self.waits_for_buffer = False
+
+    # Replicas (KIP-392)
+
+    def prefer_replica(self, node_id: int, until: float) -> None:
+        """Reads from this replica until the time is over, the leader changes, or the replica fails."""
+        if self.preferred_replica != node_id:
+            self.preferred_replica = node_id
+            self.preferred_until = until
+
+    def clear_preferred_replica(self) -> bool:
+        """Reads from the leader again. False if that was so already."""
+        was_preferred = self.preferred_replica is not None
+        self.preferred_replica = None
+        return was_preferred
+
+    def replica_to_read(self, now: float) -> int | None:
+        """The preferred replica, or None for the leader."""
+        return self.preferred_replica if now < self.preferred_until else None
+
+    # Ends
+
+    def update_ends(self, high_watermark: int, last_stable_offset: int) -> None:
+        """Takes the ends of the log from a response; negative ones are unknown."""
+        if high_watermark >= 0:
+            self.high_watermark = high_watermark
+        if last_stable_offset >= 0:
+            self.last_stable_offset = last_stable_offset
+
+    def lag(self, *, read_committed: bool) -> int | None:
+        """How many offsets the consumed position is away from the end, None before the first Fetch."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        return None if end is None or self.consumed is None else max(end - self.consumed.offset, 0)
+
+    def next_attempt(self, now: float) -> float:
+        """When a pause of this partition ends; infinity if there is none."""
+        return self.retry_at if self.retry_at > now else inf
