@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from broker.client.producer.sequences import NO_IDENTITY, NO_SEQUENCE
+from broker.client.records import NewRecord
 from broker.client.types import Header, RecordMetadata, TopicPartition
 
-# Timestamp in ms, key, value, headers.
-PendingRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
 
 NO_OFFSET: Final = -1
@@ -66,7 +65,7 @@ class Batch:
         self.partition = partition
         self.created_at = created_at
         self.limit = limit
-        self.records: list[PendingRecord] = []
+        self.records: list[NewRecord] = []
         self.size = 0
         self.callbacks: list[tuple[int, OnDelivery]] = []
         self.waiters: list[Callable[[], None]] = []

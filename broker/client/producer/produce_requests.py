@@ -11,6 +11,7 @@ from broker.client.metadata_cache import MetadataCache
 from broker.client.producer.batch import Batch
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.config import ProducerConfig
+from broker.client.records import encode_records
 from broker.client.types import TopicPartition
 from broker.wire.api.produce import (
     PartitionProduceData,
@@ -19,7 +20,7 @@ from broker.wire.api.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from broker.wire.records import Compression, Record, encode_batch
+from broker.wire.records import Compression
 from broker.wire.uuids import ZERO_UUID
 
 # Since this version topics have their ids instead of their names (KIP-516).
@@ -74,11 +75,8 @@ class ProduceRequests:
     def _encoded(self, batch: Batch) -> bytes:
         if batch.encoded is None:
             compression = self._config.compression
-            batch.encoded = encode_batch(
-                [
-                    Record(timestamp=timestamp_ms, key=key, value=value, headers=tuple(headers))
-                    for timestamp_ms, key, value, headers in batch.records
-                ],
+            batch.encoded = encode_records(
+                batch.records,
                 compression=compression,
                 compression_level=self._config.compression_level,
                 producer_id=batch.identity.producer_id,
