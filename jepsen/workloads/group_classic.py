@@ -9,17 +9,17 @@ from typing import Any, Final
 
 import trio
 
-from broker.coordinator.group.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    OwnedPartitions,
-    encode_assignment,
-)
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from broker.wire.codec import decode, encode
+from broker.wire.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    encode_assignment,
+)
 from broker.wire.errors import ErrorCode
 from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS, GroupMember, TopicPartition
 

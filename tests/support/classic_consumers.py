@@ -11,7 +11,12 @@ from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.joining import Joiner
 from broker.coordinator.group.classic_requests import heartbeat, join_group, leave_group, sync_group
-from broker.coordinator.group.consumer_protocol import (
+from broker.wire.api.heartbeat import HeartbeatRequest
+from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.wire.api.leave_group import MemberIdentity
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from broker.wire.codec import encode
+from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     OwnedPartitions,
@@ -19,11 +24,6 @@ from broker.coordinator.group.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from broker.wire.api.heartbeat import HeartbeatRequest
-from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from broker.wire.api.leave_group import MemberIdentity
-from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from broker.wire.codec import encode
 from broker.wire.errors import ErrorCode
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerGroups
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member, session_key
 from broker.coordinator.group.classic.step import Step, join_key, sync_key
-from broker.coordinator.group.consumer_protocol import subscribed_topics
 from broker.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from broker.wire.api.sync_group import SyncGroupResponse
+from broker.wire.consumer_protocol import subscribed_topics
 from broker.wire.errors import ErrorCode
 
 _REBALANCING: Final = frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STABLE})

@@ -22,7 +22,6 @@ from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_
 from broker.coordinator.group.consumer.leaving import offer, removal, remove_members, start_session, static_member
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
-from broker.coordinator.group.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from broker.coordinator.group.migration.downgrading import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.migration.embedded import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection
@@ -30,6 +29,7 @@ from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from broker.wire.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from broker.wire.errors import ErrorCode, WireError
 
 T = TypeVar("T")

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from broker.coordinator.group.consumer_protocol import (
+from broker.coordinator.group.partition_sets import PartitionSets, of_topic
+from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     OwnedPartitions,
     encode_assignment,
     protocol_version,
 )
-from broker.coordinator.group.partition_sets import PartitionSets, of_topic
 from broker.wire.errors import WireError
 from broker.wire.schema import Buffer
 from metadata.image import MetadataImage

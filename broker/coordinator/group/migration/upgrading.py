@@ -23,15 +23,15 @@ from broker.coordinator.group.consumer.group_records import (
 from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, config_of, consumer_group
 from broker.coordinator.group.consumer.leaving import offer, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
-from broker.coordinator.group.consumer_protocol import (
-    ConsumerProtocolSubscription,
-    decode_assignment,
-    decode_subscription,
-)
 from broker.coordinator.group.migration.embedded import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
+from broker.wire.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 from broker.wire.errors import ErrorCode, WireError
 from metadata.image import MetadataImage
 

@@ -5,14 +5,14 @@ import pytest
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.classic.group import GroupState
 from broker.coordinator.group.classic_requests import delete_groups, describe_group, list_groups, new_member_id
-from broker.coordinator.group.consumer_protocol import (
+from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     OwnedPartitions,
     decode_subscription,
     encode_assignment,
     subscribed_topics,
 )
-from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.wire.errors import ErrorCode, WireError
 from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients
 

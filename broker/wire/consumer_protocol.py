@@ -1,9 +1,9 @@
-"""What consumers tell each other through the classic protocol, as far as a coordinator needs to understand it.
+"""What the consumers of a classic group tell each other: subscriptions and assignments (ConsumerProtocol*.json).
 
-version int16, then the fields of that version; a version that is not known yet has those of the last one at its
-beginning
+version int16, then the fields of that version; a version that is not known yet begins with those of the last known one
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from broker.wire.errors import WireError
 from broker.wire.schema import Buffer, data, field, struct
 
 _VERSION: Final = Struct(">h")
-_VERSION_MAX: Final = 3
+VERSION_MAX: Final = 3
 _NO_KEY: Final = -1
 
 
@@ -20,6 +20,14 @@ _NO_KEY: Final = -1
 class OwnedPartitions:
     topic: str = field("string", "0+", default="")
     partitions: list[int] = field(["int32"], "0+", factory=list)
+
+
+def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[OwnedPartitions]:
+    """Partitions, each a topic and a number, by their topics: sorted, as Kafka's consumers send them."""
+    topics: dict[str, OwnedPartitions] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, OwnedPartitions(topic=topic)).partitions.append(index)
+    return list(topics.values())
 
 
 @data(key=_NO_KEY, versions="0-3", flexible="99+")
@@ -48,7 +56,7 @@ def protocol_version(metadata: Buffer) -> int:
     version: int = _VERSION.unpack_from(metadata)[0]
     if version < 0:
         raise WireError(f"there is no version {version}")
-    return min(version, _VERSION_MAX)
+    return min(version, VERSION_MAX)
 
 
 def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
@@ -62,6 +70,12 @@ def decode_assignment(assignment: Buffer) -> ConsumerProtocolAssignment:
     version = protocol_version(assignment)
     given: ConsumerProtocolAssignment = decode(message, version, assignment, _VERSION.size)[0]
     return given
+
+
+def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
+    """The bytes that a member joins with."""
+    message: Any = subscription
+    return b"".join([_VERSION.pack(version), *encode(message, version)])
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
