@@ -99,6 +99,7 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.producer.sender",
         }
     ),
+    "broker.client.consumer.group.assignors": frozenset(),
     "broker.lifecycle_protocol": frozenset(),
 }
 

@@ -1,0 +1,17 @@
+"""Who of a classic group reads which partitions: Kafka's assignors as pure functions, and the seam for others."""
+
+from broker.client.consumer.group.assignors.assignor import Assignor, LastAssignment, MemberSubscription
+from broker.client.consumer.group.assignors.cooperative_sticky import CooperativeStickyAssignor
+from broker.client.consumer.group.assignors.range import RangeAssignor
+from broker.client.consumer.group.assignors.round_robin import RoundRobinAssignor
+from broker.client.consumer.group.assignors.sticky import StickyAssignor
+
+__all__ = [
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "LastAssignment",
+    "MemberSubscription",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+]

@@ -1,0 +1,49 @@
+"""Sticky assignment: of one kind where all members read the same topics, of a general one otherwise."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from broker.client.consumer.group.assignors.assignor import Assignments, MemberSubscription, TopicRacks
+from broker.client.consumer.group.assignors.claims import Claim, Ownership, settle_claims
+from broker.client.consumer.group.assignors.racks import RackMatching
+from broker.client.consumer.group.assignors.sticky_equal import EqualAssignment
+from broker.client.consumer.group.assignors.sticky_general import GeneralAssignment
+from broker.client.types import TopicPartition
+
+
+@attrs.frozen
+class StickyAssignment:
+    """`moves` are the partitions that a member is to get which another member claims to own."""
+
+    assignments: Assignments
+    moves: Mapping[TopicPartition, str]
+
+
+def assign_sticky(
+    topics: TopicRacks, members: Mapping[str, MemberSubscription], claims: Mapping[str, Claim]
+) -> StickyAssignment:
+    """Distributes all partitions of `topics` that somebody reads."""
+    subscribed = {member: frozenset(topics).intersection(members[member].topics) for member in sorted(members)}
+    topics = {name: topics[name] for name in sorted(frozenset[str]().union(*subscribed.values()))}
+    ownership = settle_claims(topics, members, claims)
+    racks = RackMatching(topics, members, list(topics))
+    if len(set(subscribed.values())) == 1:
+        assignments = EqualAssignment(topics, racks, ownership, sorted(members)).build()
+    else:
+        assignments = GeneralAssignment(topics, racks, ownership, subscribed).build()
+    return StickyAssignment(assignments, _moves(assignments, claims, ownership))
+
+
+def _moves(assignments: Assignments, claims: Mapping[str, Claim], ownership: Ownership) -> dict[TopicPartition, str]:
+    """A partition moves where any other member says that it has it, unless the new owner is the one to be believed."""
+    claimants: dict[TopicPartition, set[str]] = {}
+    for member, claim in claims.items():
+        for partition in claim.owned:
+            claimants.setdefault(partition, set()).add(member)
+    return {
+        partition: member
+        for member, partitions in assignments.items()
+        for partition in partitions
+        if ownership.owners.get(partition) != member and claimants.get(partition, set()) - {member}
+    }
