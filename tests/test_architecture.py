@@ -99,7 +99,19 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.producer.sender",
         }
     ),
-    "broker.client.consumer.group.assignors": frozenset(),
+    "broker.client.consumer.group": frozenset(
+        {
+            "broker.client.consumer.group.assignment_changes",
+            "broker.client.consumer.group.classic.driver",
+            "broker.client.consumer.group.consumer.driver",
+            "broker.client.consumer.group.context",
+            "broker.client.consumer.group.member",
+            "broker.client.consumer.group.offsets",
+            "broker.client.consumer.group.polls",
+            "broker.client.consumer.group.protocols",
+            "broker.client.consumer.group.signal",
+        }
+    ),
     "broker.lifecycle_protocol": frozenset(),
 }
 

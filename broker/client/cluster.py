@@ -34,7 +34,8 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 
 # A request that waits at the broker holds up the responses behind it, so such requests get a connection of their own.
-Purpose: TypeAlias = Literal["general", "fetch", "coordinator"]
+# JoinGroup and SyncGroup wait for other members ("rebalance"): a LeaveGroup must not wait behind them.
+Purpose: TypeAlias = Literal["general", "fetch", "coordinator", "rebalance"]
 
 # From this version on FindCoordinator takes several keys (KIP-699).
 _MANY_KEYS_SINCE: Final = 4

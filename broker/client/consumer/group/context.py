@@ -1,0 +1,114 @@
+"""What a consumer's membership works with, whichever protocol its group speaks."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from broker.client.cluster import GROUP, Cluster, Purpose
+from broker.client.consumer.config import ConsumerConfig
+from broker.client.consumer.group.assignment_changes import AssignmentChange, AssignmentChanges, SubscriptionState
+from broker.client.consumer.group.identity import GroupMetadata
+from broker.client.consumer.group.offsets import Committer
+from broker.client.consumer.group.polls import PollTimer
+from broker.client.consumer.group.subscribed_topics import SubscribedTopics
+from broker.client.errors import (
+    ClientError,
+    ConnectionLost,
+    KafkaError,
+    UnsupportedByBroker,
+    is_retriable,
+    is_stale_coordinator,
+)
+
+STALE_REASON: Final = "consumer poll timeout has expired."
+
+
+@attrs.frozen
+class MemberContext:
+    """See the module's docstring. `group_id` is that of `config`, which has one."""
+
+    cluster: Cluster
+    config: ConsumerConfig
+    group_id: str
+    state: SubscriptionState
+    changes: AssignmentChanges
+    polls: PollTimer
+
+    async def ask_coordinator(
+        self, request: Any, *, lowest: int = 0, timeout_ms: float | None = None, purpose: Purpose = "coordinator"
+    ) -> Any | None:
+        """The coordinator's response; None where there was none for now, so that the caller asks again later.
+
+        Raises KafkaError, UnsupportedByBroker.
+        """
+        try:
+            broker = await self.cluster.coordinator(self.group_id, GROUP, purpose)
+            return await broker.call(request, lowest=lowest, timeout_ms=timeout_ms)
+        except ConnectionLost:
+            self.forget_coordinator()
+            return None
+        except KafkaError as error:
+            if not (is_retriable(error.code) or is_stale_coordinator(error.code)):
+                raise
+            return None
+
+    def forget_coordinator(self) -> None:
+        self.cluster.forget_coordinator(self.group_id, GROUP)
+
+    async def send_farewell(self, request: Any, *, lowest: int = 0) -> None:
+        """Asks the coordinator to let this member go. Where that fails, its session times out."""
+        with trio.move_on_after(self.config.request_timeout_ms / 1000):
+            with suppress(KafkaError, UnsupportedByBroker):
+                await self.ask_coordinator(request, lowest=lowest)
+
+    async def refresh(self, topics: Iterable[str] | None) -> None:
+        """Asks for these topics' metadata (None: all). Where that fails, the cluster asks again in the background."""
+        try:
+            await self.cluster.refresh(topics, may_create=self.config.allow_auto_create_topics)
+        except (ConnectionLost, KafkaError, UnsupportedByBroker):
+            self.cluster.request_refresh()
+
+    async def lose_partitions(self) -> None:
+        """Has the next poll give up everything, without a commit."""
+        if self.state.assigned_partitions():
+            await self.changes.request(AssignmentChange(is_lost=True))
+
+
+class Membership(Committer, Protocol):
+    """A member of a group by either protocol, driven by a task of its own."""
+
+    async def run(self) -> None:
+        """Stays in the group until cancelled. Raises ClientError, KafkaError when it cannot."""
+
+    def change_subscription(self, subscription: SubscribedTopics) -> None: ...
+
+    def identity(self) -> GroupMetadata:
+        """This member's place in the group, as far as it has one."""
+
+    @property
+    def is_member(self) -> bool:
+        """False if what is owned is lost: then nothing can be committed, and on_lost is called."""
+
+    async def leave(self, reason: str) -> None:
+        """Leaves the group, if it can be reached within `request.timeout.ms`."""
+
+
+async def run_together(*tasks: Callable[[], Awaitable[None]]) -> None:
+    """Runs the tasks until one of them fails, and raises its error as it is, not in a group."""
+    failures: list[ClientError | KafkaError] = []
+    async with trio.open_nursery() as nursery:
+
+        async def guarded(task: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await task()
+            except (ClientError, KafkaError) as failure:
+                failures.append(failure)
+                nursery.cancel_scope.cancel()
+
+        for task in tasks:
+            nursery.start_soon(guarded, task)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,17 @@
+"""Who commits: a member of a group in its generation or epoch, or a consumer that is no member."""
+
+from typing import Final, NamedTuple
+
+NO_EPOCH: Final = -1
+
+
+class GroupMetadata(NamedTuple):
+    """A consumer's place in its group, as transactions need it to commit offsets (ConsumerGroupMetadata.java).
+
+    `generation_id` is the member epoch in a group of the consumer protocol; -1 and "" for a consumer that is no member.
+    """
+
+    group_id: str
+    generation_id: int = NO_EPOCH
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -1,0 +1,18 @@
+"""A condition that tasks wait for: whoever changes what it is about notifies all that wait."""
+
+import trio
+
+
+class Signal:
+    """Waiters check their condition again after every `notify`, and wait again if it does not hold."""
+
+    def __init__(self) -> None:
+        self._next = trio.Event()
+
+    def notify(self) -> None:
+        notified, self._next = self._next, trio.Event()
+        notified.set()
+
+    async def wait(self) -> None:
+        """Returns with the next `notify`."""
+        await self._next.wait()
