@@ -223,6 +223,8 @@ class Cluster:
             try:
                 await self.refresh()
                 failures, failing_since = 0, inf
+            except ClosedError:  # closed while this task was about to run
+                return
             except (ConnectionLost, UnsupportedByBroker, KafkaError):
                 failures += 1
                 failing_since = min(failing_since, trio.current_time())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.client.cluster import Cluster, open_cluster
 from broker.client.config import ClientConfig, read_config
@@ -221,3 +222,10 @@ async def test_nothing_is_left_after_the_block_and_calls_say_so() -> None:
         await cluster.any_broker()
     with pytest.raises(ClosedError):
         await cluster.refresh()
+
+
+async def test_a_refresh_that_is_due_when_the_client_closes_does_not_fail_its_block() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (_, cluster):
+        cluster.close()
+        cluster.request_refresh()
+        await trio.testing.wait_all_tasks_blocked(0.02)
