@@ -92,6 +92,15 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
+    "broker.client.consumer": frozenset(
+        {
+            "broker.client.consumer.consumer",
+            "broker.client.consumer.engine",
+            "broker.client.consumer.fetcher",
+            "broker.client.consumer.offsets",
+            "broker.client.consumer.position_updates",
+        }
+    ),
     "broker.client.producer": frozenset(
         {
             "broker.client.producer.delivery",

@@ -7,6 +7,16 @@ from broker.client.errors import ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 
 if TYPE_CHECKING:
+    from broker.client.consumer.consumer import Consumer
+    from broker.client.consumer.errors import (
+        CorruptRecords,
+        DeserializationFailed,
+        LogTruncation,
+        NoOffsetForPartition,
+        NotAssigned,
+        OffsetOutOfRange,
+        PartitionFailed,
+    )
     from broker.client.errors import (
         ClientError,
         ClosedError,
@@ -41,14 +51,22 @@ __all__ = [
     "ConfigError",
     "Connection",
     "ConnectionLost",
+    "Consumer",
     "ConsumerRecord",
+    "CorruptRecords",
     "Delivery",
+    "DeserializationFailed",
     "Deserializer",
     "JsonSerializer",
     "KafkaError",
+    "LogTruncation",
+    "NoOffsetForPartition",
     "Node",
+    "NotAssigned",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetOutOfRange",
+    "PartitionFailed",
     "Partitioner",
     "Producer",
     "RecordMetadata",

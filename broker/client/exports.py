@@ -4,6 +4,16 @@ from importlib import import_module
 from typing import Any, Final
 
 _MODULES: Final = {
+    "consumer.consumer": ("Consumer",),
+    "consumer.errors": (
+        "CorruptRecords",
+        "DeserializationFailed",
+        "LogTruncation",
+        "NoOffsetForPartition",
+        "NotAssigned",
+        "OffsetOutOfRange",
+        "PartitionFailed",
+    ),
     "errors": ("ClientError", "ClosedError", "ConfigError", "KafkaError", "TimedOut", "UnsupportedByBroker"),
     "producer.buffer_memory": ("BufferFull", "RecordTooLarge"),
     "producer.delivery": ("Delivery",),

@@ -1,0 +1,241 @@
+"""The consumer: reads records from partitions that the user assigns, or the consumer's group."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from math import inf
+from types import TracebackType
+from typing import Self, Unpack
+
+import trio
+
+from broker.client.cluster import open_cluster
+from broker.client.config import read_config
+from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
+from broker.client.consumer.engine import ConsumerEngine
+from broker.client.consumer.offset_reset import EARLIEST, LATEST, OffsetReset
+from broker.client.consumer.positions import Position
+from broker.client.environment import Environment
+from broker.client.errors import ClosedError
+from broker.client.metadata_cache import PartitionMetadata
+from broker.client.serializers import Deserializer
+from broker.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+
+class Consumer:
+    """Reads records, as an async iterator or in batches with `fetch`.
+
+        async with Consumer("localhost:9092", topics=["orders"], group_id="tour") as consumer:
+            async for record in consumer:
+                ...
+
+    `topics` or `pattern` subscribe as `subscribe` does; without them, `assign` chooses partitions. Settings are Kafka's
+    keys with underscores, or `config`, a dict of Kafka's keys. One task at a time reads; other tasks of the same event
+    loop may call the other methods.
+
+    A record counts as consumed when the next one is asked for: auto commit never includes the record that is being
+    worked on.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        config: Mapping[str, object] | None = None,
+        environment: Environment | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        self._config = read_config(ConsumerConfig, bootstrap_servers, config, settings)
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._environment = environment
+        self._lifetime: AbstractAsyncContextManager[None] | None = None
+        self._engine: ConsumerEngine | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._lifetime is not None:
+            raise ClosedError("a consumer is opened once; make another one")
+        self._lifetime = self._open()
+        await self._lifetime.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._lifetime is not None, "the block was entered"
+        return await self._lifetime.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        async with open_cluster(self._config, self._environment) as cluster:
+            engine = ConsumerEngine(cluster, self._config, self._key_deserializer, self._value_deserializer)
+            self._engine = engine
+            cluster.nursery.start_soon(engine.run)
+            try:
+                yield
+            except BaseException as error:
+                await self._close(engine, error)
+                raise
+            else:
+                await self._close(engine, None)
+
+    async def _close(self, engine: ConsumerEngine, error: BaseException | None) -> None:
+        try:
+            await engine.close(is_failed=error is not None, is_cancelled=isinstance(error, trio.Cancelled))
+        finally:
+            self._engine = None
+
+    def _opened(self) -> ConsumerEngine:
+        if self._engine is None:
+            raise ClosedError("the consumer is not open: use it within `async with Consumer(...) as consumer`")
+        return self._engine
+
+    # Reading
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record. Raises as `fetch` does."""
+        if self._engine is not None:
+            for record in self._engine.reader.run:
+                return record
+        return await self._next_run()
+
+    async def _next_run(self) -> ConsumerRecord:
+        engine = self._opened()
+        while True:
+            await engine.poll()
+            if engine.reader.begin_run(self._config.max_poll_records):
+                return next(engine.reader.run)
+            await engine.wait_for_news()
+
+    async def fetch(self, max_records: int | None = None, timeout_s: float | None = None) -> list[ConsumerRecord]:
+        """The next records, in the order of their offsets within each partition.
+
+        Returns at once what was fetched ahead, at most `max_records` (`max.poll.records`). Where there is nothing, it
+        waits for records, up to `timeout_s`; None waits without a limit. A cancelled call has taken no record.
+
+        Raises PartitionFailed where a partition cannot be read on; KafkaError where the broker refuses (as without
+        authorization). The next call tries again.
+        """
+        engine = self._opened()
+        limit = self._config.max_poll_records if max_records is None else max_records
+        deadline = inf if timeout_s is None else trio.current_time() + timeout_s
+        while True:
+            await engine.poll()
+            records = engine.reader.take(limit)
+            if records or trio.current_time() >= deadline:
+                return records
+            await engine.wait_for_news(deadline)
+
+    # What is read
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads exactly these partitions, without a group's say. Partitions that stay keep their positions."""
+        self._opened().assign(partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read at present."""
+        return self._opened().subscription.assignment()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Returns no records of these partitions until `resume`. Raises NotAssigned."""
+        self._opened().pause(partitions, is_paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Returns records of these partitions again. Raises NotAssigned."""
+        self._opened().pause(partitions, is_paused=False)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {each.partition for each in self._opened().subscription.partitions if each.is_paused}
+
+    # Positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Reads on from this offset. The leader epoch of an OffsetAndMetadata detects a truncated log (KIP-320).
+
+        Raises NotAssigned; ValueError for a negative offset.
+        """
+        target = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if target.offset < 0:
+            raise ValueError(f"offset {target.offset} is negative; seek_to_beginning() and seek_to_end() find the ends")
+        self._opened().seek(partition, Position(target.offset, target.leader_epoch))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Reads on from the first record of these partitions, of all that are assigned if there are none."""
+        self._opened().reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Reads only what is written from now on."""
+        self._opened().reset(partitions, LATEST)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record. Waits until it is known.
+
+        Raises NotAssigned, PartitionFailed, KafkaError, and TimedOut after `default.api.timeout.ms`.
+        """
+        engine = self._opened()
+        engine.reader.end_run()
+        return (await engine.wait_for_position(partition)).offset
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets the position is before the end, by the last Fetch; None before the first one.
+
+        The end is the last stable offset with `isolation.level=read_committed`. Raises NotAssigned.
+        """
+        engine = self._opened()
+        engine.reader.end_run()
+        is_committed = self._config.isolation_level == "read_committed"
+        return engine.subscription.assigned(partition).lag(read_committed=is_committed)
+
+    async def lag(self, partitions: Iterable[TopicPartition] = ()) -> dict[TopicPartition, int]:
+        """How many offsets the positions are before the ends, by asking the leaders; of all assigned by default.
+
+        Raises NotAssigned, PartitionFailed, KafkaError, TimedOut.
+        """
+        chosen = list(partitions) or sorted(self.assignment())
+        positions = {partition: await self.position(partition) for partition in chosen}
+        ends = await self.end_offsets(chosen)
+        return {partition: max(ends[partition] - offset, 0) for partition, offset in positions.items()}
+
+    # The cluster
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition. Raises KafkaError, TimedOut."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that this consumer may read. Raises KafkaError, TimedOut.
+
+        With `isolation.level=read_committed`, it is that of the first record of an open transaction, if there is one.
+        """
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], end: OffsetReset) -> dict[TopicPartition, int]:
+        found = await self._opened().lookups.list_offsets(dict.fromkeys(partitions, end.timestamp))
+        return {partition: listed.offset for partition, listed in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition at or after a time, in milliseconds since 1970; None where there is none.
+
+        Raises KafkaError, TimedOut; ValueError for a negative time.
+        """
+        if negative := [timestamp for timestamp in timestamps_ms.values() if timestamp < 0]:
+            raise ValueError(f"{negative[0]} is no time: use beginning_offsets() or end_offsets() for the ends")
+        found = await self._opened().lookups.list_offsets(timestamps_ms)
+        return {
+            partition: None if listed.offset < 0 else OffsetAndTimestamp(*listed) for partition, listed in found.items()
+        }
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """The partitions of a topic, in order; none if it does not exist. Raises KafkaError, TimedOut."""
+        return list((await self._opened().describe([topic])).get(topic, []))
+
+    async def topics(self) -> dict[str, list[PartitionMetadata]]:
+        """All topics and their partitions. Raises KafkaError, TimedOut."""
+        return {name: list(partitions) for name, partitions in (await self._opened().describe(None)).items()}

@@ -1,0 +1,180 @@
+"""The parts of a consumer, and how they notify each other: positions, fetches, the group, and the poll that reads."""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Final
+
+import trio
+
+from broker.client.cluster import Cluster
+from broker.client.consumer.config import ConsumerConfig
+from broker.client.consumer.fetched_partition import FetchBuffer
+from broker.client.consumer.fetcher import Fetcher
+from broker.client.consumer.offset_reset import OffsetReset
+from broker.client.consumer.offsets import OffsetLookups
+from broker.client.consumer.position_updates import PositionUpdates
+from broker.client.consumer.positions import Position
+from broker.client.consumer.record_reader import RecordReader
+from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
+from broker.client.errors import ClientError, ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
+from broker.client.metadata_cache import PartitionMetadata
+from broker.client.serializers import Deserializer
+from broker.client.types import TopicPartition
+from broker.wire.errors import ErrorCode
+
+# How long closing may take when the block was cancelled.
+CANCELLED_PATIENCE_S: Final = 1.0
+
+
+class ConsumerEngine:
+    """See the module's docstring. `run` has to run for anything to happen."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+    ) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.subscription = SubscriptionState(config.auto_offset_reset)
+        self.buffer = FetchBuffer()
+        self.lookups = OffsetLookups(cluster, config)
+        self.reader = RecordReader(config, self.buffer, key_deserializer, value_deserializer, self._drained)
+        self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._tell, self.recheck)
+        self._updates = PositionUpdates(cluster, self.subscription, self.lookups, None, self._positions_changed)
+        self._news = trio.lowlevel.ParkingLot()
+        self._is_closed = False
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fetcher.run)
+            nursery.start_soon(self._updates.run)
+            nursery.start_soon(self._watch_metadata)
+
+    async def close(self, *, is_failed: bool, is_cancelled: bool) -> None:
+        """Ends what brokers keep for this consumer. The record that a failed block was working on is not consumed."""
+        self.reader.end_run(unprocessed=1 if is_failed else 0)
+        patience_s = CANCELLED_PATIENCE_S if is_cancelled else self.config.request_timeout_ms / 1000
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + patience_s):
+            await self._fetcher.close()
+        self._is_closed = True
+        self._tell()
+
+    # Polls
+
+    async def poll(self) -> None:
+        """What every poll begins with. Raises what went wrong since the last one."""
+        self.reader.end_run()
+        if self.subscription.kind is SubscriptionKind.NONE:
+            raise ClientError("there is nothing to read: subscribe() to topics or assign() partitions first")
+        await trio.lowlevel.checkpoint()
+        if (error := self.subscription.take_error()) is not None:
+            self._positions_changed()
+            self._updates.notify()
+            raise error
+
+    async def wait_for_news(self, deadline: float = inf) -> None:
+        """Returns when something has changed, or at the deadline."""
+        with trio.move_on_at(deadline):
+            await self._news.park()
+
+    async def wait_for_position(self, partition: TopicPartition) -> Position:
+        """The position of the next record. Raises NotAssigned, PartitionFailed, KafkaError, TimedOut."""
+        deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
+        while trio.current_time() < deadline:
+            assigned = self.subscription.assigned(partition)
+            if assigned.error is not None:
+                error, assigned.error = assigned.error, None
+                self._updates.notify()
+                raise error
+            if assigned.is_fetching and assigned.consumed is not None:
+                return assigned.consumed
+            await self.wait_for_news(deadline)
+        raise TimedOut(
+            f"the position of {partition.topic}-{partition.partition} is not known yet: the group's coordinator or the "
+            "partition's leader did not respond in time"
+        )
+
+    async def describe(self, topics: Sequence[str] | None) -> dict[str, Sequence[PartitionMetadata]]:
+        """The partitions of these topics, or of all, as far as they exist. Raises KafkaError, TimedOut."""
+        timeout_ms = self.config.default_api_timeout_ms
+        await self.cluster.retried(lambda: self.cluster.refresh(topics), timeout_ms=timeout_ms)
+        known = self.cluster.metadata.topics
+        names = known if topics is None else topics
+        described = {name: topic for name in names if (topic := known.get(name)) is not None}
+        for topic in described.values():
+            if topic.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise KafkaError(topic.error, topic.name)
+        return {name: topic.partitions for name, topic in described.items() if topic.error == ErrorCode.NONE}
+
+    # Changes by the user
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self.reader.end_run()
+        self.subscription.assign(partitions)
+        self.cluster.follow_only({partition.topic for partition in self.subscription.assignment()})
+        self._moved()
+        if any(assigned.leader is None for assigned in self.subscription.partitions):
+            self.cluster.nursery.start_soon(self._refresh)
+
+    def seek(self, partition: TopicPartition, position: Position) -> None:
+        self.reader.end_run()
+        self.subscription.assigned(partition).seek(position)
+        self._moved()
+
+    def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
+        """Looks up new positions of `partitions`, of all assigned ones if there are none."""
+        self.reader.end_run()
+        chosen = self.subscription.all_assigned(partitions) or list(self.subscription.partitions)
+        for assigned in chosen:
+            assigned.request_reset(to)
+        self._moved()
+
+    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
+        self.reader.end_run()
+        for assigned in self.subscription.all_assigned(partitions):
+            assigned.is_paused = is_paused
+        self._moved()
+
+    def _moved(self) -> None:
+        self.buffer.drop_stale()
+        self.recheck()
+
+    # Changes by others
+
+    def recheck(self) -> None:
+        """Takes the leaders from the metadata, and looks at every partition again."""
+        metadata = self.cluster.metadata
+        partitions = self.subscription.assignment()
+        leaders = {partition: metadata.leader(partition) for partition in partitions}
+        self.subscription.update_leaders(leaders)
+        if any(leader is None for leader in leaders.values()):
+            self.cluster.request_refresh()
+        self._updates.notify()
+        self._positions_changed()
+
+    def _positions_changed(self) -> None:
+        self._fetcher.notify()
+        self._tell()
+
+    def _drained(self) -> None:
+        self._fetcher.notify()
+
+    def _tell(self) -> None:
+        self._news.unpark_all()
+
+    async def _watch_metadata(self) -> None:
+        while True:
+            version = self.cluster.metadata.version
+            self.recheck()
+            await self.cluster.wait_for_change(version)
+
+    async def _refresh(self) -> None:
+        """Asks for metadata at once; where that fails, the cluster asks again in the background."""
+        try:
+            await self.cluster.refresh(may_create=self.config.allow_auto_create_topics)
+        except (ConnectionLost, KafkaError, UnsupportedByBroker, ClosedError):
+            self.cluster.request_refresh()

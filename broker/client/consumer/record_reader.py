@@ -1,0 +1,129 @@
+"""Turns fetched bytes into the records that polls return, and moves the consumed positions along."""
+
+from collections.abc import Callable, Iterator
+from operator import length_hint
+
+from broker.client.consumer.config import ConsumerConfig
+from broker.client.consumer.errors import CorruptRecords, DeserializationFailed
+from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition
+from broker.client.serializers import Deserializer
+from broker.client.types import ConsumerRecord, TopicPartition
+from broker.wire.errors import WireError
+
+
+class RecordReader:
+    """Reads a run of records of one partition at a time.
+
+    `run` iterates over records that are not taken yet: `end_run` takes as many of them as it has returned. `drained` is
+    called when there is more room in the buffer.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        buffer: FetchBuffer,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        drained: Callable[[], None],
+    ) -> None:
+        self._read_committed = config.isolation_level == "read_committed"
+        self._check_crc = config.check_crcs
+        self._buffer = buffer
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._is_decoding_only = key_deserializer is None and value_deserializer is None
+        self._drained = drained
+        self._current: FetchedPartition | None = None
+        self.run: Iterator[ConsumerRecord] = iter(())
+        self._run_length = 0
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """The next records, at most `limit`, from as many partitions as have some. Raises PartitionFailed.
+
+        An error behind records is raised by the next call.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit:
+            try:
+                records = self._begin(limit - len(taken))
+            except (CorruptRecords, DeserializationFailed):
+                if taken:
+                    break
+                raise
+            if not records:
+                break
+            self._take(len(records))
+            taken = taken + records if taken else records
+        return taken
+
+    def begin_run(self, limit: int) -> bool:
+        """Makes `run` the next records of one partition, at most `limit`; False if there is nothing to return.
+
+        Raises PartitionFailed.
+        """
+        records = self._begin(limit)
+        self.run, self._run_length = iter(records), len(records)
+        return bool(records)
+
+    def cut_run(self) -> None:
+        """Has the iteration come back for more after the record that it returned last."""
+        self._run_length -= length_hint(self.run)
+        self.run = iter(())
+
+    def end_run(self, *, unprocessed: int = 0) -> None:
+        """Takes the records that the iteration has returned, but for the last `unprocessed` ones."""
+        if self._run_length:
+            self.cut_run()
+            self._take(max(self._run_length - unprocessed, 0))
+            self._run_length = 0
+
+    def _begin(self, limit: int) -> list[ConsumerRecord]:
+        """The next records of one partition, which `_take` takes."""
+        while (fetched := self._buffer.first()) is not None:
+            self._current = fetched
+            try:
+                records = fetched.read(limit, read_committed=self._read_committed, check_crc=self._check_crc)
+            except WireError as error:
+                self._take(0)
+                raise CorruptRecords(fetched.assigned.partition, fetched.position.offset, str(error)) from error
+            if records:
+                return records if self._is_decoding_only else self._deserialized(records)
+            self._take(0)
+        return []
+
+    def _take(self, count: int) -> None:
+        """Takes the first `count` records that `_begin` returned, unless the consumer has moved elsewhere since."""
+        fetched, self._current = self._current, None
+        if fetched is None or fetched.is_stale:
+            return
+        fetched.advance(count)
+        fetched.assigned.consume(fetched.position)
+        if fetched.is_exhausted:
+            self._buffer.finish(fetched)
+            if not self._buffer.holds(fetched.assigned.partition):
+                fetched.assigned.waits_for_buffer = False
+            self._drained()
+
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Up to the first record that cannot be deserialized. Raises DeserializationFailed if that is the first."""
+        done: list[ConsumerRecord] = []
+        for record in records:
+            part = "key"
+            try:
+                key = self._applied(self._key_deserializer, record.topic, record.key)
+                part = "value"
+                value = self._applied(self._value_deserializer, record.topic, record.value)
+            except Exception as error:
+                if done:
+                    break
+                partition = TopicPartition(record.topic, record.partition)
+                raise DeserializationFailed(partition, record.offset, part) from error
+            done.append(record._replace(key=key, value=value))
+        return done
+
+    @staticmethod
+    def _applied(deserializer: Deserializer | None, topic: str, data: bytes | None) -> bytes | None:
+        if deserializer is None or data is None:
+            return data
+        decoded: bytes = deserializer.deserialize(topic, data)  # or whatever else the user's code makes of them
+        return decoded
