@@ -1,0 +1,331 @@
+"""What a consumer asks brokers for, and what it makes of their answers; the brokers answer as scripts say."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from broker.client import Consumer, CorruptRecords, KafkaError, TopicPartition
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersion
+from broker.wire.api.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from broker.wire.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.wire.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from broker.wire.errors import ErrorCode
+from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
+from tests.support.scripted_node import ScriptedNode, scripted_node
+from tests.support.topics_for_consumers import ZERO, fetch_exactly, values
+
+TOPIC_ID = b"t" * 16
+FETCH = 1
+FAST = {
+    "retry_backoff_ms": 5,
+    "reconnect_backoff_ms": 5,
+    "request_timeout_ms": 2_000,
+    "fetch_max_wait_ms": 20,
+    "auto_offset_reset": "earliest",
+}
+Answer = FetchResponse | Awaitable[FetchResponse]
+Answers = Callable[["ScriptedBroker", FetchRequest], Answer | None]
+
+
+def batch(first: int, count: int, **fields: Any) -> bytes:
+    records = [Record(value=b"%d" % each) for each in range(first, first + count)]
+    return encode_batch(records, **{"base_offset": first, "leader_epoch": 0, **fields})
+
+
+@attrs.define
+class ScriptedBroker:
+    """One broker of a cluster: leads partition 0 of "topic" as its `leader_id` says, and answers Fetch by `answers`.
+
+    What `answers` leaves to it, it answers from `log`, in a session.
+    """
+
+    node: ScriptedNode
+    answers: Answers
+    node_id: int = 1
+    brokers: dict[int, int] = attrs.field(factory=dict)
+    leader_id: int = 1
+    log: list[bytes] = attrs.field(factory=list)
+    fetches: list[FetchRequest] = attrs.field(factory=list)
+    session_id: int = 7
+    offset: int = 0
+
+    async def answer(self, request: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            return self._metadata()
+        if isinstance(request, ListOffsetsRequest):
+            found = ListOffsetsPartitionResponse(partition_index=0, offset=0, leader_epoch=0)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="topic", partitions=[found])])
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=10_000)
+            return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="topic", partitions=[end])])
+        assert isinstance(request, FetchRequest)
+        self.fetches.append(request)
+        for topic in request.topics:
+            self.offset = topic.partitions[0].fetch_offset
+        answer = self.answers(self, request)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        return answer or await self.from_log(request)
+
+    def _metadata(self) -> MetadataResponse:
+        partition = MetadataResponsePartition(partition_index=0, leader_id=self.leader_id, leader_epoch=0)
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+                for node_id, port in self.brokers.items()
+            ],
+            controller_id=1,
+            topics=[MetadataResponseTopic(name="topic", topic_id=TOPIC_ID, partitions=[partition])],
+        )
+
+    async def from_log(self, request: FetchRequest) -> FetchResponse:
+        if request.session_epoch == -1:
+            return FetchResponse()
+        if self.offset < len(self.log):
+            return self.response(PartitionData(records=self.log[self.offset], high_watermark=len(self.log)))
+        await trio.sleep(request.max_wait_ms / 1000)
+        return self.response() if request.session_epoch else self.response(PartitionData())
+
+    def response(self, *parts: PartitionData, **fields: Any) -> FetchResponse:
+        topic = FetchableTopicResponse(topic_id=TOPIC_ID, topic="topic", partitions=list(parts))
+        return FetchResponse(session_id=self.session_id, responses=[topic] if parts else [], **fields)
+
+
+@asynccontextmanager
+async def brokers(*answers: Answers, fetch_versions: tuple[int, int] = (4, 18)) -> AsyncIterator[list[ScriptedBroker]]:
+    """Brokers 1, 2, ...; broker 1 leads, and has three batches of one record each."""
+    made: list[ScriptedBroker] = []
+    async with trio.open_nursery() as nursery:
+        stop = trio.Event()
+
+        async def serve(node_id: int, script: Answers, *, task_status: trio.TaskStatus[None]) -> None:
+            async with scripted_node(lambda request: made[node_id - 1].answer(request)) as node:
+                node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+                fetch = next(each for each in node.api_versions if each.api_key == FETCH)
+                fetch.min_version, fetch.max_version = fetch_versions
+                made.append(ScriptedBroker(node, script, node_id, log=[batch(each, 1) for each in range(3)]))
+                task_status.started()
+                await stop.wait()
+
+        for node_id, script in enumerate(answers, 1):
+            await nursery.start(serve, node_id, script)
+        for broker in made:
+            broker.brokers = {each.node_id: each.node.port for each in made}
+        yield made
+        stop.set()
+
+
+@asynccontextmanager
+async def consumer_of(broker: ScriptedBroker, **settings: Any) -> AsyncIterator[Consumer]:
+    async with Consumer(broker.node.address, **{**FAST, **settings}) as consumer:
+        consumer.assign([ZERO])
+        yield consumer
+
+
+def as_logged(broker: ScriptedBroker, request: FetchRequest) -> None:
+    return None
+
+
+def once(broker_answer: Callable[[ScriptedBroker, FetchRequest], Answer], *, at: int = 0) -> Answers:
+    """Answers the Fetch of that number so, and all others from the log."""
+
+    def answer(broker: ScriptedBroker, request: FetchRequest) -> Answer | None:
+        return broker_answer(broker, request) if len(broker.fetches) == at + 1 else None
+
+    return answer
+
+
+def refusal(code: ErrorCode, **fields: Any) -> Callable[[ScriptedBroker, FetchRequest], FetchResponse]:
+    return lambda broker, _: broker.response(PartitionData(error_code=code, **fields))
+
+
+async def test_requests_carry_the_settings_and_later_ones_only_what_has_changed_kip_227() -> None:
+    limits = {"fetch_min_bytes": 3, "fetch_max_bytes": 5_000, "max_partition_fetch_bytes": 2_000, "client_rack": "r"}
+    async with brokers(as_logged) as [broker], consumer_of(broker, **limits) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        await consumer.fetch(timeout_s=0.05)
+        first, second, *_, last = broker.fetches
+        assert (first.min_bytes, first.max_bytes, first.max_wait_ms, first.rack_id) == (3, 5_000, 20, "r")
+        asked = first.topics[0].partitions[0]
+        assert (asked.partition_max_bytes, asked.current_leader_epoch) == (2_000, 0)
+        assert (first.session_id, first.session_epoch) == (0, 0)
+        assert (second.session_id, second.session_epoch) == (7, 1)
+        assert [topic.topic_id for topic in second.topics] == [TOPIC_ID]
+        assert not last.topics
+
+
+async def test_the_session_is_closed_with_the_consumer_kip_227() -> None:
+    async with brokers(as_logged) as [broker]:
+        async with consumer_of(broker) as consumer:
+            await fetch_exactly(consumer, 3)
+        final = next(request for request in broker.fetches if request.session_epoch == -1)
+        assert (final.session_id, final.topics) == (7, [])
+
+
+async def test_topics_are_named_where_the_broker_knows_no_ids_kip_516() -> None:
+    async with brokers(as_logged, fetch_versions=(4, 12)) as [broker], consumer_of(broker) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        assert [topic.topic for topic in broker.fetches[0].topics] == ["topic"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_a_refused_session_is_followed_by_another_one(code: ErrorCode) -> None:
+    answer = once(lambda broker, request: FetchResponse(error_code=code), at=1)
+    async with brokers(answer) as [broker], consumer_of(broker) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        assert broker.fetches[2].session_epoch == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_passing_failures_of_a_partition_are_retried(code: ErrorCode) -> None:
+    async with brokers(once(refusal(code), at=1)) as [broker], consumer_of(broker) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+
+
+async def test_a_refusal_that_names_the_new_leader_is_followed_kip_951() -> None:
+    def moved(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse:
+        leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=5)
+        part = PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
+        endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=broker.brokers[2])
+        return broker.response(part, node_endpoints=[endpoint])
+
+    async with brokers(moved, as_logged) as [first, second], consumer_of(first) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        assert len(first.fetches) == 1
+        assert second.fetches[0].topics[0].partitions[0].current_leader_epoch == 5
+
+
+async def test_a_follower_that_is_behind_sends_the_consumer_back_to_the_leader_kip_392() -> None:
+    def prefer(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse:
+        return broker.response(PartitionData(preferred_read_replica=2))
+
+    behind = refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+    async with brokers(once(prefer), behind) as [leader, follower], consumer_of(leader) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        assert len(follower.fetches) == 1
+
+
+async def test_a_missing_authorization_is_raised_and_tried_again() -> None:
+    answer = once(refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    async with brokers(answer) as [broker], consumer_of(broker) as consumer:
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED: topic-0"), trio.fail_after(5):
+            await consumer.fetch()
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+
+
+async def test_a_damaged_batch_is_an_error_behind_the_records_before_it() -> None:
+    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+        broker.log[1] = broker.log[1][:-1] + b"!"
+        assert values(await fetch_exactly(consumer, 1)) == [0]
+        for _ in range(2):
+            with pytest.raises(CorruptRecords, match="offset 1 of topic-0"), trio.fail_after(5):
+                await consumer.fetch()
+        consumer.seek(ZERO, 2)
+        assert values(await fetch_exactly(consumer, 1)) == [2]
+
+
+async def test_bytes_that_are_no_batch_are_an_error() -> None:
+    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+        broker.log[0] = b"\0" * 100
+        with pytest.raises(CorruptRecords, match="offset 0 of topic-0"), trio.fail_after(5):
+            await consumer.fetch()
+
+
+async def test_aborted_transactions_are_not_returned_and_the_lag_ends_at_the_last_stable_offset() -> None:
+    aborted = batch(0, 2, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    marker = encode_end_transaction_marker(
+        EndTransactionMarker(False, 0), timestamp=0, producer_id=9, producer_epoch=0, base_offset=2, leader_epoch=0
+    )
+
+    def transactions(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse:
+        assert request.isolation_level == 1
+        return broker.response(
+            PartitionData(
+                records=aborted + marker + batch(3, 2),
+                high_watermark=9,
+                last_stable_offset=5,
+                aborted_transactions=[AbortedTransaction(producer_id=9, first_offset=0)],
+            )
+        )
+
+    committed = {"isolation_level": "read_committed"}
+    async with brokers(once(transactions)) as [broker], consumer_of(broker, **committed) as consumer:
+        assert values(await fetch_exactly(consumer, 2)) == [3, 4]
+        assert consumer.current_lag(ZERO) == 0
+
+
+async def test_a_response_that_comes_after_a_seek_is_dropped() -> None:
+    asked, released = trio.Event(), trio.Event()
+
+    async def late(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse:
+        asked.set()
+        await released.wait()
+        return await broker.from_log(request)
+
+    async with brokers(once(late)) as [broker], consumer_of(broker) as consumer:
+        await asked.wait()
+        consumer.seek(ZERO, 2)
+        released.set()
+        assert values(await fetch_exactly(consumer, 1)) == [2]
+
+
+async def test_partitions_that_are_not_assigned_anymore_leave_the_session() -> None:
+    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+        await fetch_exactly(consumer, 3)
+        await consumer.fetch(timeout_s=0.05)
+        consumer.assign([TopicPartition("topic", 7)])
+        count = len(broker.fetches)
+        await consumer.fetch(timeout_s=0.1)
+        assert len(broker.fetches) <= count + 1
