@@ -53,7 +53,10 @@ class RecordReader:
             if not records:
                 break
             self._take(len(records))
-            taken = taken + records if taken else records
+            if taken:
+                taken += records
+            else:
+                taken = records
         return taken
 
     def begin_run(self, limit: int) -> bool:
