@@ -1,0 +1,78 @@
+"""Decoding and encoding of record batches: Arrow columns beside records one by one, in one process and in turns.
+
+Figures are millions of records per CPU second, the best of several turns; the ratio is that of the Arrow path to the
+record path in the same run. Batches are of 16 KiB and of 1 MiB, uncompressed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from benchmarks.report import number, save, table
+from broker.client.arrow import decode_arrow
+from broker.client.records import NewRecord, decode_records, encode_records
+from broker.wire.records import Compression, patch
+
+_TIME: Final = 1_700_000_000_000
+_FETCHED_BYTES: Final = 8 << 20
+_TURNS: Final = 5
+
+
+def main() -> None:
+    rows, figures = [], {}
+    for name, sizes in _shapes().items():
+        for batch_bytes in (16 << 10, 1 << 20):
+            figure = _measure(sizes, batch_bytes)
+            figures[f"{name}, {batch_bytes}"] = figure
+            rows.append([f"{name}, batches of {batch_bytes >> 10} KiB", *map(number, figure)])
+    head = ["values", "decode records", "decode Arrow", "ratio"]
+    print(table(head, rows))
+    print(f"\n{save('arrow', {'figures': figures})}")
+
+
+def _shapes() -> dict[str, list[int]]:
+    rng = Random(1)
+    return {
+        "100 B": [100] * 20_000,
+        "60 to 140 B": [rng.randint(60, 140) for _ in range(20_000)],
+        "1 KiB": [1024] * 4_000,
+    }
+
+
+def _measure(sizes: Sequence[int], batch_bytes: int) -> list[float]:
+    count = batch_bytes // (sum(sizes) // len(sizes))
+    records: list[NewRecord] = [(_TIME + n // 20, None, b"x" * sizes[n % len(sizes)], ()) for n in range(count)]
+    batch = encode_records(records, compression=Compression.NONE)
+    repeats = _FETCHED_BYTES // len(batch)
+    fetched = bytearray(batch * repeats)
+    for index in range(repeats):
+        patch(fetched, index * len(batch), index * count, 0)
+    data = bytes(fetched)
+
+    def decode_each() -> None:
+        # As much as a fetch brings of one partition: what is kept at a time is what a consumer keeps.
+        portion = max(1, (1 << 20) // len(batch)) * len(batch)
+        for at in range(0, len(data), portion):
+            decode_records(data[at : at + portion], "t", 0, from_offset=0)
+
+    decoded = _in_turns(
+        decode_each, lambda: sum(rows.num_rows for rows, _ in decode_arrow(data, "t", 0, from_offset=0))
+    )
+    each, together = (count * repeats / seconds / 1e6 for seconds in decoded)
+    return [each, together, together / each]
+
+
+def _in_turns(*works: Callable[[], object]) -> list[float]:
+    """The least CPU seconds of each work."""
+    seconds: list[list[float]] = [[] for _ in works]
+    for _ in range(_TURNS):
+        for work, spent in zip(works, seconds, strict=True):
+            started = time.process_time()
+            work()
+            spent.append(time.process_time() - started)
+    return [min(spent) for spent in seconds]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What the records of many batches have of their batches' headers: base offsets, timestamps and their type."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from broker.client.arrow.libraries import np, pa
+from broker.client.arrow.octets import Int64s
+from broker.client.arrow.schema import TIMESTAMP_TYPE
+from broker.wire.records import BatchHeader, CorruptBatch, InvalidTimestamp, TimestampType
+
+_MICROSECONDS_PER_MS: Final = 1000
+_TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS_PER_MS
+
+
+@attrs.frozen(eq=False)
+class BatchColumns:
+    """Of each record's batch: its base offset and last offset delta, the base of its timestamps, and their type.
+
+    With LOG_APPEND_TIME the base is the timestamp itself, and deltas do not count.
+    """
+
+    base_offsets: Int64s
+    last_offset_deltas: Int64s
+    base_timestamps: Int64s
+    types: Int64s
+
+    @classmethod
+    def of(cls, headers: Sequence[BatchHeader]) -> "BatchColumns":
+        """The columns for all records of these batches."""
+        counts = [header.count for header in headers]
+        table = [
+            (header.base_offset, header.last_offset_delta, _base_timestamp(header), header.timestamp_type)
+            for header in headers
+        ]
+        return cls(*np.repeat(np.array(table, np.int64).T, counts, axis=1))
+
+    def of_rows(self, rows: slice) -> "BatchColumns":
+        return BatchColumns(
+            self.base_offsets[rows], self.last_offset_deltas[rows], self.base_timestamps[rows], self.types[rows]
+        )
+
+    def offsets(self, deltas: Int64s) -> Int64s:
+        """Raises CorruptBatch where an offset lies outside of its batch's range."""
+        if (deltas < 0).any() or (deltas > self.last_offset_deltas).any():
+            raise CorruptBatch("A record's offset lies outside of its batch's range")
+        return self.base_offsets + deltas
+
+    def timestamps(self, deltas: Int64s) -> Any:
+        """Raises InvalidTimestamp where one is too far from 1970 to be counted in microseconds."""
+        deltas = np.where(self.types == TimestampType.LOG_APPEND_TIME, 0, deltas)
+        times = self.base_timestamps + deltas
+        # Sums that overflow differ in sign from both summands.
+        has_overflowed = ((times ^ self.base_timestamps) & (times ^ deltas)) < 0
+        if has_overflowed.any() or int(times.max()) > _TIMESTAMP_MS_MAX or int(times.min()) < -_TIMESTAMP_MS_MAX:
+            raise InvalidTimestamp("A timestamp in ms does not fit 64 bits in microseconds; leave its column out")
+        return pa.array(times * _MICROSECONDS_PER_MS).view(TIMESTAMP_TYPE)
+
+    def timestamp_types(self) -> Any:
+        return pa.array(self.types.astype(np.int32))
+
+
+def _base_timestamp(header: BatchHeader) -> int:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return header.max_timestamp
+    return header.base_timestamp

@@ -1,0 +1,79 @@
+"""The contents of fetched batches, brought together so that many small batches are decoded at once."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import attrs
+
+from broker.client.arrow.octets import MARGIN
+from broker.wire.errors import WireError
+from broker.wire.records import HEADER_SIZE, BatchHeader
+from broker.wire.records.batch import COMPRESSION_MASK, Buffer
+from broker.wire.records.record import records_data
+
+# Contents are closed at this size: enough to make the work per array small, and little enough to stay in the caches.
+_SIZE: Final = 4 << 20
+
+
+@attrs.define(eq=False)
+class Contents:
+    """The encoded records of several batches: of each its header, and where its records begin and end in `data`.
+
+    At least MARGIN bytes follow the last one.
+    """
+
+    data: Buffer
+    batches: list[tuple[BatchHeader, int, int]]
+
+    def one_by_one(self) -> Iterator["Contents"]:
+        """The same with one batch in each."""
+        for batch in self.batches:
+            yield Contents(self.data, [batch])
+
+
+@attrs.define(eq=False)
+class _Gathering:
+    """Contents that are not closed yet. Its batches are those of the fetched buffer, or copies."""
+
+    buffer: Buffer
+    is_in_place: bool = True
+    batches: list[tuple[BatchHeader, int, int]] = attrs.field(factory=list)
+    copies: list[Buffer] = attrs.field(factory=list)
+    size: int = 0
+
+    def add(self, header: BatchHeader, position: int) -> None:
+        if self.is_in_place:
+            start = position + HEADER_SIZE
+            end = position + header.size
+        else:
+            data = records_data(self.buffer, position, header)
+            self.copies.append(data)
+            start = self.size
+            end = self.size + len(data)
+        self.batches.append((header, start, end))
+        self.size += end - start
+
+    def closed(self) -> Iterator[Contents]:
+        """The contents, if there are any."""
+        if self.batches:
+            yield Contents(self.buffer if self.is_in_place else b"".join([*self.copies, bytes(MARGIN)]), self.batches)
+
+
+def gather_contents(buffer: Buffer, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[Contents]:
+    """The contents of the batches at these positions, about 4 MiB at a time.
+
+    Batches stay in `buffer`, but compressed ones and one at its very end are copied. Raises CorruptBatch at a batch
+    that cannot be decompressed, after it has returned those before.
+    """
+    gathering = _Gathering(buffer)
+    for position, header in batches:
+        is_in_place = not header.attributes & COMPRESSION_MASK and position + header.size + MARGIN <= len(buffer)
+        if gathering.is_in_place != is_in_place or gathering.size >= _SIZE:
+            yield from gathering.closed()
+            gathering = _Gathering(buffer, is_in_place)
+        try:
+            gathering.add(header, position)
+        except WireError:
+            yield from gathering.closed()
+            raise
+    yield from gathering.closed()

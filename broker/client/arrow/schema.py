@@ -1,0 +1,33 @@
+"""The columns of records in Arrow: those of Spark's Kafka connector."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.client.arrow.libraries import pa
+
+# A list's child is called "element" in Spark.
+HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADERS_TYPE: Final = pa.list_(pa.field("element", HEADER_TYPE, nullable=False))
+TIMESTAMP_TYPE: Final = pa.timestamp("us", "UTC")
+
+COLUMNS: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP_TYPE,
+    "timestampType": pa.int32(),
+    "headers": HEADERS_TYPE,
+}
+DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
+
+
+def schema_of(columns: Sequence[str] = DEFAULT_COLUMNS) -> Any:
+    """The pyarrow schema of these columns, in this order. Raises ValueError for no columns, and for unknown names."""
+    if not columns:
+        raise ValueError(f"Ask for at least one of the columns {', '.join(COLUMNS)}")
+    for name in columns:
+        if name not in COLUMNS:
+            raise ValueError(f"No column {name!r} in records; there are {', '.join(COLUMNS)}")
+    return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])

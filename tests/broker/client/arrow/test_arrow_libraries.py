@@ -1,0 +1,26 @@
+"""numpy and pyarrow are optional: only the Arrow package imports them, and it says what to install."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.source_code import imports, is_within, read_modules
+
+
+@pytest.mark.parametrize("missing", ["numpy", "pyarrow"])
+def test_importing_arrow_without_its_libraries_says_what_to_install(missing: str) -> None:
+    script = f"import sys; sys.modules[{missing!r}] = None; import broker.client; import broker.client.arrow"
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert 'pip install "kraft[arrow]"' in outcome.stderr.splitlines()[-1]
+
+
+def test_only_the_arrow_package_imports_numpy_and_pyarrow() -> None:
+    importers = {
+        module.name
+        for module in read_modules().values()
+        for imported in imports(module)
+        if imported.top_level in ("numpy", "pyarrow") and not is_within(module.name, "benchmarks")
+    }
+    assert importers == {"broker.client.arrow.libraries"}
