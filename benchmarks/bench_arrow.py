@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
+import pyarrow as pa
+
 from benchmarks.report import number, save, table
 from broker.client.arrow import decode_arrow
+from broker.client.arrow.records import ArrowRecords
 from broker.client.records import NewRecord, decode_records, encode_records
 from broker.wire.records import Compression, patch
 
@@ -26,7 +29,7 @@ def main() -> None:
             figure = _measure(sizes, batch_bytes)
             figures[f"{name}, {batch_bytes}"] = figure
             rows.append([f"{name}, batches of {batch_bytes >> 10} KiB", *map(number, figure)])
-    head = ["values", "decode records", "decode Arrow", "ratio"]
+    head = ["values", "decode records", "decode Arrow", "ratio", "encode records", "encode Arrow", "ratio"]
     print(table(head, rows))
     print(f"\n{save('arrow', {'figures': figures})}")
 
@@ -45,6 +48,14 @@ def _measure(sizes: Sequence[int], batch_bytes: int) -> list[float]:
     records: list[NewRecord] = [(_TIME + n // 20, None, b"x" * sizes[n % len(sizes)], ()) for n in range(count)]
     batch = encode_records(records, compression=Compression.NONE)
     repeats = _FETCHED_BYTES // len(batch)
+    figures: list[float] = []
+    for seconds in (_decode(batch, count, repeats), _encode(records, repeats)):
+        each, together = (count * repeats / spent / 1e6 for spent in seconds)
+        figures += [each, together, together / each]
+    return figures
+
+
+def _decode(batch: bytes, count: int, repeats: int) -> list[float]:
     fetched = bytearray(batch * repeats)
     for index in range(repeats):
         patch(fetched, index * len(batch), index * count, 0)
@@ -56,11 +67,21 @@ def _measure(sizes: Sequence[int], batch_bytes: int) -> list[float]:
         for at in range(0, len(data), portion):
             decode_records(data[at : at + portion], "t", 0, from_offset=0)
 
-    decoded = _in_turns(
-        decode_each, lambda: sum(rows.num_rows for rows, _ in decode_arrow(data, "t", 0, from_offset=0))
-    )
-    each, together = (count * repeats / seconds / 1e6 for seconds in decoded)
-    return [each, together, together / each]
+    return _in_turns(decode_each, lambda: sum(rows.num_rows for rows, _ in decode_arrow(data, "t", 0, from_offset=0)))
+
+
+def _encode(records: list[NewRecord], repeats: int) -> list[float]:
+    columns = ArrowRecords.of(pa.RecordBatch.from_pydict({"value": [record[2] for record in records]}), _TIME)
+
+    def encode_each() -> None:
+        for _ in range(repeats):
+            encode_records(records, compression=Compression.NONE)
+
+    def encode_together() -> None:
+        for _ in range(repeats):
+            columns.encode(compression=Compression.NONE)
+
+    return _in_turns(encode_each, encode_together)
 
 
 def _in_turns(*works: Callable[[], object]) -> list[float]:

@@ -6,7 +6,7 @@ Both directions work on whole columns, so that most of what is done per record r
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, repeat
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypedDict, Unpack, cast
 
 from broker.client.fetched_batches import check_offset_deltas, fetched_batches
 from broker.client.types import ConsumerRecord, Header
@@ -105,34 +105,53 @@ def _decode_batch(
     return records
 
 
+class BatchSettings(TypedDict, total=False):
+    """What a batch says of its producer, and its compression's level: Kafka's of the codec (KIP-390), None the default.
+
+    Without a producer id the batch is not idempotent.
+    """
+
+    compression_level: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+
+
 def encode_records(
-    records: Sequence[NewRecord],
-    *,
+    records: Sequence[NewRecord], *, compression: Compression, **settings: Unpack[BatchSettings]
+) -> bytes:
+    """A batch as producers send it, of at least one record: its offsets count up from 0. Timestamps fit 64 bits."""
+    timestamps = [record[0] for record in records]
+    return encode_data(_encode_data(records), len(records), timestamps[0], max(timestamps), compression, **settings)
+
+
+def encode_data(
+    data: Buffer,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
     compression: Compression,
+    *,
+    compression_level: int | None = None,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
-    compression_level: int | None = None,
 ) -> bytes:
-    """A batch as producers send it, of at least one record: its offsets count up from 0. Timestamps fit 64 bits.
-
-    `compression_level` is Kafka's of the codec (KIP-390); None is the codec's default.
-    """
-    timestamps = [record[0] for record in records]
-    data = _encode_data(records)
+    """As `encode_records`, of `count` records that are encoded already, but not compressed."""
     return build_batch(
         data if compression is Compression.NONE else compress(compression, data, compression_level),
         base_offset=0,
         leader_epoch=NO_PARTITION_LEADER_EPOCH,
         attributes=compression | (TRANSACTIONAL_FLAG if is_transactional else 0),
-        last_offset_delta=len(records) - 1,
-        base_timestamp=timestamps[0],
-        max_timestamp=max(timestamps),
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        count=len(records),
+        count=count,
     )
 
 

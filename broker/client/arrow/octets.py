@@ -28,6 +28,8 @@ _COMPACTIONS: Final = (
 _STEPS: Final = (0, 0, 1, 2, 2, 3, 3, 3, 3)
 
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
+Uint64s = np.ndarray[tuple[int], np.dtype[np.uint64]]
+Uint8s = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 @attrs.frozen(eq=False)
@@ -38,8 +40,8 @@ class Octets:
     """
 
     data: Buffer
-    bytes: "np.ndarray[tuple[int], np.dtype[np.uint8]]"
-    words: "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+    bytes: Uint8s
+    words: Uint64s
 
     @classmethod
     def of(cls, data: Buffer) -> "Octets":

@@ -1,0 +1,88 @@
+"""Arrow columns to the records of a batch v2, a column at a time.
+
+A record is a few numbers, the key, a number, the value, and the headers. The numbers are written by numpy; Arrow joins
+the columns.
+"""
+
+from typing import Any, Final
+
+from broker.client.arrow.libraries import np, pa, pc
+from broker.client.arrow.octets import Int64s
+from broker.client.arrow.varint_columns import VarintColumn, binary_array, binary_of, offsets_of
+
+_NO_HEADERS: Final = pa.scalar(b"\x00", pa.binary())
+_NOTHING: Final = pa.scalar(b"", pa.binary())
+
+# What a record may take besides its bytes and what is exact in `record_sizes`: length, attributes, offset delta.
+_LENGTH_AND_OFFSET_BYTES_MAX: Final = 5 + 1 + 5
+
+
+def encode_columns(timestamps: Int64s, keys: Any, values: Any, headers: Any) -> memoryview:
+    """The records of these columns as they stand in a batch, before compression.
+
+    `timestamps` are in ms; keys and values are Arrow arrays of type binary; headers are what `encode_header_lists`
+    returns, or None. The records take up to 2 GiB, and there is at least one.
+    """
+    count = len(timestamps)
+    key_sizes, value_sizes = byte_sizes(keys), byte_sizes(values)
+    timestamp_deltas = VarintColumn(timestamps - timestamps[0])
+    offset_deltas = VarintColumn(np.arange(count))
+    key_lengths = VarintColumn(key_sizes)
+    heads = 1 + timestamp_deltas.sizes + offset_deltas.sizes + key_lengths.sizes
+    bodies = heads + np.maximum(key_sizes, 0) + VarintColumn(value_sizes).sizes + np.maximum(value_sizes, 0)
+    lengths = VarintColumn(bodies + (1 if headers is None else byte_sizes(headers)))
+    offsets = offsets_of(lengths.sizes + heads)
+    out = np.empty(int(offsets[-1]), np.uint8)
+    at = lengths.write(out, offsets[:-1])
+    out[at] = 0  # attributes
+    at = timestamp_deltas.write(out, at + 1)
+    at = offset_deltas.write(out, at)
+    key_lengths.write(out, at)
+    return _joined(
+        binary_array(offsets, out), keys, binary_of(value_sizes), values, _NO_HEADERS if headers is None else headers
+    )[1]
+
+
+def record_sizes(timestamps: Int64s, keys: Any, values: Any, headers: Any) -> Int64s:
+    """At most how many bytes each record takes in a batch with any of the others, before compression."""
+    sizes = np.full(len(timestamps), _LENGTH_AND_OFFSET_BYTES_MAX, np.int64)
+    if len(timestamps):
+        widest = int(timestamps.max()) - int(timestamps.min())
+        sizes += VarintColumn(np.array([-widest], np.int64)).sizes[0]
+    for column in (keys, values):
+        lengths = byte_sizes(column)
+        sizes += VarintColumn(lengths).sizes + np.maximum(lengths, 0)
+    return sizes + (1 if headers is None else byte_sizes(headers))
+
+
+def encode_header_lists(headers: Any) -> Any:
+    """Lists of headers as an Arrow array of type binary: as they stand in a record. A list that is null has none.
+
+    Raises ValueError for a header without a key.
+    """
+    counts = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    items = headers.flatten()
+    fields = dict(zip((field.name for field in items.type), items.flatten(), strict=True))
+    names, contents = fields["key"], fields["value"]
+    if names.null_count:
+        raise ValueError("a header has no key: null is for values only")
+    names, contents = names.cast(pa.binary()), contents.cast(pa.binary())
+    ends, encoded = _joined(binary_of(byte_sizes(names)), names, binary_of(byte_sizes(contents)), contents)
+    together = binary_array(ends[offsets_of(counts)], encoded)
+    return pc.binary_join_element_wise(binary_of(counts), together, _NOTHING)
+
+
+def byte_sizes(column: Any) -> Int64s:
+    """The size of each item of a binary array; -1 for null."""
+    sizes: Int64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes
+
+
+def _joined(*columns: Any) -> tuple[Int64s, memoryview]:
+    """Where the rows of the joined columns begin and end, from 0 on, and their bytes. Null adds nothing."""
+    rows = pc.binary_join_element_wise(*columns, _NOTHING, null_handling="replace", null_replacement=b"")
+    offsets = np.frombuffer(rows.buffers()[1], np.int32)[rows.offset : rows.offset + len(rows) + 1].astype(np.int64)
+    data = rows.buffers()[2]
+    # Arrow says that its bytes are signed.
+    content = memoryview(b"" if data is None else data).cast("B")
+    return offsets - offsets[0], content[int(offsets[0]) : int(offsets[-1])]
