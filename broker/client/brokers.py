@@ -19,6 +19,7 @@ from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.errors import ErrorCode, WireError
 
 API_VERSIONS: Final = 18
+SOFTWARE_NAME: Final = "kraft"
 _ERROR_CODE: Final = slice(4, 6)  # of an ApiVersions response in every version: it comes after the correlation id
 
 
@@ -252,7 +253,7 @@ class BrokerLink:
 
 async def _negotiate(connection: Connection, client_id: str) -> ApiVersionsResponse:
     """Asks for the broker's API versions, again in a version that it has where it does not have ours (KIP-511)."""
-    request = ApiVersionsRequest(client_software_name="kraft", client_software_version=_software_version())
+    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=software_version())
     version = APIS[API_VERSIONS].max_version
     try:
         payload = await connection.exchange(encode_request(request, version, client_id))
@@ -268,7 +269,8 @@ async def _negotiate(connection: Connection, client_id: str) -> ApiVersionsRespo
     return response
 
 
-def _software_version() -> str:
+def software_version() -> str:
+    """The version of this distribution, which clients tell brokers (KIP-511)."""
     try:
         return distributions.version("kraft")
     except distributions.PackageNotFoundError:

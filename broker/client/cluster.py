@@ -334,14 +334,16 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster(config: ClientConfig, environment: Environment | None = None) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    config: ClientConfig, environment: Environment | None = None, cluster_class: type[Cluster] = Cluster
+) -> AsyncIterator[Cluster]:
     """A cluster for as long as the block runs. Connects when the first call needs it.
 
     An exception of the block leaves it as it is, not in a group.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        cluster = Cluster(config, environment or Environment(), nursery)
+        cluster = cluster_class(config, environment or Environment(), nursery)
         nursery.start_soon(cluster.run)
         try:
             yield cluster

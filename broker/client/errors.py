@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.client.error_explanations import EXPLANATIONS
 from broker.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -101,7 +102,10 @@ def is_stale_coordinator(code: int) -> bool:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raises KafkaError if `code` is not NONE. A code from a newer broker is reported as UNKNOWN_SERVER_ERROR."""
+    """Raises KafkaError if `code` is not NONE; without a message of the broker it carries an explanation of ours.
+
+    A code from a newer broker is reported as UNKNOWN_SERVER_ERROR.
+    """
     if code == ErrorCode.NONE:
         return
     try:
@@ -109,4 +113,4 @@ def check(code: int, message: str | None = None) -> None:
     except ValueError:
         known = ErrorCode.UNKNOWN_SERVER_ERROR
         message = f"error code {code}, which this client does not know: {message or ''}"
-    raise KafkaError(known, message or "")
+    raise KafkaError(known, message or EXPLANATIONS.get(known, ""))

@@ -1,0 +1,107 @@
+"""The administrative client: topics, configs, groups, offsets, the cluster and its quorum, as typed calls.
+
+Each module has the calls of one concern, with the values that they take and return; `Admin` puts them together.
+"""
+
+from broker.client.admin.acls import (
+    ALL_ACLS,
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from broker.client.admin.admin import Admin
+from broker.client.admin.cluster import (
+    ApiVersions,
+    ClusterDescription,
+    FeatureMetadata,
+    FeatureUpdate,
+    UpgradeType,
+    VersionRange,
+)
+from broker.client.admin.config import AdminConfig, AdminSettings
+from broker.client.admin.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+)
+from broker.client.admin.group_descriptions import GroupDescription, MemberDescription
+from broker.client.admin.group_offsets import GroupOffsets
+from broker.client.admin.groups import GroupListing
+from broker.client.admin.log_dirs import LogDir, LogDirReplica
+from broker.client.admin.offsets import OffsetSpec
+from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
+from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential, ScramMechanism
+from broker.client.admin.reassignments import ElectionType, PartitionReassignment
+from broker.client.admin.results import Failure, Results
+from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
+from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing
+from broker.client.admin.transactions import (
+    ProducerDescription,
+    ProducerEpoch,
+    TransactionDescription,
+    TransactionListing,
+)
+
+__all__ = [
+    "ALL_ACLS",
+    "HIGH_WATERMARK",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "Admin",
+    "AdminConfig",
+    "AdminSettings",
+    "ApiVersions",
+    "ClientQuota",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "CreatedTopic",
+    "ElectionType",
+    "Failure",
+    "FeatureMetadata",
+    "FeatureUpdate",
+    "GroupDescription",
+    "GroupListing",
+    "GroupOffsets",
+    "LogDir",
+    "LogDirReplica",
+    "MemberDescription",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionDescription",
+    "PartitionReassignment",
+    "PatternType",
+    "ProducerDescription",
+    "ProducerEpoch",
+    "QuorumDescription",
+    "QuorumReplica",
+    "QuotaMatch",
+    "RaftEndpoint",
+    "ResourceType",
+    "Results",
+    "ScramCredential",
+    "ScramMechanism",
+    "TopicDescription",
+    "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
+    "UpgradeType",
+    "VersionRange",
+]

@@ -1,0 +1,82 @@
+"""The log directories of brokers, and the replicas in them (KIP-113, KIP-827, KIP-1066)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+from broker.client.admin.results import Failure, Results, failure
+from broker.client.admin.routing import Deadline, Routing
+from broker.client.admin.topic_partitions import by_topic
+from broker.client.brokers import Broker
+from broker.client.errors import check
+from broker.client.types import TopicPartition
+from broker.wire.api.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+_UNKNOWN: Final = -1
+
+
+class LogDirReplica(NamedTuple):
+    """`offset_lag` is how many records a replica is missing; a future one is to replace one in another directory."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@attrs.frozen
+class LogDir:
+    """A log directory. `error` is set if it failed; the sizes of its volume are None where they are not reported."""
+
+    error: Failure | None
+    replicas: Mapping[TopicPartition, LogDirReplica]
+    total_bytes: int | None
+    usable_bytes: int | None
+    is_cordoned: bool
+
+
+class LogDirCalls(Routing):
+    """Calls on log directories."""
+
+    async def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[int, dict[str, LogDir]]:
+        """Describes the log directories of brokers (None: all) by path, with all their replicas or some."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(topic=topic, partitions=[each.partition for each in of_topic])
+                for topic, of_topic in by_topic(partitions).items()
+            ]
+
+        async def ask(broker: Broker, deadline: Deadline) -> dict[str, LogDir]:
+            response: DescribeLogDirsResponse = await broker.call(DescribeLogDirsRequest(topics=topics))
+            check(response.error_code)
+            return {result.log_dir: _log_dir(result) for result in response.results}
+
+        return await self._by_broker(broker_ids, ask, timeout_ms)
+
+
+def _log_dir(result: DescribeLogDirsResult) -> LogDir:
+    return LogDir(
+        error=failure(result.error_code),
+        replicas={
+            TopicPartition(topic.name, each.partition_index): LogDirReplica(
+                each.partition_size, each.offset_lag, each.is_future_key
+            )
+            for topic in result.topics
+            for each in topic.partitions
+        },
+        total_bytes=None if result.total_bytes == _UNKNOWN else result.total_bytes,
+        usable_bytes=None if result.usable_bytes == _UNKNOWN else result.usable_bytes,
+        is_cordoned=result.is_cordoned,
+    )

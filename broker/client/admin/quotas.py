@@ -1,0 +1,129 @@
+"""Quotas of clients, and SCRAM credentials of users: described (KIP-546, KIP-554)."""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+
+from broker.client.admin.results import Results, outcome_of
+from broker.client.admin.routing import Deadline, Routing
+from broker.client.brokers import Broker
+from broker.client.errors import check
+from broker.wire.api.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntryData,
+)
+from broker.wire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_SPECIFIED: Final = 2
+
+
+class QuotaMatch(Enum):
+    """Entities that a quota filter matches by something other than their name."""
+
+    DEFAULT = "the default entity of a type"
+    ANY = "every entity of a type"
+
+
+# How a filter matches the entities of a type: by name, or as QuotaMatch says.
+EntityMatch: TypeAlias = str | QuotaMatch
+
+
+@attrs.frozen
+class ClientQuota:
+    """`entity` maps types ("user", "client-id", "ip") to names, None for the default entity; `values` are by key."""
+
+    entity: Mapping[str, str | None]
+    values: Mapping[str, float]
+
+
+class ScramMechanism(IntEnum):
+    """A SCRAM mechanism."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ScramMechanism":
+        return cls.UNKNOWN
+
+
+class ScramCredential(NamedTuple):
+    """A credential of a user, without its secret."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+class QuotaCalls(Routing):
+    """Calls on quotas and credentials."""
+
+    async def describe_client_quotas(
+        self, filter: Mapping[str, EntityMatch] | None = None, *, strict: bool = False, timeout_ms: float | None = None
+    ) -> list[ClientQuota]:
+        """Returns the quotas of entities that match the filter, by entity type: `{"user": "alice"}`. Raises KafkaError.
+
+        With `strict`, entities that have other types besides do not match.
+        """
+        components = [_component(entity_type, match) for entity_type, match in (filter or {}).items()]
+
+        async def ask(broker: Broker, deadline: Deadline) -> list[ClientQuota]:
+            request = DescribeClientQuotasRequest(components=components, strict=strict)
+            response: DescribeClientQuotasResponse = await broker.call(request)
+            check(response.error_code, response.error_message)
+            return [_quota(entry) for entry in response.entries or ()]
+
+        return await self._ask_any(ask, timeout_ms)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None
+    ) -> Results[str, list[ScramCredential]]:
+        """Returns the credentials of users (None: of all). RESOURCE_NOT_FOUND: the user has none."""
+        names = None if users is None else [UserName(name=user) for user in users]
+        if names == []:
+            return Results({})
+
+        async def ask(broker: Broker, deadline: Deadline) -> Results[str, list[ScramCredential]]:
+            response: DescribeUserScramCredentialsResponse = await broker.call(
+                DescribeUserScramCredentialsRequest(users=names)
+            )
+            check(response.error_code, response.error_message)
+            return Results(
+                {
+                    result.user: outcome_of(
+                        result.error_code,
+                        result.error_message,
+                        [
+                            ScramCredential(ScramMechanism(each.mechanism), each.iterations)
+                            for each in result.credential_infos
+                        ],
+                    )
+                    for result in response.results
+                }
+            )
+
+        return await self._ask_any(ask, timeout_ms)
+
+
+def _component(entity_type: str, match: EntityMatch) -> ComponentData:
+    if isinstance(match, str):
+        return ComponentData(entity_type=entity_type, match_type=_EXACT, match=match)
+    match_type = _DEFAULT if match is QuotaMatch.DEFAULT else _SPECIFIED
+    return ComponentData(entity_type=entity_type, match_type=match_type, match=None)
+
+
+def _quota(entry: EntryData) -> ClientQuota:
+    return ClientQuota(
+        entity={each.entity_type: each.entity_name for each in entry.entity},
+        values={each.key: each.value for each in entry.values},
+    )

@@ -1,0 +1,346 @@
+"""How administrative requests reach the nodes that answer them, and how they are retried."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import trio
+
+from broker.client.admin.config import AdminConfig
+from broker.client.admin.results import Failure, Outcomes, Results, failure, missing
+from broker.client.brokers import Broker
+from broker.client.cluster import GROUP, Cluster
+from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker, is_retriable
+from broker.client.types import Node, TopicPartition
+from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from broker.wire.errors import ErrorCode
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+# FindCoordinator takes many keys from this version on (KIP-699).
+_MANY_KEYS: Final = 4
+
+# A topic that was just created, and a broker that is just starting, are not known to every broker at once. After this
+# time they count as missing. Kafka's AdminClient asks until the call times out, which by default is a minute.
+_UNKNOWN_PATIENCE_S: Final = 3.0
+
+# The part of the time for a request that the broker may use.
+_BROKER_SHARE: Final = 0.9
+
+# The codes on which a request to the controller is sent again; other codes are answers.
+_RETRIED_BY_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+
+
+def is_retried_by_controller(code: ErrorCode) -> bool:
+    """True if a change of metadata that was refused with this code should be sent again."""
+    return code in _RETRIED_BY_CONTROLLER
+
+
+class Deadline:
+    """When a call gives up."""
+
+    __slots__ = ("_request_timeout_ms", "_time", "timeout_ms")
+
+    def __init__(self, timeout_ms: float, request_timeout_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._time = trio.current_time() + timeout_ms / 1000
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long the next request may take, for the field of that name in requests.
+
+        A little less than there is, so that the broker's answer, which says what it waits for, comes in time.
+        """
+        left_ms = (self._time - trio.current_time()) * 1000
+        return max(1, int(min(left_ms, self._request_timeout_ms) * _BROKER_SHARE))
+
+
+class Routing:
+    """The base class of the calls of each concern."""
+
+    _config: AdminConfig
+
+    @property
+    def _cluster(self) -> Cluster:
+        raise NotImplementedError
+
+    @property
+    def _uses_controllers(self) -> bool:
+        """True if the client talks to controllers; each request goes to the active one then (KIP-919)."""
+        return bool(self._config.bootstrap_controllers)
+
+    async def _any(self) -> Broker:
+        cluster = self._cluster
+        return await (cluster.controller() if self._uses_controllers else cluster.any_broker())
+
+    def _deadline(self, timeout_ms: float | None) -> Deadline:
+        chosen_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        return Deadline(chosen_ms, self._config.request_timeout_ms)
+
+    async def _ask_any(self, ask: Callable[[Broker, Deadline], Awaitable[T]], timeout_ms: float | None) -> T:
+        """Asks any broker, again and again until the deadline as long as the failure is retriable."""
+        deadline = self._deadline(timeout_ms)
+
+        async def attempt() -> T:
+            return await ask(await self._any(), deadline)
+
+        return await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
+
+    async def _ask_controller(self, ask: Callable[[Broker, Deadline], Awaitable[T]], timeout_ms: float | None) -> T:
+        """Asks the active controller, likewise."""
+        deadline = self._deadline(timeout_ms)
+
+        async def attempt() -> T:
+            return await ask(await self._cluster.controller(), deadline)
+
+        return await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
+
+    async def _settle(
+        self,
+        items: Iterable[K],
+        ask: Callable[[Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
+        timeout_ms: float | None,
+        is_retried: Callable[[ErrorCode], bool] = is_retriable,
+    ) -> Results[K, V]:
+        """Asks about the items that have no final outcome yet, until all have one or the deadline is over."""
+        deadline = self._deadline(timeout_ms)
+        wanted = list(dict.fromkeys(items))
+        settled: Outcomes[K, V] = {}
+        latest: dict[K, Failure] = {}
+
+        async def attempt() -> None:
+            pending = [item for item in wanted if item not in settled]
+            outcomes = await ask(pending, deadline)
+            latest.clear()
+            latest.update(_retriable(pending, outcomes, is_retried))
+            settled.update({item: outcomes.get(item, missing(item)) for item in pending if item not in latest})
+            if latest:
+                raise next(iter(latest.values()))
+
+        if wanted:
+            try:
+                await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
+            except TimedOut:
+                if not settled:
+                    raise
+                settled.update(_timed_out(wanted, settled, latest))
+        return Results({item: settled[item] for item in wanted})
+
+    async def _change(
+        self,
+        items: Iterable[K],
+        ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
+        timeout_ms: float | None,
+    ) -> Results[K, V]:
+        """Has the active controller change metadata, with an outcome for each item."""
+
+        async def ask_controller(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
+            return await ask(await self._cluster.controller(), pending, deadline)
+
+        return await self._settle(items, ask_controller, timeout_ms, is_retried_by_controller)
+
+    async def _by_broker(
+        self,
+        broker_ids: Iterable[int] | None,
+        ask: Callable[[Broker, Deadline], Awaitable[V]],
+        timeout_ms: float | None,
+    ) -> Results[int, V]:
+        """Asks brokers, each for itself; all brokers of the cluster where `broker_ids` is None."""
+
+        async def ask_one(broker: Broker, items: Sequence[int], deadline: Deadline) -> Outcomes[int, V]:
+            return {items[0]: await ask(broker, deadline)}
+
+        if broker_ids is None:
+            deadline = self._deadline(timeout_ms)
+            await self._cluster.retried(self._cluster.refresh, timeout_ms=deadline.timeout_ms)
+            broker_ids = sorted(self._cluster.metadata.brokers)
+        return await self._by_node(broker_ids, lambda broker_id: broker_id, ask_one, timeout_ms)
+
+    async def _by_node(
+        self,
+        items: Iterable[K],
+        node_of: Callable[[K], int | None],
+        ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
+        timeout_ms: float | None,
+        is_retried: Callable[[ErrorCode], bool] = is_retriable,
+    ) -> Results[K, V]:
+        """Asks the node that each item belongs to, and any node about the items that belong to none."""
+        nodes_are_known_at = trio.current_time() + _UNKNOWN_PATIENCE_S
+
+        async def ask_nodes(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
+            items_of: dict[int | None, list[K]] = {}
+            for item in pending:
+                items_of.setdefault(node_of(item), []).append(item)
+            outcomes: Outcomes[K, V] = {}
+            for node_id in await self._absent(items_of):
+                error = _absence(node_id, is_final=trio.current_time() >= nodes_are_known_at)
+                outcomes.update(dict.fromkeys(items_of.pop(node_id), error))
+            outcomes.update(await self._ask_nodes(items_of, ask, deadline))
+            return outcomes
+
+        return await self._settle(items, ask_nodes, timeout_ms, is_retried)
+
+    async def _by_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[Broker, Sequence[TopicPartition], Deadline], Awaitable[Outcomes[TopicPartition, V]]],
+        timeout_ms: float | None,
+    ) -> Results[TopicPartition, V]:
+        """Asks the leader of each partition, with one request per leader and round."""
+        topics_are_known_at = trio.current_time() + _UNKNOWN_PATIENCE_S
+
+        async def ask_leaders(pending: Sequence[TopicPartition], deadline: Deadline) -> Outcomes[TopicPartition, V]:
+            leaders, outcomes = await self._leaders(pending)
+            found: Outcomes[TopicPartition, V] = await self._ask_nodes(leaders, ask, deadline)
+            return {**outcomes, **found}
+
+        def is_retried(code: ErrorCode) -> bool:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return trio.current_time() < topics_are_known_at
+            return is_retriable(code)
+
+        return await self._settle(partitions, ask_leaders, timeout_ms, is_retried)
+
+    async def _by_coordinator(
+        self,
+        keys: Iterable[str],
+        ask: Callable[[Broker, Sequence[str], Deadline], Awaitable[Outcomes[str, V]]],
+        timeout_ms: float | None,
+        key_type: int = GROUP,
+    ) -> Results[str, V]:
+        """Asks the coordinator of each group or transactional id, with one request per coordinator and round."""
+
+        async def ask_coordinators(pending: Sequence[str], deadline: Deadline) -> Outcomes[str, V]:
+            coordinators, outcomes = await self._coordinators(pending, key_type)
+            found: Outcomes[str, V] = await self._ask_nodes(coordinators, ask, deadline)
+            return {**outcomes, **found}
+
+        return await self._settle(keys, ask_coordinators, timeout_ms)
+
+    async def _ask_nodes(
+        self,
+        items_of: Mapping[int | None, Sequence[K]],
+        ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
+        deadline: Deadline,
+    ) -> Outcomes[K, V]:
+        """Asks nodes, of which None is any, at the same time. If one fails, that is the outcome of all its items."""
+        outcomes: Outcomes[K, V] = {}
+
+        async def ask_node(node_id: int | None, items: Sequence[K]) -> None:
+            try:
+                node = await (self._any() if node_id is None else self._cluster.broker(node_id))
+                outcomes.update(await ask(node, items, deadline))
+            except (ConnectionLost, UnsupportedByBroker, KafkaError) as error:
+                outcomes.update(dict.fromkeys(items, error))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, items in items_of.items():
+                nursery.start_soon(ask_node, node_id, items)
+        return outcomes
+
+    async def _absent(self, node_ids: Iterable[int | None]) -> list[int]:
+        """Those of the nodes that are not part of the cluster, as far as a broker knows now."""
+        known = self._cluster.metadata.brokers
+        if all(node_id is None or node_id in known for node_id in node_ids):
+            return []
+        await self._cluster.refresh()
+        known = self._cluster.metadata.brokers
+        return [node_id for node_id in node_ids if node_id is not None and node_id not in known]
+
+    async def _leaders(
+        self, partitions: Sequence[TopicPartition]
+    ) -> tuple[dict[int | None, list[TopicPartition]], dict[TopicPartition, Failure]]:
+        """The partitions of each leader, and the errors of the partitions without one."""
+        if self._uses_controllers:
+            raise UnsupportedByBroker("controllers have no partitions; give the Admin bootstrap servers instead")
+        await self._cluster.refresh(dict.fromkeys(partition.topic for partition in partitions))
+        metadata = self._cluster.metadata
+        leaders: dict[int | None, list[TopicPartition]] = {}
+        errors: dict[TopicPartition, Failure] = {}
+        for partition in partitions:
+            leader = metadata.leader(partition)
+            if leader is not None:
+                leaders.setdefault(leader[0], []).append(partition)
+                continue
+            topic = metadata.topic(partition.topic)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+            if code == ErrorCode.NONE:
+                is_known = metadata.partition(partition) is not None
+                code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[partition] = failure(code) or missing(partition)
+        return leaders, errors
+
+    async def _coordinators(
+        self, keys: Sequence[str], key_type: int
+    ) -> tuple[dict[int | None, list[str]], dict[str, Failure]]:
+        """The keys of each coordinator, and the errors of the keys without one."""
+        located: dict[int | None, list[str]] = {}
+        errors: dict[str, Failure] = {}
+        for found in await self._find_coordinators(await self._cluster.any_broker(), keys, key_type):
+            error = failure(found.error_code, found.error_message)
+            if error is not None:
+                errors[found.key] = error
+                continue
+            self._cluster.metadata.add_broker(self._node(found))
+            located.setdefault(found.node_id, []).append(found.key)
+        return located, errors
+
+    async def _find_coordinators(self, broker: Broker, keys: Sequence[str], key_type: int) -> list[Coordinator]:
+        version = broker.version_of(FindCoordinatorRequest, lowest=0 if key_type == GROUP else 1)
+        if version >= _MANY_KEYS:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+            response = await broker.call(request, version=version)
+            return [found for found in response.coordinators if found.key in keys]
+        found = []
+        for key in keys:
+            one: FindCoordinatorResponse = await broker.call(
+                FindCoordinatorRequest(key=key, key_type=key_type), version=version
+            )
+            found.append(
+                Coordinator(
+                    key=key,
+                    node_id=one.node_id,
+                    host=one.host,
+                    port=one.port,
+                    error_code=one.error_code,
+                    error_message=one.error_message,
+                )
+            )
+        return found
+
+    def _node(self, found: Coordinator) -> Node:
+        """The coordinator's address; its rack, which FindCoordinator does not report, stays as it is known."""
+        known = self._cluster.metadata.brokers.get(found.node_id)
+        return Node(found.node_id, found.host, found.port, None if known is None else known.rack)
+
+
+def _retriable(
+    items: Iterable[K], outcomes: Mapping[K, V | Failure], is_retried: Callable[[ErrorCode], bool]
+) -> dict[K, Failure]:
+    """The outcomes after which an item is asked about again."""
+    found: dict[K, Failure] = {}
+    for item in items:
+        outcome = outcomes.get(item)
+        if isinstance(outcome, ConnectionLost) or (isinstance(outcome, KafkaError) and is_retried(outcome.code)):
+            found[item] = outcome
+    return found
+
+
+def _absence(node_id: int, *, is_final: bool) -> Failure:
+    text = f"broker {node_id} is not part of the cluster at present; describe_cluster() has the brokers that are"
+    return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text) if is_final else ConnectionLost(text)
+
+
+def _timed_out(wanted: Iterable[K], settled: Mapping[K, object], latest: Mapping[K, Failure]) -> dict[K, Failure]:
+    """The errors of the items that have no outcome at the deadline, each with its last failure as the cause."""
+    errors: dict[K, Failure] = {}
+    for item in wanted:
+        if item not in settled:
+            last = latest.get(item)
+            errors[item] = TimedOut(
+                f"no answer in time about {item!r}" + (f"; the last failure: {last}" if last else "")
+            )
+            errors[item].__cause__ = last
+    return errors

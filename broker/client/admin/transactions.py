@@ -1,0 +1,201 @@
+"""Producers of partitions, and transactions: described and listed (KIP-664), their producers fenced (KIP-360)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+
+from broker.client.admin.results import Outcomes, Results, outcome_of
+from broker.client.admin.routing import Deadline, Routing, is_retried_by_controller
+from broker.client.admin.topic_partitions import by_topic
+from broker.client.brokers import Broker
+from broker.client.cluster import TRANSACTION
+from broker.client.errors import check
+from broker.client.types import TopicPartition
+from broker.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from broker.wire.api.describe_producers import ProducerState as WireProducerState
+from broker.wire.api.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from broker.wire.api.describe_transactions import TransactionState as WireTransactionState
+from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from broker.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from broker.wire.errors import ErrorCode, KafkaError
+
+_NONE: Final = -1
+# ListTransactions filters by duration (KIP-994), and by transactional id (KIP-1152), from these versions on.
+_DURATION_SINCE: Final = 1
+_PATTERN_SINCE: Final = 2
+
+
+class ProducerDescription(NamedTuple):
+    """A producer that a partition knows. `transaction_start_offset` is None unless a transaction is open there."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None
+
+
+@attrs.frozen
+class TransactionDescription:
+    """`start_ms` is None while no transaction is open; `partitions` take part in the one that is."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+    coordinator_id: int
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id that a broker coordinates."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class ProducerEpoch(NamedTuple):
+    """The producer id and epoch that a transactional id was given."""
+
+    producer_id: int
+    epoch: int
+
+
+class TransactionCalls(Routing):
+    """Calls on producers and transactions."""
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, list[ProducerDescription]]:
+        """Describes the producers that partitions know: their leaders', or those of the replicas on one broker."""
+
+        async def ask(
+            broker: Broker, pending: Sequence[TopicPartition], deadline: Deadline
+        ) -> Outcomes[TopicPartition, list[ProducerDescription]]:
+            topics = [
+                TopicRequest(name=topic, partition_indexes=[each.partition for each in of_topic])
+                for topic, of_topic in by_topic(pending).items()
+            ]
+            response: DescribeProducersResponse = await broker.call(DescribeProducersRequest(topics=topics))
+            return {
+                TopicPartition(topic.name, each.partition_index): outcome_of(
+                    each.error_code, each.error_message, [_producer(state) for state in each.active_producers]
+                )
+                for topic in response.topics
+                for each in topic.partitions
+            }
+
+        if broker_id is None:
+            return await self._by_leader(partitions, ask, timeout_ms)
+        return await self._by_node(partitions, lambda _: broker_id, ask, timeout_ms, is_retried_by_controller)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """Describes the transactions of transactional ids."""
+
+        async def ask(
+            broker: Broker, pending: Sequence[str], deadline: Deadline
+        ) -> Outcomes[str, TransactionDescription]:
+            request = DescribeTransactionsRequest(transactional_ids=list(pending))
+            response: DescribeTransactionsResponse = await broker.call(request)
+            return {
+                state.transactional_id: outcome_of(state.error_code, None, _transaction(state, broker.node.id))
+                for state in response.transaction_states
+            }
+
+        return await self._by_coordinator(transactional_ids, ask, timeout_ms, TRANSACTION)
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_for_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> Results[int, list[TransactionListing]]:
+        """Lists the transactions that each broker coordinates; `.chained()` of the results is all of them.
+
+        Transactions pass that have one of the states ("Ongoing", ...), one of the producer ids, are open for longer
+        than `open_for_ms`, and whose id matches the pattern, a regular expression of RE2. Without a filter all pass.
+        """
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=_NONE if open_for_ms is None else open_for_ms,
+            transactional_id_pattern=transactional_id_pattern,
+        )
+        lowest = _DURATION_SINCE if open_for_ms is not None else 0
+        lowest = _PATTERN_SINCE if transactional_id_pattern is not None else lowest
+
+        async def ask(broker: Broker, deadline: Deadline) -> list[TransactionListing]:
+            response: ListTransactionsResponse = await broker.call(request, lowest=lowest)
+            check(response.error_code)
+            if response.unknown_state_filters:
+                unknown = ", ".join(response.unknown_state_filters)
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"The broker knows no transaction state {unknown}.")
+            return [
+                TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
+                for each in response.transaction_states
+            ]
+
+        return await self._by_broker(None, ask, timeout_ms)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> Results[str, ProducerEpoch]:
+        """Fences the producers that use transactional ids: each id gets a new epoch, and an open transaction ends."""
+
+        async def ask(broker: Broker, pending: Sequence[str], deadline: Deadline) -> Outcomes[str, ProducerEpoch]:
+            outcomes: Outcomes[str, ProducerEpoch] = {}
+            for transactional_id in pending:
+                request = InitProducerIdRequest(
+                    transactional_id=transactional_id, transaction_timeout_ms=deadline.request_timeout_ms
+                )
+                response: InitProducerIdResponse = await broker.call(request)
+                given = ProducerEpoch(response.producer_id, response.producer_epoch)
+                outcomes[transactional_id] = outcome_of(response.error_code, None, given)
+            return outcomes
+
+        return await self._by_coordinator(transactional_ids, ask, timeout_ms, TRANSACTION)
+
+
+def _producer(state: WireProducerState) -> ProducerDescription:
+    start = state.current_txn_start_offset
+    return ProducerDescription(
+        producer_id=state.producer_id,
+        epoch=state.producer_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp_ms=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        transaction_start_offset=None if start == _NONE else start,
+    )
+
+
+def _transaction(state: WireTransactionState, coordinator_id: int) -> TransactionDescription:
+    start_ms = state.transaction_start_time_ms
+    return TransactionDescription(
+        transactional_id=state.transactional_id,
+        state=state.transaction_state,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.transaction_timeout_ms,
+        start_ms=None if start_ms == _NONE else start_ms,
+        partitions=tuple(
+            TopicPartition(each.topic, partition) for each in state.topics for partition in each.partitions
+        ),
+        coordinator_id=coordinator_id,
+    )
