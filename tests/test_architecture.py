@@ -150,6 +150,8 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.node_config": {"open", "os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
+    # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
+    "broker.client.blocking.loop": {"os", "threading"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

@@ -62,6 +62,9 @@ if TYPE_CHECKING:
         UpgradeType,
         VersionRange,
     )
+    from broker.client.blocking import (
+        SyncAdmin,
+    )
     from broker.client.consumer.consumer import (
         Consumer,
     )
@@ -197,6 +200,7 @@ __all__ = [
     "ScramMechanism",
     "Serializer",
     "StringSerializer",
+    "SyncAdmin",
     "TimedOut",
     "TopicDescription",
     "TopicListing",

@@ -59,6 +59,7 @@ _MODULES: Final = {
         "UpgradeType",
         "VersionRange",
     ),
+    "blocking": ("SyncAdmin",),
     "consumer.consumer": ("Consumer",),
     "consumer.errors": (
         "CorruptRecords",

@@ -1,0 +1,234 @@
+"""One Trio loop on a thread of its own, for all blocking clients of a process.
+
+The loop begins with the first client and ends with the process. A process that is forked gets a loop of its own: the
+thread exists in the parent only, and clients that were opened there are of no use in the child.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+import trio
+
+from broker.client.errors import ClosedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+A = TypeVar("A")
+
+# How long clients that are still open at the end of the process may take to close: a producer sends what it has.
+_EXIT_PATIENCE_S: Final = 10.0
+
+
+class BackgroundLoop:
+    """Runs Trio until `close`. Clients live in it as tasks."""
+
+    def __init__(self) -> None:
+        self._is_running = threading.Event()
+        self._is_of_parent = False
+        self._clients: dict[HostedClient[Any], None] = {}
+        self._thread = threading.Thread(target=trio.run, args=(self._main,), name="kraft-client", daemon=True)
+        self._thread.start()
+        self._is_running.wait()
+
+    @property
+    def is_usable(self) -> bool:
+        """False in a child process, and after the end."""
+        return not self._is_of_parent and self._thread.is_alive()
+
+    def abandon(self) -> None:
+        """Tells the loop that it belongs to the parent of this process."""
+        self._is_of_parent = True
+
+    def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Has the loop call a function. Raises ClosedError."""
+        if self._is_of_parent:
+            raise ClosedError("the client was opened before this process was forked; open a new one in this process")
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError(
+                "a blocking call from a callback would wait for itself; use what the callback is given, or a thread"
+            )
+        try:
+            self._token.run_sync_soon(lambda: function(*args, **kwargs))
+        except trio.RunFinishedError:
+            raise ClosedError("the process is ending") from None
+
+    def add(self, client: "HostedClient[Any]") -> None:
+        self._clients[client] = None
+        self._nursery.start_soon(client.live)
+
+    def remove(self, client: "HostedClient[Any]") -> None:
+        self._clients.pop(client, None)
+
+    def close(self) -> None:
+        """Closes the clients that are open, and ends the loop."""
+        if self.is_usable:
+            with suppress(ClosedError):
+                self.soon(self._nursery.start_soon, self._end)
+            self._thread.join(2 * _EXIT_PATIENCE_S)
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            self._token = trio.lowlevel.current_trio_token()
+            self._is_running.set()
+            await trio.sleep_forever()
+
+    async def _end(self) -> None:
+        with trio.move_on_after(_EXIT_PATIENCE_S):
+            for client in list(self._clients):
+                client.begin_to_close()
+            for client in list(self._clients):
+                await client.ended.wait()
+        self._nursery.cancel_scope.cancel()
+
+
+class HostedClient(Generic[A]):
+    """A client that is open on the loop. Its calls run in its own nursery: none outlives it."""
+
+    def __init__(self, loop: BackgroundLoop, manager: AbstractAsyncContextManager[A]) -> None:
+        self._loop = loop
+        self._manager = manager
+        self._calls: trio.Nursery | None = None
+        self._closing = trio.Event()
+        self._failure: BaseException | None = None
+        self._opened = threading.Event()
+        self._closed = threading.Event()
+        self.ended = trio.Event()
+        loop.soon(loop.add, self)
+        try:
+            self._opened.wait()
+        except BaseException:  # interrupted: nobody will close it
+            self.close_soon()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def run(self, method: Callable[..., Awaitable[T]], *args: object, **kwargs: object) -> T:
+        """Calls an async method of the client and waits for its result.
+
+        If the wait is interrupted, by KeyboardInterrupt for instance, the call is cancelled, and has ended before the
+        exception leaves.
+        """
+        call = _Call(lambda: method(self._client, *args, **kwargs))
+        self._loop.soon(self._start, call)
+        try:
+            call.wait()
+        except BaseException:
+            with suppress(ClosedError):
+                self._loop.soon(call.scope.cancel)
+                call.wait()
+            raise
+        return call.result()
+
+    def close(self) -> None:
+        """Closes the client. Raises what its closing raised. In a child process the client stays the parent's."""
+        if self._closed.is_set() or not self._loop.is_usable:
+            return
+        self._loop.soon(self.begin_to_close)
+        self._closed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def close_soon(self) -> None:
+        """Closes a client that was dropped; nobody waits for it."""
+        with suppress(ClosedError, RuntimeError):
+            self._loop.soon(self.begin_to_close)
+
+    def begin_to_close(self) -> None:
+        self._closing.set()
+
+    async def live(self) -> None:
+        try:
+            async with self._manager as self._client, trio.open_nursery() as self._calls:
+                self._opened.set()
+                await self._closing.wait()
+                self._calls.cancel_scope.cancel()
+        except Exception as failure:  # noqa: BLE001 - whoever uses the client is told
+            self._failure = failure
+        finally:
+            self._calls = None
+            self._loop.remove(self)
+            self._opened.set()
+            self._closed.set()
+            self.ended.set()
+
+    def _start(self, call: "_Call[T]") -> None:
+        if self._calls is None or self._closing.is_set():
+            call.refuse(self._failure)
+        else:
+            self._calls.start_soon(call.run)
+
+
+class _Call(Generic[T]):
+    """One call: run by the loop, waited for by a thread."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self.scope = trio.CancelScope()
+        self._function = function
+        self._value: T | None = None
+        self._error: BaseException | None = ClosedError("the client was closed during the call")
+        self._ended = threading.Lock()
+        self._ended.acquire()
+
+    async def run(self) -> None:
+        try:
+            with self.scope:
+                self._value = await self._function()
+                self._error = None
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - raised in the thread that waits
+            self._error = error
+        finally:
+            self._ended.release()
+
+    def refuse(self, failure: BaseException | None) -> None:
+        """Ends the call without running it."""
+        self._error = ClosedError("the client is closed; open a new one")
+        self._error.__cause__ = failure
+        self._ended.release()
+
+    def wait(self) -> None:
+        self._ended.acquire()
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # it is that of the function
+
+
+class ProcessLoop:
+    """The loop of this process, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: BackgroundLoop | None = None
+        # Loops of parent processes stay referenced: to finalize their tasks would run code on the parents' sockets.
+        self._of_parents: list[BackgroundLoop] = []
+        self._is_registered = False
+
+    def get(self) -> BackgroundLoop:
+        with self._lock:
+            if self._loop is None or not self._loop.is_usable:
+                self._loop = BackgroundLoop()
+            if not self._is_registered:
+                os.register_at_fork(after_in_child=self._after_fork)
+                atexit.register(self._close)
+                self._is_registered = True
+            return self._loop
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        if self._loop is not None:
+            self._loop.abandon()
+            self._of_parents.append(self._loop)
+            self._loop = None
+
+    def _close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+
+
+# The one thing that a process has of this kind; see the module's docstring.
+PROCESS_LOOP: Final = ProcessLoop()
