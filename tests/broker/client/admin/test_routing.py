@@ -1,0 +1,249 @@
+"""How an Admin routes and retries, against a node that answers as a script says; and against older brokers."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.client import (
+    Admin,
+    ClosedError,
+    KafkaError,
+    NewTopic,
+    OffsetSpec,
+    TimedOut,
+    TopicPartition,
+    UnsupportedByBroker,
+)
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersion
+from broker.wire.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from broker.wire.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from broker.wire.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.wire.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from broker.wire.errors import ErrorCode
+from tests.support.scripted_node import ScriptedNode, scripted_node
+
+FAST = {"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "request.timeout.ms": 2_000}
+P0 = TopicPartition("orders", 0)
+
+Script = Mapping[type, Callable[[Any], Any]]
+
+
+@asynccontextmanager
+async def admin_of(
+    script: Script, versions: Mapping[str, int] | None = None
+) -> AsyncIterator[tuple[ScriptedNode, Admin]]:
+    """A node that plays the script, and answers Metadata by itself unless the script does.
+
+    `versions` are the highest versions of some APIs; -1 for an API that it does not serve.
+    """
+    node: ScriptedNode
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, MetadataRequest) and MetadataRequest not in script:
+            return metadata(node, [topic.name or "" for topic in request.topics or ()])
+        return script[type(request)](request)
+
+    async with scripted_node(answer) as node:
+        node.api_versions = [
+            ApiVersion(api.key, api.min_version, highest)
+            for api in APIS.values()
+            if (highest := (versions or {}).get(api.name, api.max_version)) >= 0
+        ]
+        async with Admin(node.address, config=FAST) as admin:
+            yield node, admin
+
+
+def metadata(node: ScriptedNode, topics: list[str], leader_id: int = 1) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=node.port)],
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                name=name,
+                topic_id=name.encode().ljust(16),
+                partitions=[MetadataResponsePartition(partition_index=0, leader_id=leader_id, leader_epoch=0)],
+            )
+            for name in topics
+        ],
+    )
+
+
+def created(**codes: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=name, error_code=code) for name, code in codes.items()]
+    )
+
+
+async def test_only_the_items_without_an_answer_are_asked_about_again() -> None:
+    answers = [
+        created(a=ErrorCode.NOT_CONTROLLER, b=0, c=ErrorCode.POLICY_VIOLATION),
+        created(a=ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        created(a=0),
+    ]
+    async with admin_of({CreateTopicsRequest: lambda _: answers.pop(0)}) as (node, admin):
+        results = await admin.create_topics([NewTopic("a", 1), NewTopic("b", 1), NewTopic("c", 1)])
+        assert list(results) == ["a", "b", "c"]
+        assert list(results.succeeded) == ["a", "b"]
+        asked = [request for request in node.requests if isinstance(request, CreateTopicsRequest)]
+        assert [[topic.name for topic in request.topics] for request in asked] == [["a", "b", "c"], ["a"], ["a"]]
+        assert all(0 < request.timeout_ms < FAST["request.timeout.ms"] for request in asked)
+
+
+async def test_an_item_that_the_response_leaves_out_has_an_error() -> None:
+    async with admin_of({CreateTopicsRequest: lambda _: created(a=0)}) as (_, admin):
+        results = await admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+        assert list(results.succeeded) == ["a"]
+        assert "does not mention 'b'" in str(results["b"])
+
+
+async def test_items_without_an_answer_at_the_deadline_time_out_with_their_last_error() -> None:
+    def answer(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return created(**{topic.name: ErrorCode.NOT_CONTROLLER if topic.name == "a" else 0 for topic in request.topics})
+
+    async with admin_of({CreateTopicsRequest: answer}) as (_, admin):
+        results = await admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)], timeout_ms=200)
+        assert list(results.succeeded) == ["b"]
+        late = results["a"]
+        assert isinstance(late, TimedOut)
+        assert isinstance(late.__cause__, KafkaError)
+        with pytest.raises(TimedOut, match="NOT_CONTROLLER"):
+            await admin.create_topics([NewTopic("a", 1)], timeout_ms=100)
+
+
+async def test_a_call_whose_connection_breaks_is_sent_again() -> None:
+    answers = [b"\0\0\0\1?", created(a=0)]  # the first is no response
+    async with admin_of({CreateTopicsRequest: lambda _: answers.pop(0)}) as (node, admin):
+        (await admin.create_topics([NewTopic("a", 1)])).raise_first()
+        assert node.connections > 1
+
+
+async def test_a_broker_that_does_not_advance_its_cursor_is_not_followed_for_ever() -> None:
+    page = DescribeTopicPartitionsResponse(next_cursor=Cursor(topic_name="orders", partition_index=5))
+    async with admin_of({DescribeTopicPartitionsRequest: lambda _: page}) as (_, admin):
+        with pytest.raises(TimedOut, match="again and again"):
+            await admin.describe_topics(["orders"], timeout_ms=200)
+
+
+async def test_leaders_are_looked_up_again_after_not_leader() -> None:
+    codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NONE]
+
+    def answer(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        partition = ListOffsetsPartitionResponse(error_code=codes.pop(0), offset=3)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[partition])])
+
+    async with admin_of({ListOffsetsRequest: answer}) as (node, admin):
+        found = (await admin.list_offsets({P0: OffsetSpec.LATEST})).value(P0)
+        assert found is not None
+        assert found.offset == 3
+        assert len([request for request in node.requests if isinstance(request, MetadataRequest)]) >= 3
+
+
+async def test_a_partition_without_a_leader_times_out_and_says_so() -> None:
+    def answer(request: MetadataRequest) -> MetadataResponse:
+        return metadata(node, [topic.name or "" for topic in request.topics or ()], leader_id=-1)
+
+    async with admin_of({MetadataRequest: answer}) as (node, admin):
+        with pytest.raises(TimedOut, match="LEADER_NOT_AVAILABLE: the partition has no leader"):
+            await admin.list_offsets({P0: OffsetSpec.LATEST}, timeout_ms=200)
+
+
+async def test_coordinators_are_looked_up_again_after_not_coordinator_and_with_one_request_kip_699() -> None:
+    codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+
+    def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key=key, node_id=1, host="127.0.0.1", port=node.port) for key in request.coordinator_keys
+            ]
+        )
+
+    def describe(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        code = codes.pop(0)
+        groups = [DescribedGroup(group_id=group_id, error_code=code) for group_id in request.groups]
+        return DescribeGroupsResponse(groups=groups)
+
+    script = {FindCoordinatorRequest: find, DescribeGroupsRequest: describe}
+    async with admin_of(script, {"ConsumerGroupDescribe": -1}) as (node, admin):
+        described = await admin.describe_groups(["a", "b"])
+        assert list(described.succeeded) == ["a", "b"]
+        found = [request for request in node.requests if isinstance(request, FindCoordinatorRequest)]
+        assert [request.coordinator_keys for request in found] == [["a", "b"]] * 3
+
+
+async def test_older_brokers_find_coordinators_and_offsets_of_one_group_at_a_time() -> None:
+    def find(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        if request.key == "lost":
+            return FindCoordinatorResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=node.port)
+
+    def fetch(request: OffsetFetchRequest) -> OffsetFetchResponse:
+        partition = OffsetFetchResponsePartition(committed_offset=len(request.group_id), committed_leader_epoch=-1)
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="orders", partitions=[partition])])
+
+    script = {FindCoordinatorRequest: find, OffsetFetchRequest: fetch}
+    async with admin_of(script, {"FindCoordinator": 3, "OffsetFetch": 7}) as (node, admin):
+        listed = await admin.list_group_offsets({"a": None, "bb": [P0], "lost": None})
+        assert dict(listed.value("a")) == {P0: (1, None, "")}
+        assert dict(listed.value("bb")) == {P0: (2, None, "")}
+        assert "an ACL has to allow it" in str(listed["lost"])
+
+
+async def test_older_brokers_describe_topics_in_metadata_and_delete_them_by_name() -> None:
+    def delete(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name) for name in request.topic_names])
+
+    script = {DeleteTopicsRequest: delete}
+    async with admin_of(script, {"DescribeTopicPartitions": -1, "DeleteTopics": 5}) as (_, admin):
+        described = (await admin.describe_topics(["orders"])).value("orders")
+        assert (described.name, described.partitions[0].leader) == ("orders", 1)
+        assert described.partitions[0].eligible_leader_replicas is None
+        (await admin.delete_topics(["orders"])).raise_first()
+        with pytest.raises(UnsupportedByBroker, match="DeleteTopics"):
+            await admin.delete_topics([b"\1" * 16])
+
+
+async def test_what_an_older_broker_cannot_say_is_refused_by_name() -> None:
+    async with admin_of({}, {"ListOffsets": 6, "ListGroups": 4, "DescribeCluster": 1}) as (_, admin):
+        results = await admin.list_offsets({P0: OffsetSpec.MAX_TIMESTAMP})
+        assert isinstance(results[P0], UnsupportedByBroker)
+        listed = await admin.list_groups(types=["consumer"])
+        assert isinstance(listed[1], UnsupportedByBroker)
+        assert "ListGroups in versions 0 to 4" in str(listed[1])
+        with pytest.raises(UnsupportedByBroker):
+            await admin.describe_cluster(include_fenced_brokers=True)
+
+
+async def test_an_admin_is_used_within_its_block() -> None:
+    async with admin_of({}) as (_, admin):
+        pass
+    with pytest.raises(ClosedError):
+        await admin.list_topics()
+    with pytest.raises(ClosedError, match="async with"):
+        await Admin("localhost:9092").list_topics()

@@ -1,0 +1,51 @@
+"""Transactions, access control, quotas and credentials: what a cluster without them answers to an Admin."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.client import AclBinding, AclFilter, AclOperation, KafkaError, QuotaMatch, ResourceType
+from broker.client.admin import ALL_ACLS
+from broker.wire.errors import ErrorCode
+from tests.support.running_admin import admin_of_a_node
+
+BINDING = AclBinding(ResourceType.TOPIC, "orders", "User:alice", AclOperation.READ)
+
+
+async def test_a_cluster_without_an_authorizer_says_that_security_is_disabled(tmp_path: Path) -> None:
+    async with admin_of_a_node(tmp_path) as admin:
+        with pytest.raises(KafkaError) as raised:
+            await admin.describe_acls()
+        assert raised.value.code == ErrorCode.SECURITY_DISABLED
+        created = await admin.create_acls([BINDING])
+        assert _code(created[BINDING]) == ErrorCode.SECURITY_DISABLED
+        deleted = await admin.delete_acls([ALL_ACLS, AclFilter(ResourceType.TOPIC, "orders")])
+        assert [_code(outcome) for outcome in deleted.values()] == [ErrorCode.SECURITY_DISABLED] * 2
+
+
+async def test_quotas_and_credentials_that_are_not_there(tmp_path: Path) -> None:
+    async with admin_of_a_node(tmp_path) as admin:
+        assert await admin.describe_client_quotas({"user": "alice", "client-id": QuotaMatch.DEFAULT}) == []
+        with pytest.raises(KafkaError) as raised:
+            await admin.describe_client_quotas({"nonsense": QuotaMatch.ANY})
+        assert raised.value.code == ErrorCode.UNSUPPORTED_VERSION
+        assert len(await admin.describe_user_scram_credentials()) == 0
+        assert len(await admin.describe_user_scram_credentials([])) == 0
+        described = await admin.describe_user_scram_credentials(["alice"])
+        assert _code(described["alice"]) == ErrorCode.RESOURCE_NOT_FOUND
+
+
+async def test_transactions_are_not_there_yet(tmp_path: Path) -> None:
+    async with admin_of_a_node(tmp_path) as admin:
+        assert (await admin.list_transactions(states=["Ongoing"], open_for_ms=5)).chained() == []
+        listed = await admin.list_transactions(states=["Nonsense"], transactional_id_pattern="a.*")
+        with pytest.raises(KafkaError, match="Nonsense"):
+            listed.chained()
+        for results in (await admin.describe_transactions(["t"]), await admin.fence_producers(["t"])):
+            assert _code(results["t"]) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert "does not support transactions" in str(results["t"])
+
+
+def _code(outcome: object) -> ErrorCode:
+    assert isinstance(outcome, KafkaError), outcome
+    return outcome.code
