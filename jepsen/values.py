@@ -50,7 +50,8 @@ class Sending:
     """`send`: one batch; the result is the offset of its first record.
 
     `session` and `sequence` are the producer's, for its order: what is sent later in a session has a higher sequence,
-    and the values are "<session>/<anything>/<sequence>". An empty session promises no order.
+    and the values are "<session>/<anything>/<sequence>". An empty session promises no order. With `goes_on`, the
+    producer continues its session after a partition has lost records of it (KIP-360).
     """
 
     topic: str
@@ -58,6 +59,7 @@ class Sending:
     session: str
     sequence: int
     values: tuple[str, ...]
+    goes_on: bool = False
 
 
 @attrs.frozen

@@ -62,17 +62,22 @@ class SessionsAreInOrder:
     """The records of an idempotent session are in a partition in its order, and without a gap from its first.
 
     A partition that has lost all of a producer's records to a power cut knows nothing of the producer, and takes any
-    sequence number from it, as Kafka does.
+    sequence number from it, as Kafka does. If it has lost the latest ones, a producer with `Sending.goes_on` continues
+    under a new epoch.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         flushed = flushed_topics(history)
+        sendings = [operation.value for operation in history.of("send")]
+        going_on = {each.values[0].rpartition("/")[0] for each in sendings if each.goes_on}
         for partition, final in final_reads(history).items():
             may_be_cut = final.life > 0 and partition[0] not in flushed
             expected: dict[str, int] = {}
             for offset, value in sorted(final.records.items()):
                 session, _, sequence = value.rpartition("/")
-                if int(sequence) != expected.setdefault(session, int(sequence) if may_be_cut else 0):
+                first = expected.setdefault(session, int(sequence) if may_be_cut else 0)
+                may_skip = may_be_cut and session in going_on and int(sequence) > first
+                if int(sequence) != first and not may_skip:
                     what = f"{value} is in {named(partition)} where sequence {expected[session]} belongs"
                     yield Anomaly(type(self).__name__, what, (final.around(offset),))
                 expected[session] = int(sequence) + 1

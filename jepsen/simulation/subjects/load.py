@@ -31,6 +31,8 @@ class Load:
     churned_partitions: int
     deleted: float
     hopeful: Sequence[str] = ()
+    # Producers of the client library, besides the ones that speak the protocol themselves.
+    library_producers: tuple[int, int] = (0, 1)
     # What groups consume, and how many members they have.
     grouped: Sequence[str] = ()
     members: tuple[int, int] = (2, 3)

@@ -47,6 +47,7 @@ from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.group_churn import audit, churn_members, stay
 from jepsen.workloads.group_member import TopicPartition
 from jepsen.workloads.hopeful import produce_hopefully
+from jepsen.workloads.library_producer import produce_with_library
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
 from jepsen.workloads.topics import churn_topics, create_topic, seen_topics
@@ -130,6 +131,7 @@ class NodesSubject:
                 for topic, index in load.partitions(hopeful=True):
                     client = self._hopeful(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
                     self._start(nursery, client, produce_hopefully, topic, index, per_second)
+            self._start_library_clients(nursery)
             for topic, index in (*load.partitions(), *load.partitions(hopeful=True)):
                 if rng.random() < load.readers:
                     client = self._client(f"r-{topic}-{index}", "readers")
@@ -145,6 +147,12 @@ class NodesSubject:
                 self._start(nursery, self._client(name, place.group.name), churn_members, place)
             for group in self._groups.groups:
                 self._start(nursery, self._client(f"{group.name}.audit", group.name), audit, group)
+
+    def _start_library_clients(self, nursery: trio.Nursery) -> None:
+        rng, load = self.simulation.rng("library"), self._load
+        for number in range(rng.randint(*load.library_producers)):
+            per_second = rng.choice(load.produced_per_second)
+            self._start(nursery, self._client(f"l{number}"), produce_with_library, list(load.partitions()), per_second)
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
         """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
