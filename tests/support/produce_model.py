@@ -1,7 +1,8 @@
 """A producer's accumulator and two brokers that lose connections, answers and leadership, as a script has it.
 
 The brokers follow Kafka's rules for sequences (ProducerAppendInfo.java). They share the partitions' logs, so a change
-of the leader loses nothing; `lose_tail` is what an unclean election does.
+of the leader loses nothing; `lose_tail` is what an unclean election does. A producer snapshot has only the last batch
+of each producer, so a leader that restarts takes a resend of an earlier one for a gap.
 """
 
 from collections import deque
@@ -92,6 +93,11 @@ class PartitionLog:
         if not self.state.batches:
             self.state = None
         return count
+
+    def restart(self) -> None:
+        """Forgets all batches of the producer but the last one, as a leader does that restarts from a snapshot."""
+        if self.state is not None and self.state.batches:
+            self.state.batches = deque([self.state.batches[-1]], maxlen=REMEMBERED_BATCHES)
 
 
 @attrs.define
@@ -193,6 +199,9 @@ class ProduceModel:
     def move_leader(self, partition: int) -> None:
         log = self.logs[TopicPartition("t", partition)]
         log.leader = 1 - log.leader
+
+    def restart(self, partition: int) -> None:
+        self.logs[TopicPartition("t", partition)].restart()
 
     def settle(self) -> None:
         """Let everything go well until every record has its outcome."""

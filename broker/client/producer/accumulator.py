@@ -3,7 +3,8 @@
 Each partition has a queue. Its `waiting` batches were never sent. Its `outstanding` batches were, and have sequences if
 the producer is idempotent; each of them is on the wire or to be sent again. The order of a partition is kept because
 - new batches are sent only if no outstanding batch is to be sent again, and only to the node that has the others;
-- of the outstanding batches only the oldest one is sent again, after everything before it has an outcome.
+- of the outstanding batches only the oldest one is sent again, after everything before it has an outcome, or was
+  rejected for its sequence.
 """
 
 from collections import deque
@@ -57,6 +58,10 @@ class PartitionQueue:
 
     def oldest(self) -> Batch:
         return self.outstanding[0] if self.outstanding else self.waiting[0]
+
+    def oldest_to_resend(self) -> Batch | None:
+        """The oldest batch that was sent and has neither an outcome nor a rejected sequence."""
+        return next((batch for batch in self.outstanding if not batch.is_rejected), None)
 
 
 @attrs.define
@@ -165,9 +170,9 @@ class Accumulator:
         drained.next_at = min(drained.next_at, queue.oldest().created_at + self.limits.delivery_timeout_s)
         if queue.must_renumber and not self._renumber(queue, drained):
             return None
-        batch = next((each for each in queue.outstanding if not each.is_on_wire), None)
+        batch = next((each for each in queue.outstanding if not each.is_on_wire and not each.is_rejected), None)
         if batch is not None:
-            if batch is not queue.outstanding[0]:
+            if batch is not queue.oldest_to_resend():
                 return None
             due_at = batch.retry_at
         elif queue.waiting and queue.on_wire < self._in_flight_max(queue) and self._may_go_on(queue, drained):
@@ -216,10 +221,11 @@ class Accumulator:
     def _number(self, queue: PartitionQueue, batch: Batch) -> None:
         batch.identity = queue.sequences.identity
         batch.base_sequence = queue.sequences.take(len(batch.records))
+        batch.is_rejected = False
         batch.encoded = None
 
     def _take(self, queue: PartitionQueue, batch: Batch, node: int) -> None:
-        if not queue.outstanding or batch is not queue.outstanding[0]:
+        if batch not in queue.outstanding:
             queue.waiting.popleft()
             queue.outstanding.append(batch)
             if batch is queue.filling:
@@ -245,6 +251,7 @@ class Accumulator:
         queue = self._queues[batch.partition]
         if batch.base_sequence != NO_SEQUENCE and batch.identity == queue.sequences.identity:
             queue.sequences.acknowledge(batch.base_sequence, len(batch.records))
+            self._succeed_rejected(queue)
         if not batch.is_done:
             self._remove(queue, batch)
             batch.succeed(base_offset, log_append_time_ms)
@@ -252,15 +259,32 @@ class Accumulator:
     def reject_sequence(self, batch: Batch) -> None:
         """The leader does not have what comes before the batch: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
 
-        Behind another batch that is to be sent again, that says nothing. The oldest batch however is not in the log,
-        and neither is anything after it: all of them can be sent under a new epoch without a duplicate (KIP-360).
+        Behind another batch that is to be sent again, that says nothing. The oldest batch either is not in the log, or
+        an earlier attempt has appended it and the leader has forgotten it: after a restart from a snapshot the leader
+        knows the last batch of a producer only. So the batches after it are sent again, one after the other. A success
+        shows that everything before it was appended. If all of them are rejected, none is in the log, and all of them
+        can be sent under a new epoch without a duplicate (KIP-360).
         """
         assert self.identity is not None, "only sequences are rejected"
         queue = self._queues[batch.partition]
-        if not batch.is_done and batch is queue.outstanding[0] and not queue.must_renumber:
-            queue.must_renumber = True
-            if queue.sequences.identity == self.identity.current:
-                self.identity.bump()
+        if batch.is_done or batch is not queue.oldest_to_resend() or queue.must_renumber:
+            return
+        batch.is_rejected = True
+        was_never_appended = batch.attempts == 1 and batch is queue.outstanding[0]
+        if was_never_appended or queue.oldest_to_resend() is None:
+            self._begin_renumbering(queue)
+
+    def _begin_renumbering(self, queue: PartitionQueue) -> None:
+        assert self.identity is not None, "only sequences are renumbered"
+        queue.must_renumber = True
+        if queue.sequences.identity == self.identity.current:
+            self.identity.bump()
+
+    def _succeed_rejected(self, queue: PartitionQueue) -> None:
+        """A later batch was appended, so the rejected ones before it had been; their offsets are not known."""
+        for batch in [batch for batch in queue.outstanding if batch.is_rejected]:
+            self._remove(queue, batch)
+            batch.succeed(NO_OFFSET)
 
     def fail(self, batch: Batch, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
         """Gives the batch up."""
@@ -269,6 +293,8 @@ class Accumulator:
             if batch.base_sequence != NO_SEQUENCE:
                 queue.sequences.has_gap = True
             self._remove(queue, batch)
+            if queue.outstanding and queue.oldest_to_resend() is None and not queue.must_renumber:
+                self._begin_renumbering(queue)  # the batch was the last one to ask with
             batch.fail(error, record_errors)
 
     def split(self, batch: Batch, now: float) -> None:

@@ -49,6 +49,7 @@ class Batch:
         "identity",
         "is_done",
         "is_on_wire",
+        "is_rejected",
         "last_failure",
         "limit",
         "log_append_time_ms",
@@ -74,6 +75,7 @@ class Batch:
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.is_on_wire = False
+        self.is_rejected = False  # under its present sequence, see `Accumulator.reject_sequence`
         self.retry_at = 0.0
         self.last_failure: Exception | None = None
         self.encoded: bytes | None = None

@@ -27,11 +27,12 @@ STEPS: dict[str, Callable[[ProduceModel, int], None]] = {
     "fail": lambda model, number: model.serve(number % 2, ErrorCode.INVALID_RECORD),
     "break": lambda model, number: model.break_connection(number % 2),
     "move": lambda model, number: model.move_leader(number % 2),
+    "restart": lambda model, number: model.restart(number % 2),
     "wait": lambda model, number: wait(model, 0.2 * (1 + number % 8)),
     "expire": lambda model, number: wait(model, LIMITS.delivery_timeout_s / (1 + number % 2)),
 }
 # A script is mostly progress, so that it gets into states that are worth disturbing.
-DISTURBED = ("add", "drain", "serve", "serve and answer", "answer", "wait", "refuse", "break", "move")
+DISTURBED = ("add", "drain", "serve", "serve and answer", "answer", "wait", "refuse", "break", "move", "restart")
 USUAL = ("add", "drain", "serve", "serve and answer", "answer", "wait")
 
 
@@ -114,6 +115,24 @@ def test_kip_360_epoch_is_raised_after_the_leader_lost_acknowledged_records() ->
     assert model.logs[TopicPartition("t", 0)].numbers == [0, 1, 2, *range(6, 15)]
     assert model.identity is not None
     assert model.identity.current == Identity(1, 1)
+
+
+@pytest.mark.parametrize("appended", [0, 1, 2, 3])
+def test_batch_that_a_restarted_leader_has_forgotten_is_not_written_again(appended: int) -> None:
+    """A producer snapshot has only the last batch, so the leader rejects a resend of an earlier one as out of order."""
+    model = ProduceModel(1)
+    model.add(0, 3)
+    model.settle()
+    model.add(0, 9)
+    for _ in range(3):
+        model.drain()
+    for _ in range(appended):
+        model.serve(0)
+    model.break_connection(0)
+    model.restart(0)
+    model.settle()
+    assert model.logs[TopicPartition("t", 0)].numbers == list(range(12))
+    assert all(isinstance(outcome, RecordMetadata) for outcome in model.outcomes.values())
 
 
 def test_kip_360_last_epoch_is_followed_by_a_new_producer_id() -> None:
