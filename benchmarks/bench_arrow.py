@@ -67,7 +67,7 @@ def _decode(batch: bytes, count: int, repeats: int) -> list[float]:
         for at in range(0, len(data), portion):
             decode_records(data[at : at + portion], "t", 0, from_offset=0)
 
-    return _in_turns(decode_each, lambda: sum(rows.num_rows for rows, _ in decode_arrow(data, "t", 0, from_offset=0)))
+    return _in_turns(decode_each, lambda: sum(each.rows.num_rows for each in decode_arrow(data, "t", 0, from_offset=0)))
 
 
 def _encode(records: list[NewRecord], repeats: int) -> list[float]:

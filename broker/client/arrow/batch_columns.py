@@ -16,13 +16,14 @@ _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS_PER_MS
 
 @attrs.frozen(eq=False)
 class BatchColumns:
-    """Of each record's batch: its base offset and last offset delta, the base of its timestamps, and their type.
+    """Of each record's batch: its base offset, last offset delta and leader epoch, the base and type of its timestamps.
 
     With LOG_APPEND_TIME the base is the timestamp itself, and deltas do not count.
     """
 
     base_offsets: Int64s
     last_offset_deltas: Int64s
+    leader_epochs: Int64s
     base_timestamps: Int64s
     types: Int64s
 
@@ -31,15 +32,19 @@ class BatchColumns:
         """The columns for all records of these batches."""
         counts = [header.count for header in headers]
         table = [
-            (header.base_offset, header.last_offset_delta, _base_timestamp(header), header.timestamp_type)
+            (
+                header.base_offset,
+                header.last_offset_delta,
+                header.partition_leader_epoch,
+                _base_timestamp(header),
+                header.timestamp_type,
+            )
             for header in headers
         ]
         return cls(*np.repeat(np.array(table, np.int64).T, counts, axis=1))
 
     def of_rows(self, rows: slice) -> "BatchColumns":
-        return BatchColumns(
-            self.base_offsets[rows], self.last_offset_deltas[rows], self.base_timestamps[rows], self.types[rows]
-        )
+        return BatchColumns(*(column[rows] for column in attrs.astuple(self, recurse=False)))
 
     def offsets(self, deltas: Int64s) -> Int64s:
         """Raises CorruptBatch where an offset lies outside of its batch's range."""

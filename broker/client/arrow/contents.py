@@ -19,16 +19,18 @@ _SIZE: Final = 4 << 20
 class Contents:
     """The encoded records of several batches: of each its header, and where its records begin and end in `data`.
 
-    At least MARGIN bytes follow the last one.
+    At least MARGIN bytes follow the last one. `last` is the header of the last batch that was passed, with records or
+    without.
     """
 
     data: Buffer
     batches: list[tuple[BatchHeader, int, int]]
+    last: BatchHeader
 
     def one_by_one(self) -> Iterator["Contents"]:
         """The same with one batch in each."""
         for batch in self.batches:
-            yield Contents(self.data, [batch])
+            yield Contents(self.data, [batch], batch[0])
 
 
 @attrs.define(eq=False)
@@ -40,6 +42,8 @@ class _Gathering:
     batches: list[tuple[BatchHeader, int, int]] = attrs.field(factory=list)
     copies: list[Buffer] = attrs.field(factory=list)
     size: int = 0
+    count: int = 0
+    last: BatchHeader | None = None
 
     def add(self, header: BatchHeader, position: int) -> None:
         if self.is_in_place:
@@ -52,28 +56,35 @@ class _Gathering:
             end = self.size + len(data)
         self.batches.append((header, start, end))
         self.size += end - start
+        self.count += header.count
 
     def closed(self) -> Iterator[Contents]:
-        """The contents, if there are any."""
-        if self.batches:
-            yield Contents(self.buffer if self.is_in_place else b"".join([*self.copies, bytes(MARGIN)]), self.batches)
+        """The contents, if a batch was passed."""
+        if self.last is not None:
+            data = self.buffer if self.is_in_place else b"".join([*self.copies, bytes(MARGIN)])
+            yield Contents(data, self.batches, self.last)
 
 
-def gather_contents(buffer: Buffer, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[Contents]:
-    """The contents of the batches at these positions, about 4 MiB at a time.
+def gather_contents(
+    buffer: Buffer, batches: Iterable[tuple[int, BatchHeader, bool]], records_max: int
+) -> Iterator[Contents]:
+    """The contents of the batches at these positions that are visible: 4 MiB or `records_max` records at a time.
 
-    Batches stay in `buffer`, but compressed ones and one at its very end are copied. Raises CorruptBatch at a batch
-    that cannot be decompressed, after it has returned those before.
+    Batches stay in `buffer`, but compressed ones and one at its very end are copied. Where `batches` raises or a batch
+    cannot be decompressed, this raises too, after it has returned the batches before.
     """
     gathering = _Gathering(buffer)
-    for position, header in batches:
-        is_in_place = not header.attributes & COMPRESSION_MASK and position + header.size + MARGIN <= len(buffer)
-        if gathering.is_in_place != is_in_place or gathering.size >= _SIZE:
-            yield from gathering.closed()
-            gathering = _Gathering(buffer, is_in_place)
-        try:
-            gathering.add(header, position)
-        except WireError:
-            yield from gathering.closed()
-            raise
+    try:
+        for position, header, is_visible in batches:
+            is_in_place = not header.attributes & COMPRESSION_MASK and position + header.size + MARGIN <= len(buffer)
+            is_full = gathering.size >= _SIZE or gathering.count >= records_max
+            if is_visible and (is_full or gathering.is_in_place != is_in_place):
+                yield from gathering.closed()
+                gathering = _Gathering(buffer, is_in_place)
+            if is_visible:
+                gathering.add(header, position)
+            gathering.last = header
+    except WireError:
+        yield from gathering.closed()
+        raise
     yield from gathering.closed()

@@ -5,7 +5,7 @@ are followed one after the other, and not even these where records are of one si
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -20,12 +20,21 @@ from broker.client.arrow.schema import DEFAULT_COLUMNS, schema_of
 from broker.client.fetched_batches import fetched_batches
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
-from broker.wire.records import BatchHeader
+from broker.wire.records import NO_PARTITION_LEADER_EPOCH, BatchHeader
 from broker.wire.records.batch import Buffer
 
 # Rows and bytes of one Arrow RecordBatch: few enough that its columns stay in the caches while they are made.
 ROWS_MAX: Final = 8192
 _BYTES_MAX: Final = 8 << 20
+_NO_LIMIT: Final = 2**63
+
+
+class DecodedRows(NamedTuple):
+    """A pyarrow RecordBatch, the offset to fetch next after it, and the leader epoch of the last batch before that."""
+
+    rows: Any
+    next_offset: int
+    leader_epoch: int | None
 
 
 def decode_arrow(
@@ -38,44 +47,30 @@ def decode_arrow(
     read_committed: bool = False,
     check_crc: bool = True,
     columns: Sequence[str] = DEFAULT_COLUMNS,
-) -> Iterator[tuple[Any, int]]:
+    max_records: int | None = None,
+) -> Iterator[DecodedRows]:
     """The records in a Fetch response's partition from `from_offset` on, as pyarrow RecordBatches of these columns.
 
-    With each comes the offset to fetch next after it. The last one may have no rows: its offset is that after control
-    batches and the like. Decoding is done as the iterator proceeds, a few MiB at a time.
+    It ends after `max_records`. Some of what it returns may have no rows, and only a new offset: that after control
+    batches, for example. Decoding is done as the iterator proceeds, a few MiB at a time.
 
     The same records are left out as in `decode_records`. Raises CorruptBatch and InvalidRecord at a damaged batch,
     after it has returned the records of the batches before; InvalidTimestamp where microseconds do not fit 64 bits, if
     the timestamp is asked for; ValueError for a column that does not exist.
     """
     decoder = _Decoder(topic, partition, schema_of(columns), from_offset)
-    fetched, damage = _until_damage(
-        fetched_batches(
-            buffer, from_offset=from_offset, aborted=aborted, read_committed=read_committed, is_crc_checked=check_crc
-        )
+    left = _NO_LIMIT if max_records is None else max_records
+    batches = fetched_batches(
+        buffer, from_offset=from_offset, aborted=aborted, read_committed=read_committed, is_crc_checked=check_crc
     )
-    decoded_until = from_offset
-    next_offset = max((header.next_offset for _, header, _ in fetched), default=from_offset)
-    for contents in gather_contents(buffer, [batch[:2] for batch in fetched if batch[2]]):
-        for decoded, decoded_until in decoder.decode_until_damage(contents):
-            yield decoded, decoded_until
-    if next_offset > decoded_until:
-        yield decoder.empty(), next_offset
-    if damage is not None:
-        raise damage
-
-
-def _until_damage(
-    batches: Iterable[tuple[int, BatchHeader, bool]],
-) -> tuple[list[tuple[int, BatchHeader, bool]], WireError | None]:
-    """The batches up to a damaged one, and what is wrong with that."""
-    sound = []
-    try:
-        for batch in batches:
-            sound.append(batch)
-    except WireError as error:
-        return sound, error
-    return sound, None
+    for contents in gather_contents(buffer, batches, left):
+        for decoded in decoder.decode_until_damage(contents, left):
+            yield decoded
+            left -= decoded.rows.num_rows
+        if left <= 0:
+            return
+        if not contents.batches or contents.last.next_offset > decoded.next_offset:
+            yield decoder.without_rows(contents.last)
 
 
 @attrs.frozen(eq=False)
@@ -87,34 +82,43 @@ class _Decoder:
     schema: Any
     from_offset: int
 
-    def empty(self) -> Any:
-        return pa.RecordBatch.from_pylist([], schema=self.schema)
+    def without_rows(self, last: BatchHeader) -> DecodedRows:
+        """What comes after batches of which the last one is this."""
+        empty = pa.RecordBatch.from_pylist([], schema=self.schema)
+        return DecodedRows(empty, max(last.next_offset, self.from_offset), _known_epoch(last.partition_leader_epoch))
 
-    def decode_until_damage(self, contents: Contents) -> Iterator[tuple[Any, int]]:
+    def decode_until_damage(self, contents: Contents, limit: int) -> Iterator[DecodedRows]:
         """As `_decode`, up to the first damaged batch, where it raises."""
         try:
-            yield from list(self._decode(contents))
+            yield from list(self._decode(contents, limit))
         except WireError:
             if len(contents.batches) == 1:
                 raise
             for batch in contents.one_by_one():
-                yield from list(self._decode(batch))
+                for decoded in list(self._decode(batch, limit)):
+                    yield decoded
+                    limit -= decoded.rows.num_rows
 
-    def _decode(self, contents: Contents) -> Iterator[tuple[Any, int]]:
-        """RecordBatches of the records from `from_offset` on, each with the offset after its last record."""
+    def _decode(self, contents: Contents, limit: int) -> Iterator[DecodedRows]:
+        """The records from `from_offset` on, at most `limit`."""
+        if not contents.batches:
+            return
         octets = Octets.of(contents.data)
         bounds = [record_starts(octets, start, end, header.count) for header, start, end in contents.batches]
         starts = np.concatenate([each[:-1] for each in bounds])
         ends = np.concatenate([each[1:] for each in bounds])
         batches = BatchColumns.of([header for header, _, _ in contents.batches])
         row = 0
-        while row < len(starts):
+        while row < len(starts) and limit > 0:
             bytes_end = int(np.searchsorted(starts, starts[row] + _BYTES_MAX))
-            rows = slice(row, min(row + ROWS_MAX, max(bytes_end, row + 1), len(starts)))
-            yield self._decode_rows(octets, starts[rows], ends[rows], batches.of_rows(rows))
-            row = rows.stop
+            stop = min(row + min(ROWS_MAX, limit), max(bytes_end, row + 1), len(starts))
+            rows = slice(row, stop)
+            decoded = self._decode_rows(octets, starts[rows], ends[rows], batches.of_rows(rows))
+            yield decoded
+            limit -= decoded.rows.num_rows
+            row = stop
 
-    def _decode_rows(self, octets: Octets, starts: Int64s, ends: Int64s, batches: BatchColumns) -> tuple[Any, int]:
+    def _decode_rows(self, octets: Octets, starts: Int64s, ends: Int64s, batches: BatchColumns) -> DecodedRows:
         fields = read_fields(octets, starts, ends)
         headers = read_headers(octets, fields.values.ends, ends)
         offsets = batches.offsets(fields.offset_deltas)
@@ -123,7 +127,8 @@ class _Decoder:
         is_wanted = offsets >= self.from_offset
         if not is_wanted.all():
             decoded = decoded.filter(pa.array(is_wanted))
-        return decoded, max(int(offsets[-1]) + 1, self.from_offset)
+        next_offset = max(int(offsets[-1]) + 1, self.from_offset)
+        return DecodedRows(decoded, next_offset, _known_epoch(int(batches.leader_epochs[-1])))
 
     def _column(
         self, name: str, octets: Octets, fields: Fields, headers: Headers, offsets: Int64s, batches: BatchColumns
@@ -145,3 +150,7 @@ class _Decoder:
                 return batches.timestamp_types()
         assert name == "headers", "the columns are those of the schema"
         return headers_column(octets, headers)
+
+
+def _known_epoch(epoch: int) -> int | None:
+    return None if epoch == NO_PARTITION_LEADER_EPOCH else epoch

@@ -33,7 +33,7 @@ def arrow_rows(data: bytes, **settings: Any) -> tuple[list[Row], int, WireError 
     rows: list[Row] = []
     reached = settings.setdefault("from_offset", 0)
     try:
-        for batch, next_offset in decode_arrow(data, "t", 3, columns=ALL, **settings):
+        for batch, next_offset, _ in decode_arrow(data, "t", 3, columns=ALL, **settings):
             batch.validate(full=True)
             assert batch.schema == schema_of(ALL)
             columns = [
@@ -124,15 +124,27 @@ def test_long_runs_of_records_of_one_size(size: int, compression: Compression) -
 
 def test_rows_are_cut_into_record_batches_by_number_and_by_bytes() -> None:
     small = encode_batch([Record(value=b"") for _ in range(20_000)])
-    assert [batch.num_rows for batch, _ in decode_arrow(small, "t", 0, from_offset=0)] == [8192, 8192, 3616]
+    assert [batch.num_rows for batch, *_ in decode_arrow(small, "t", 0, from_offset=0)] == [8192, 8192, 3616]
     large = encode_batch([Record(value=bytes(3 << 20)) for _ in range(7)])
-    offsets = [next_offset for _, next_offset in decode_arrow(large, "t", 0, from_offset=0)]
+    offsets = [next_offset for _, next_offset, _ in decode_arrow(large, "t", 0, from_offset=0)]
     assert offsets == [3, 6, 7]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 10])
+def test_decoding_ends_after_the_records_asked_for(limit: int) -> None:
+    data = b"".join(
+        encode_batch([Record(value=b"%d" % n) for n in range(4)], base_offset=4 * index, leader_epoch=index)
+        for index in range(5)
+    )
+    decoded = list(decode_arrow(data, "t", 0, from_offset=6, max_records=limit))
+    assert sum(each.rows.num_rows for each in decoded) == limit
+    last = 6 + limit - 1
+    assert (decoded[-1].next_offset, decoded[-1].leader_epoch) == (last + 1, last // 4)
 
 
 def test_only_the_columns_asked_for_are_made_in_their_order() -> None:
     data = encode_batch([Record(timestamp=TIME, value=b"v")], base_offset=7)
-    ((batch, _),) = decode_arrow(data, "t", 0, from_offset=0, columns=["offset", "value"])
+    ((batch, *_),) = decode_arrow(data, "t", 0, from_offset=0, columns=["offset", "value"])
     assert batch.to_pylist() == [{"offset": 7, "value": b"v"}]
     assert batch.schema.names == ["offset", "value"]
     with pytest.raises(ValueError, match="No column 'vlaue'"):
@@ -176,9 +188,9 @@ def test_aborted_transactions_and_control_batches_are_left_out() -> None:
 
 
 def test_batches_without_records_for_the_reader_still_advance_the_offset() -> None:
-    emptied = encode_batch([], base_offset=0, last_offset=9)
-    ((batch, next_offset),) = decode_arrow(emptied, "t", 0, from_offset=3)
-    assert (batch.num_rows, batch.schema, next_offset) == (0, schema_of(), 10)
+    emptied = encode_batch([], base_offset=0, last_offset=9, leader_epoch=4)
+    ((batch, next_offset, epoch),) = decode_arrow(emptied, "t", 0, from_offset=3)
+    assert (batch.num_rows, batch.schema, next_offset, epoch) == (0, schema_of(), 10, 4)
     assert list(decode_arrow(b"", "t", 0, from_offset=3)) == []
 
 
@@ -194,7 +206,7 @@ def test_timestamps_beyond_microseconds_are_refused_where_they_are_asked_for(tim
     data = encode_batch([Record(timestamp=timestamp, value=b"v")])
     with pytest.raises(InvalidTimestamp, match="leave its column out"):
         list(decode_arrow(data, "t", 0, from_offset=0))
-    ((batch, _),) = decode_arrow(data, "t", 0, from_offset=0, columns=["value"])
+    ((batch, *_),) = decode_arrow(data, "t", 0, from_offset=0, columns=["value"])
     assert batch.num_rows == 1
 
 

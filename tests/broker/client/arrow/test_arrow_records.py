@@ -73,7 +73,7 @@ def test_what_was_decoded_can_be_encoded() -> None:
     records = [Record(n, TIME + n, b"k%d" % n, b"v" * n, (("a", None), ("b", b"c"))[: n % 3]) for n in range(100)]
     batch = encode_records(plain(records), compression=Compression.LZ4)
     names = ["key", "value", "timestamp", "headers"]
-    ((rows, _),) = decode_arrow(batch, "t", 0, from_offset=0, columns=names)
+    ((rows, *_),) = decode_arrow(batch, "t", 0, from_offset=0, columns=names)
     assert rows.schema == schema_of(names)
     assert ArrowRecords.of(rows, NOW).encode(compression=Compression.LZ4) == batch
 
