@@ -31,3 +31,8 @@ def schema_of(columns: Sequence[str] = DEFAULT_COLUMNS) -> Any:
         if name not in COLUMNS:
             raise ValueError(f"No column {name!r} in records; there are {', '.join(COLUMNS)}")
     return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])
+
+
+def table_of(batches: Sequence[Any], schema: Any) -> Any:
+    """The RecordBatches as one pyarrow Table; an empty one if there are none."""
+    return pa.Table.from_batches(batches, schema)

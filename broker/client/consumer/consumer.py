@@ -1,10 +1,10 @@
 """The consumer: reads records from partitions that the user assigns, or the consumer's group."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from math import inf
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 import trio
 
@@ -14,11 +14,17 @@ from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
 from broker.client.consumer.engine import ConsumerEngine
 from broker.client.consumer.offset_reset import EARLIEST, LATEST, OffsetReset
 from broker.client.consumer.positions import Position
+from broker.client.consumer.record_reader import RecordReader
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+# Rows of one Arrow table, unless the caller says otherwise: tens of MiB of records of a few hundred bytes.
+ARROW_RECORDS_MAX: Final = 100_000
+
+_Taken = TypeVar("_Taken")
 
 
 class Consumer:
@@ -120,14 +126,36 @@ class Consumer:
         Raises PartitionFailed where a partition cannot be read on; KafkaError where the broker refuses (as without
         authorization). The next call tries again.
         """
-        engine = self._opened()
         limit = self._config.max_poll_records if max_records is None else max_records
+        return await self._poll_until(lambda reader: reader.take(limit), timeout_s)
+
+    async def fetch_arrow(
+        self, max_records: int = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
+    ) -> Any:
+        """The next records as a pyarrow Table: for many records, several times as fast as `fetch`.
+
+        The columns are those of Spark's Kafka connector: key, value, topic, partition, offset, timestamp,
+        timestampType; `columns` chooses others, of which `headers` is one more. Only these are decoded. Keys and values
+        are the bytes as they were written: deserializers do not apply.
+
+        It waits and raises as `fetch` does; the table is empty where the time is over. Raises ImportError unless numpy
+        and pyarrow are installed (`pip install "kraft[arrow]"`), and ValueError for a column that does not exist.
+        """
+        from broker.client.arrow import DEFAULT_COLUMNS, schema_of, table_of
+
+        schema = schema_of(columns or DEFAULT_COLUMNS)
+        taken = await self._poll_until(lambda reader: reader.take_arrow(max_records, schema.names), timeout_s)
+        return table_of(taken, schema)
+
+    async def _poll_until(self, take: Callable[[RecordReader], list[_Taken]], timeout_s: float | None) -> list[_Taken]:
+        """Polls until `take` returns something, or the time is over."""
+        engine = self._opened()
         deadline = inf if timeout_s is None else trio.current_time() + timeout_s
         while True:
             await engine.poll()
-            records = engine.reader.take(limit)
-            if records or trio.current_time() >= deadline:
-                return records
+            taken = take(engine.reader)
+            if taken or trio.current_time() >= deadline:
+                return taken
             await engine.wait_for_news(deadline)
 
     # What is read

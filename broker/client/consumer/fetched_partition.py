@@ -140,7 +140,7 @@ class FetchedPartition:
             self._finish_decoded()
 
     def advance_to(self, position: Position) -> None:
-        """Takes everything before `position`, the end of a batch, which was decoded elsewhere."""
+        """Takes everything before `position`, which was decoded elsewhere."""
         self._decoded, self._taken = [], 0
         self._decoded_to = position.offset
         self._position = position

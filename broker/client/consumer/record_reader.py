@@ -1,11 +1,13 @@
 """Turns fetched bytes into the records that polls return, and moves the consumed positions along."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import length_hint
+from typing import Any
 
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.errors import CorruptRecords, DeserializationFailed
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition
+from broker.client.consumer.positions import Position
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, TopicPartition
 from broker.wire.errors import WireError
@@ -59,6 +61,35 @@ class RecordReader:
                 taken = records
         return taken
 
+    def take_arrow(self, limit: int, columns: Sequence[str]) -> list[Any]:
+        """As `take`, but the records are rows of pyarrow RecordBatches of these columns, and never deserialized."""
+        from broker.client.arrow import decode_arrow
+
+        taken: list[Any] = []
+        while limit > 0 and (fetched := self._buffer.first()) is not None:
+            try:
+                for rows, next_offset, leader_epoch in decode_arrow(
+                    fetched.encoded,
+                    *fetched.assigned.partition,
+                    from_offset=fetched.position.offset,
+                    aborted=fetched.aborted,
+                    read_committed=self._read_committed,
+                    check_crc=self._check_crc,
+                    columns=columns,
+                    max_records=limit,
+                ):
+                    fetched.advance_to(Position(next_offset, leader_epoch))
+                    if rows.num_rows:
+                        taken.append(rows)
+                        limit -= rows.num_rows
+            except WireError as error:
+                self._consume(fetched)
+                if taken:
+                    break
+                raise CorruptRecords(fetched.assigned.partition, fetched.position.offset, str(error)) from error
+            self._consume(fetched)
+        return taken
+
     def begin_run(self, limit: int) -> bool:
         """Makes `run` the next records of one partition, at most `limit`; False if there is nothing to return.
 
@@ -100,6 +131,10 @@ class RecordReader:
         if fetched is None or fetched.is_stale:
             return
         fetched.advance(count)
+        self._consume(fetched)
+
+    def _consume(self, fetched: FetchedPartition) -> None:
+        """Moves the consumed position to that of what was taken, and drops what is exhausted."""
         fetched.assigned.consume(fetched.position)
         if fetched.is_exhausted:
             self._buffer.finish(fetched)

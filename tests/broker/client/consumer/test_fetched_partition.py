@@ -1,6 +1,7 @@
 """Fetched bytes that wait to be read, and the buffer that holds them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -262,6 +263,37 @@ def test_a_damaged_batch_fails_a_call_of_its_own() -> None:
             reader.take(100)
     assert raised.value.offset == 3
     assert assigned.consumed == Position(3, 3)
+
+
+def test_a_damaged_batch_fails_an_arrow_call_of_its_own() -> None:
+    damaged = bytearray(batch(3, 3))
+    damaged[-1] ^= 1
+    buffer, assigned = FetchBuffer(), partition_at(0)
+    buffer.add(fetched(batch(0, 3) + bytes(damaged), assigned=assigned))
+    reader = reader_of(buffer)
+    (rows,) = reader.take_arrow(100, ["offset"])
+    assert rows.column("offset").to_pylist() == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match="offset 3 of orders-0"):
+            reader.take_arrow(100, ["offset"])
+    assert assigned.consumed == Position(3, 3)
+
+
+def offsets_of(batches: list[Any]) -> list[int]:
+    return [offset for rows in batches for offset in rows.column("offset").to_pylist()]
+
+
+def test_arrow_rows_after_records_begin_where_these_end_and_move_the_position_with_its_epoch() -> None:
+    buffer, assigned = FetchBuffer(), partition_at(0)
+    buffer.add(fetched(batch(0, 5) + batch(5, 5), assigned=assigned))
+    reader = reader_of(buffer)
+    assert len(reader.take(2)) == 2
+    assert offsets_of(reader.take_arrow(4, ["offset"])) == [2, 3, 4, 5]
+    assert [record.offset for record in reader.take(1)] == [6]
+    assert offsets_of(reader.take_arrow(100, ["offset"])) == [7, 8, 9]
+    assert assigned.consumed is not None
+    assert assigned.consumed.offset == 10
+    assert buffer.size == 0
 
 
 def test_a_value_that_cannot_be_deserialized_fails_a_call_of_its_own() -> None:
