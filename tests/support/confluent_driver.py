@@ -29,9 +29,13 @@ class DeliveryLedger:
 
 def create_topic(bootstrap: str, topic: str, partitions: int, **configs: object) -> None:
     """Create a topic with one replica; `_` in the name of a config stands for `.`."""
+    create_replicated_topic(bootstrap, topic, partitions, 1, **configs)
+
+
+def create_replicated_topic(bootstrap: str, topic: str, partitions: int, replicas: int, **configs: object) -> None:
     named = {key.replace("_", "."): str(value) for key, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replicas, config=named)])[topic].result(30)
 
 
 def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryLedger) -> None:
