@@ -78,7 +78,7 @@ class ClientMember(RebalanceListener):
 
 @asynccontextmanager
 async def client_member(
-    port: int,
+    servers: int | list[str],
     group: str,
     topics: Collection[str] = ("a",),
     *,
@@ -86,9 +86,10 @@ async def client_member(
     assignors: Collection[Assignor] = (),
     **settings: object,
 ) -> AsyncIterator[ClientMember]:
-    """A member that polls within the block, and leaves at its end."""
+    """A member that polls within the block, and leaves at its end. `servers` are addresses, or a port of this host."""
+    bootstrap = f"127.0.0.1:{servers}" if isinstance(servers, int) else servers
     quick = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, "retry_backoff_ms": 20}
-    config = read_config(ConsumerConfig, f"127.0.0.1:{port}", settings={"group_id": group, **quick, **settings})
+    config = read_config(ConsumerConfig, bootstrap, settings={"group_id": group, **quick, **settings})
     async with open_cluster(config) as cluster, trio.open_nursery() as nursery:
         member = ClientMember(cluster, config, assignors)
         nursery.start_soon(member.member.run)
