@@ -31,6 +31,8 @@ CASES: list[Any] = [
     pytest.param("sticky", [KafkaPythonMember, AiokafkaMember], id="sticky"),
     pytest.param("cooperative-sticky", [ConfluentMember], id="cooperative-sticky"),
     pytest.param("uniform", [ConsumerProtocolMember], id="kip-848"),
+    # Theirs are classic, ours are not.
+    pytest.param("migrating", [ConfluentMember, KafkaPythonMember], id="migrating"),
 ]
 
 
@@ -42,7 +44,11 @@ def start(groups_node: NodeProcess, topic: str) -> Iterator[Callable[..., GroupM
     def start_one(kind: type[GroupMember], group: str, strategy: str, history: GroupHistory) -> GroupMember:
         name = f"{kind.__name__}-{len(members)}"
         membership = Membership(
-            bootstrap=groups_node.bootstrap, group=group, topics=[topic], name=name, strategy=strategy
+            bootstrap=groups_node.bootstrap,
+            group=group,
+            topics=[topic],
+            name=name,
+            strategy="range" if strategy == "migrating" else strategy,
         )
         members.append(kind(membership, history))
         members[-1].start()
@@ -67,7 +73,7 @@ async def test_members_of_several_clients_share_a_group(
     group, history = f"{strategy}-{is_first}", GroupHistory()
     settings: dict[str, Any] = (
         {"group_protocol": "consumer"}
-        if strategy == "uniform"
+        if strategy in ("uniform", "migrating")
         else {"group_protocol": "classic", "partition_assignment_strategy": [strategy]}
     )
     create_topic(groups_node.bootstrap, topic, PARTITIONS)

@@ -128,6 +128,9 @@ class GroupOffsets:
         return await self._retried(lambda: self._fetch_once(partitions), _EPOCH_OF_FETCH_IS_BEHIND, timeout_ms)
 
     def _add(self, offsets: Offsets, timeout_ms: float | None) -> _Commit:
+        """Raises ValueError for a negative offset."""
+        if any(offset.offset < 0 for offset in offsets.values()):
+            raise ValueError("a committed offset is that of the next record to read, and not negative")
         timeout_s = (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         commit = _Commit(dict(offsets), trio.current_time() + timeout_s)
         self._waiting.append(commit)

@@ -366,6 +366,8 @@ async def test_commits_are_made_in_the_order_of_the_calls(tmp_path: Path, settin
             offsets = {partition: OffsetAndMetadata(offset, None, f"note {offset}")}
             member.member.commit_soon(offsets, lambda offsets, error: heard.append((offsets[partition].offset, error)))
         await member.member.commit({partition: OffsetAndMetadata(50, 4, "last")})
+        with pytest.raises(ValueError, match="negative"):
+            await member.member.commit({partition: OffsetAndMetadata(-1)})
         assert heard == [(offset, None) for offset in range(50)]
         committed = await member.member.committed([partition, TopicPartition("a", 2)])
         assert committed == {partition: OffsetAndMetadata(50, 4, "last"), TopicPartition("a", 2): None}
