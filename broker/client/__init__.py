@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     )
     from broker.client.blocking import (
         SyncAdmin,
+        SyncDelivery,
+        SyncProducer,
     )
     from broker.client.consumer.consumer import (
         Consumer,
@@ -201,6 +203,8 @@ __all__ = [
     "Serializer",
     "StringSerializer",
     "SyncAdmin",
+    "SyncDelivery",
+    "SyncProducer",
     "TimedOut",
     "TopicDescription",
     "TopicListing",

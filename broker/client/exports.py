@@ -59,7 +59,7 @@ _MODULES: Final = {
         "UpgradeType",
         "VersionRange",
     ),
-    "blocking": ("SyncAdmin",),
+    "blocking": ("SyncAdmin", "SyncDelivery", "SyncProducer"),
     "consumer.consumer": ("Consumer",),
     "consumer.errors": (
         "CorruptRecords",

@@ -1,5 +1,6 @@
 """Blocking faces of the clients, for scripts, notebooks and threads; one Trio loop per process runs them all."""
 
 from broker.client.blocking.admin import SyncAdmin
+from broker.client.blocking.producer import SyncDelivery, SyncProducer
 
-__all__ = ["SyncAdmin"]
+__all__ = ["SyncAdmin", "SyncDelivery", "SyncProducer"]

@@ -106,6 +106,14 @@ class HostedClient(Generic[A]):
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set() or not self._loop.is_usable
+
+    def soon(self, method: Callable[[A], object]) -> None:
+        """Has the loop call a method of the client that is not async. Raises ClosedError."""
+        self._loop.soon(method, self._client)
+
     def run(self, method: Callable[..., Awaitable[T]], *args: object, **kwargs: object) -> T:
         """Calls an async method of the client and waits for its result.
 
@@ -125,7 +133,7 @@ class HostedClient(Generic[A]):
 
     def close(self) -> None:
         """Closes the client. Raises what its closing raised. In a child process the client stays the parent's."""
-        if self._closed.is_set() or not self._loop.is_usable:
+        if self.is_closed:
             return
         self._loop.soon(self.begin_to_close)
         self._closed.wait()

@@ -1,0 +1,223 @@
+"""Records on their way from the threads of an application to the producer on the background loop.
+
+To wake the loop for every record would cost more than the record: threads append to a queue, and one task of the loop
+hands what is in it to the producer, in order. The queue is bounded; a thread that finds it full waits.
+"""
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
+from math import inf
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import trio
+
+from broker.client.errors import ClosedError, TimedOut
+from broker.client.metadata_cache import PartitionMetadata
+from broker.client.producer.buffer_memory import BufferFull
+from broker.client.producer.delivery import Delivery
+from broker.client.producer.producer import Producer
+from broker.client.types import Header, RecordMetadata
+
+OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
+
+# A queue that the loop empties in about 50 ms; more would only delay the back-pressure of buffer.memory.
+QUEUED_RECORDS_MAX: Final = 10_000
+# Values are counted as they are given: those that are not bytes yet may become larger.
+QUEUED_BYTES_MAX: Final = 8 << 20
+# The records after which the loop looks at its other tasks; they take about 1 ms.
+_RECORDS_PER_STEP: Final = 200
+
+
+class QueuedRecord:
+    """A record that was handed over: what comes of it is its delivery, or the error that refused it."""
+
+    __slots__ = ("delivery", "error")
+
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
+        self.error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.error is not None or (self.delivery is not None and self.delivery.is_done)
+
+    def outcome(self) -> RecordMetadata:
+        """Where the record was written. Raises the reason why it was not, and RuntimeError where it is not decided."""
+        if self.error is not None:
+            error = copy(self.error)  # each raise would add its traceback to it
+            error.__cause__ = self.error.__cause__
+            raise error
+        if self.delivery is None:
+            raise RuntimeError("the record has no outcome yet")
+        return self.delivery.result()
+
+
+class _Entry(NamedTuple):
+    record: QueuedRecord
+    topic: str
+    value: Any
+    key: Any
+    headers: Sequence[Header]
+    partition: int | None
+    timestamp_ms: int | None
+    on_delivery: OnDelivery | None
+    size: int
+
+
+class RecordHandover:
+    """The queue, and the task that empties it. `put` is for threads, the rest for the loop."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self._queue: deque[_Entry] = deque()
+        self._lock = threading.Lock()
+        self._bytes_put = 0
+        self._bytes_taken = 0
+        self._is_awake = False
+        self._arrived = trio.Event()
+        self._advanced = trio.Event()
+
+    # For threads
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._queue) >= QUEUED_RECORDS_MAX or self._bytes_put - self._bytes_taken >= QUEUED_BYTES_MAX
+
+    def put(
+        self,
+        record: QueuedRecord,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> bool:
+        """Appends a record to the queue. True if the loop has to be told by `wake`."""
+        size = len(value) if isinstance(value, bytes | str) else 0
+        with self._lock:
+            self._bytes_put += size
+            self._queue.append(_Entry(record, topic, value, key, headers, partition, timestamp_ms, on_delivery, size))
+            is_asleep, self._is_awake = not self._is_awake, True
+        return is_asleep
+
+    # For the loop
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["RecordHandover"]:
+        """The producer, open within the block. At its end the queue is emptied first."""
+        try:
+            async with self.producer, trio.open_nursery() as nursery:
+                nursery.start_soon(self._hand_over)
+                try:
+                    yield self
+                finally:
+                    await self.wait_until_empty()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._refuse_all(ClosedError("the producer was closed before it took the record; it was not written"))
+            self._announce()
+
+    def wake(self) -> None:
+        self._arrived.set()
+
+    async def wait_until_empty(self) -> None:
+        """Waits until the producer has every record that was put before."""
+        while self._queue:
+            await self._advanced.wait()
+
+    async def wait_for_room(self) -> None:
+        """Waits until the queue is half empty."""
+        while len(self._queue) > QUEUED_RECORDS_MAX // 2 or self._bytes_put - self._bytes_taken > QUEUED_BYTES_MAX // 2:
+            await self._advanced.wait()
+
+    async def flush(self) -> None:
+        await self.wait_until_empty()
+        await self.producer.flush()
+
+    async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
+        return await self.producer.partitions_for(topic)
+
+    async def close(self, timeout_s: float) -> None:
+        deadline = trio.current_time() + timeout_s
+        with trio.move_on_at(deadline):
+            await self.wait_until_empty()
+        await self.producer.close(max(deadline - trio.current_time(), 0))
+
+    async def outcome(self, record: QueuedRecord, timeout_s: float | None) -> RecordMetadata:
+        """Waits for the outcome of a record. Raises its error; TimedOut, after which it may still be written."""
+        with trio.move_on_after(inf if timeout_s is None else timeout_s):
+            while record.delivery is None and record.error is None:
+                await self._advanced.wait()
+            return record.outcome() if record.delivery is None else await record.delivery
+        raise TimedOut(f"the record has no outcome after {timeout_s} s; it may still be written")
+
+    async def _hand_over(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived = trio.Event()
+            while True:
+                while self._queue:
+                    for _ in range(_RECORDS_PER_STEP):
+                        if self._queue:
+                            await self._hand_over_first()
+                    self._announce()
+                    await trio.lowlevel.checkpoint()
+                with self._lock:
+                    self._is_awake = bool(self._queue)
+                if not self._is_awake:
+                    break
+
+    async def _hand_over_first(self) -> None:
+        entry = self._queue[0]
+        try:
+            entry.record.delivery = await self._send(entry)
+        except TimedOut as error:
+            # There was no room for max.block.ms. The records behind it have waited as well, and would now wait again.
+            self._refuse_all(error)
+            return
+        except Exception as error:  # noqa: BLE001 - raised by the record's result()
+            _refuse(entry, error)
+        self._take_first()
+
+    def _refuse_all(self, error: Exception) -> None:
+        for _ in range(len(self._queue)):
+            _refuse(self._queue[0], error)
+            self._take_first()
+
+    def _take_first(self) -> None:
+        self._bytes_taken += self._queue.popleft().size
+
+    async def _send(self, entry: _Entry) -> Delivery:
+        """Hands one record to the producer, as soon as that has room for it."""
+        room = self.producer.config.batch_size
+        while True:
+            try:
+                return self.producer.send_soon(
+                    entry.topic,
+                    entry.value,
+                    key=entry.key,
+                    headers=entry.headers,
+                    partition=entry.partition,
+                    timestamp_ms=entry.timestamp_ms,
+                    on_delivery=entry.on_delivery,
+                )
+            except BufferFull:
+                self._announce()
+                # How large the record is when it is serialized is not known here; the whole buffer is enough.
+                await self.producer.wait_for_room(room)
+                room = min(max(2 * room, 1), self.producer.config.buffer_memory)
+
+    def _announce(self) -> None:
+        advanced, self._advanced = self._advanced, trio.Event()
+        advanced.set()
+
+
+def _refuse(entry: _Entry, error: Exception) -> None:
+    entry.record.error = error
+    if entry.on_delivery is not None:
+        entry.on_delivery(None, error)

@@ -1,0 +1,130 @@
+"""The blocking face of `Producer`."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any, Unpack
+
+from broker.client.blocking.client import BlockingClient
+from broker.client.blocking.handover import OnDelivery, QueuedRecord, RecordHandover
+from broker.client.blocking.loop import HostedClient
+from broker.client.errors import ClosedError
+from broker.client.metadata_cache import PartitionMetadata
+from broker.client.producer.config import ProducerSettings
+from broker.client.producer.partitioners import Partitioner
+from broker.client.producer.producer import Producer
+from broker.client.serializers import Serializer
+from broker.client.types import Header, RecordMetadata
+
+
+class SyncDelivery(QueuedRecord):
+    """The future of a record that was handed to a SyncProducer."""
+
+    __slots__ = ("_hosted",)
+
+    def __init__(self, hosted: HostedClient[RecordHandover]) -> None:
+        super().__init__()
+        self._hosted = hosted
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Waits for where the record was written. Raises the reason why it was not.
+
+        Raises TimedOut after `timeout_s`; the record may still be written then.
+        """
+        if self.is_done:
+            return self.outcome()
+        return self._hosted.run(RecordHandover.outcome, self, timeout_s)
+
+
+class SyncProducer(BlockingClient[RecordHandover]):
+    """`Producer` for scripts, notebooks and threads: the same methods, which block. It may be used by several threads.
+
+        with SyncProducer("localhost:9092", compression_type="zstd") as producer:
+            delivery = producer.send_soon("orders", b"value", key=b"key")
+            producer.flush()
+            print(delivery.result().offset)
+
+    Leaving the block waits until every record has its outcome. Records of one thread keep their order.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        """Takes what `Producer` takes. Serializers and the partitioner are called by the loop. Raises ConfigError."""
+        producer = Producer(
+            bootstrap_servers,
+            config=config,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            **settings,
+        )
+        self._handover = RecordHandover(producer)
+        super().__init__(self._handover.open())
+
+    def send_soon(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> SyncDelivery:
+        """Hands a record over, and returns its delivery; waits only where many records were handed over already.
+
+        Back-pressure comes from `buffer.memory`: a record for which there is no room within `max.block.ms` fails with
+        TimedOut. What the serializers and the partitioner raise, and RecordTooLarge, are raised by the delivery's
+        `result`. `on_delivery(metadata, error)` is called by the loop, so it must neither block nor call this client.
+        Raises ClosedError.
+        """
+        hosted = self._hosted
+        if hosted.is_closed:
+            raise ClosedError("the producer is closed; open another one")
+        if self._handover.is_full:
+            hosted.run(RecordHandover.wait_for_room)
+        delivery = SyncDelivery(hosted)
+        if self._handover.put(delivery, topic, value, key, headers, partition, timestamp_ms, on_delivery):
+            hosted.soon(RecordHandover.wake)
+        return delivery
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Writes a record and returns where it was written. Raises the reason why it was not.
+
+        If the wait is interrupted, the record stays in its batch and is written.
+        """
+        delivery = self.send_soon(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return delivery.result()
+
+    def flush(self) -> None:
+        """Waits until every record that was handed over before has its outcome."""
+        self._hosted.run(RecordHandover.flush)
+
+    def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic; see `Producer.partitions_for`."""
+        return self._hosted.run(RecordHandover.partitions_for, topic)
+
+    def close(self, timeout_s: float = inf) -> None:
+        """Waits until every record has its outcome, gives up the rest after the timeout, and closes the producer."""
+        if not self._hosted.is_closed:
+            self._hosted.run(RecordHandover.close, timeout_s)
+        super().close()

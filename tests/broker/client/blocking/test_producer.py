@@ -1,0 +1,134 @@
+"""SyncProducer against a node."""
+
+import inspect
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from broker.client import (
+    ClosedError,
+    ConfigError,
+    JsonSerializer,
+    KafkaError,
+    NewTopic,
+    OffsetSpec,
+    Producer,
+    RecordTooLarge,
+    SyncAdmin,
+    SyncProducer,
+    TimedOut,
+    TopicPartition,
+)
+from jepsen.processes.ports import free_ports
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    with SyncAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, partitions)]).raise_first()
+
+
+def latest(bootstrap: str, topic: str, partition: int = 0) -> int:
+    with SyncAdmin(bootstrap) as admin:
+        asked = TopicPartition(topic, partition)
+        found = admin.list_offsets({asked: OffsetSpec.LATEST}).value(asked)
+        assert found is not None
+        return found.offset
+
+
+def test_every_method_of_producer_has_a_blocking_one_with_equal_parameters() -> None:
+    methods = {
+        name: inspect.signature(function).parameters
+        for name, function in inspect.getmembers(Producer, inspect.isfunction)
+        # A thread that calls send_soon waits for room in it.
+        if not name.startswith("_") and name != "wait_for_room"
+    }
+    for name, parameters in methods.items():
+        assert inspect.signature(getattr(SyncProducer, name)).parameters == parameters, name
+    taken = dict(inspect.signature(Producer).parameters)
+    del taken["environment"]
+    assert dict(inspect.signature(SyncProducer).parameters) == taken
+
+
+def test_send_returns_where_the_record_was_written(bootstrap: str) -> None:
+    create(bootstrap, "sent", 2)
+    with SyncProducer(bootstrap, linger_ms=0) as producer:
+        assert len(producer.partitions_for("sent")) == 2
+        metadata = producer.send("sent", b"value", key=b"key", headers=[("source", b"test")], partition=1)
+        assert (metadata.topic, metadata.partition, metadata.offset) == ("sent", 1, 0)
+        assert producer.send("sent", b"value", partition=1, timestamp_ms=5).timestamp_ms == 5
+
+
+def test_records_of_a_thread_keep_their_order_and_are_written_when_the_block_ends(bootstrap: str) -> None:
+    create(bootstrap, "ordered")
+    with SyncProducer(bootstrap) as producer:
+        deliveries = [producer.send_soon("ordered", b"%d" % number) for number in range(25_000)]
+    assert [delivery.result().offset for delivery in deliveries] == list(range(25_000))
+    assert latest(bootstrap, "ordered") == 25_000
+
+
+def test_threads_share_a_producer(bootstrap: str) -> None:
+    create(bootstrap, "shared-producer")
+
+    def send(number: int) -> list[int]:
+        deliveries = [producer.send_soon("shared-producer", b"%d" % number) for _ in range(500)]
+        return [delivery.result().offset for delivery in deliveries]
+
+    with SyncProducer(bootstrap) as producer, ThreadPoolExecutor(4) as threads:
+        offsets = list(threads.map(send, range(4)))
+    assert sorted(offset for each in offsets for offset in each) == list(range(2_000))
+    assert all(each == sorted(each) for each in offsets)
+
+
+def test_flush_waits_for_every_record_that_was_handed_over(bootstrap: str) -> None:
+    create(bootstrap, "flushed")
+    with SyncProducer(bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        deliveries = [producer.send_soon("flushed", b"value") for _ in range(10)]
+        with pytest.raises(TimedOut, match="may still be written"):
+            deliveries[0].result(timeout_s=0.05)
+        producer.flush()
+        assert all(delivery.is_done for delivery in deliveries)
+
+
+def test_a_record_that_is_refused_fails_its_delivery_and_its_callback(bootstrap: str) -> None:
+    create(bootstrap, "refused")
+    outcomes = []
+    with SyncProducer(bootstrap, value_serializer=JsonSerializer(), max_request_size=10_000) as producer:
+        large = producer.send_soon("refused", "x" * 20_000, on_delivery=lambda *outcome: outcomes.append(outcome))
+        unserializable = producer.send_soon("refused", {1, 2})
+        written = producer.send_soon("refused", [1, 2], on_delivery=lambda *outcome: outcomes.append(outcome))
+        for _ in range(2):
+            with pytest.raises(RecordTooLarge):
+                large.result()
+        with pytest.raises(TypeError):
+            unserializable.result()
+        metadata = written.result()
+        with pytest.raises(KafkaError):
+            producer.send("not/allowed", 1)
+    (refused, accepted) = outcomes
+    assert refused[0] is None
+    assert isinstance(refused[1], RecordTooLarge)
+    assert accepted == (metadata, None)
+
+
+def test_records_for_which_there_is_no_room_time_out_together() -> None:
+    (port,) = free_ports(1)
+    with SyncProducer(f"127.0.0.1:{port}", buffer_memory=50_000, batch_size=1_000, max_block_ms=300) as producer:
+        deliveries = [producer.send_soon("topic", b"x" * 1_000, partition=0) for _ in range(200)]
+        started = time.monotonic()
+        with pytest.raises(TimedOut):
+            deliveries[-1].result(timeout_s=30)
+        assert time.monotonic() - started < 30
+        producer.close(timeout_s=0)
+        with pytest.raises((ClosedError, TimedOut)):
+            deliveries[0].result()
+
+
+def test_a_closed_producer_says_so(bootstrap: str) -> None:
+    producer = SyncProducer(bootstrap)
+    producer.close()
+    producer.close()
+    with pytest.raises(ClosedError, match="open another one"):
+        producer.send_soon("topic", b"value")
+    with pytest.raises(ConfigError, match=r"did you mean linger\.ms"):
+        SyncProducer(bootstrap, config={"linger": 5})
