@@ -144,6 +144,7 @@ WORLDLY: dict[str, set[str]] = {
     # A process's own affairs, before there is a node: its properties file, its directory, its signals; the variables
     # and the files of the user who runs a command.
     "broker.cli.commands.cluster": {"os"},
+    "broker.cli.commands.reassignment_plans": {"pathlib"},
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},

@@ -1,8 +1,9 @@
-"""`kraft cluster start`: a cluster for development on this machine, each node a process of its own.
+"""`kraft cluster`: `describe` and `health` show how a cluster is; `start` runs one on this machine.
 
-The first time it formats the nodes, later it starts those that are there. Their output is shown, each line with its
-node. Ctrl-C, SIGTERM and SIGHUP stop all of them cleanly, a second one at once. A node that dies is reported, and not
-started again: that can be done with `kraft start` and its properties file.
+`start` is for development: each node is a process of its own. The first time it formats the nodes, later it starts
+those that are there. Their output is shown, each line with its node. Ctrl-C, SIGTERM and SIGHUP stop all of them
+cleanly, a second one at once. A node that dies is reported, and not started again: that can be done with `kraft start`
+and its properties file.
 """
 
 import os
@@ -10,11 +11,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import attrs
 import click
 import trio
 
-from broker.cli.grammar import Command, CommandGroup, Exit, Invocation
+from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMNS, ClusterHealth, examine_cluster
+from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
+from broker.cli.output import Column, one
 from broker.cli.refusals import print_refusals
 from broker.cli.supervisor import Supervisor, Task
 from kraft.env import real_env
@@ -25,9 +29,34 @@ _NODE_ID_MAX: Final = 2_000_000_000
 _PORT_MAX: Final = 65_535
 
 
+@attrs.frozen
+class NodeRow:
+    """A broker that is alive."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@attrs.frozen
+class DescribedCluster:
+    """A cluster and its brokers."""
+
+    cluster_id: str
+    brokers: list[NodeRow]
+
+
+NODE_COLUMNS: Final[Sequence[Column[NodeRow]]] = (
+    Column("broker", lambda row: row.id, is_number=True),
+    Column("address", lambda row: f"{row.host}:{row.port}"),
+    Column("rack", lambda row: row.rack or "-"),
+)
+
+
 @click.group("cluster", cls=CommandGroup)
 def cluster() -> None:
-    """Run a cluster on this machine."""
+    """Run a cluster on this machine; see how a cluster is."""
 
 
 @cluster.command("start", cls=Command)
@@ -64,6 +93,44 @@ def start(invocation: Invocation, directory: str, **options: Any) -> None:
     except* (NotOneCluster, ConfigError, OSError) as group:
         print_refusals(group)
         invocation.exit_code = Exit.FAILED
+
+
+@cluster.command("describe", cls=ClusterCommand, shape=one(DescribedCluster))
+async def describe(invocation: Invocation) -> None:
+    """Show the brokers of a cluster."""
+    async with invocation.admin() as admin:
+        found = await admin.describe_cluster()
+    nodes = [NodeRow(node.id, node.host, node.port, node.rack) for node in sorted(found.nodes)]
+    shown = DescribedCluster(found.cluster_id, nodes)
+    if invocation.printer.is_json:
+        invocation.printer.json(shown)
+        return
+    invocation.printer.say(f"Cluster {shown.cluster_id}")
+    invocation.printer.table(shown.brokers, NODE_COLUMNS)
+
+
+@cluster.command("health", cls=ClusterCommand, shape=one(ClusterHealth))
+async def health(invocation: Invocation) -> None:
+    """Show how a cluster is, on one screen. A problem is exit code 1."""
+    async with invocation.admin() as admin:
+        found = await examine_cluster(admin)
+    invocation.exit_code = Exit.OK if found.is_healthy else Exit.FAILED
+    printer = invocation.printer
+    if printer.is_json:
+        printer.json(found)
+        return
+    printer.say(f"Cluster {found.cluster_id}: {'healthy' if found.is_healthy else f'{len(found.problems)} problems'}")
+    printer.say("")
+    printer.table(found.controllers, CONTROLLER_COLUMNS)
+    printer.say("")
+    printer.table(found.brokers, BROKER_COLUMNS)
+    printer.say(
+        f"\n{found.topics} topics, {found.partitions} partitions: {found.without_leader} without a leader, "
+        f"{found.under_replicated} under-replicated, {found.not_led_by_preferred} not led by the preferred replica; "
+        f"leader skew {found.leader_skew * 100:.0f} %"
+    )
+    for problem in found.problems:
+        printer.say(f"! {problem}")
 
 
 async def _start(

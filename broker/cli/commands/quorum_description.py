@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from broker.cli.grammar import CommandFailed
-from broker.wire.api.describe_quorum import DescribeQuorumResponse, Node, ReplicaState
+from broker.client.admin import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.wire.uuids import ZERO_UUID, encode_uuid
 
 COLUMNS: Final = (
@@ -24,7 +24,7 @@ _STATUSES: Final = ("Leader", "Follower", "Observer")
 
 
 @attrs.frozen
-class QuorumReplica:
+class ReplicaRow:
     """A voter or an observer. `status` is Leader, Follower or Observer; -1 is a time that is not known."""
 
     node_id: int
@@ -38,7 +38,7 @@ class QuorumReplica:
 
 
 @attrs.frozen
-class QuorumDescription:
+class DescribedQuorum:
     """The quorum as its leader sees it. The lag is that of the voter that is furthest behind; -1 ms is unknown."""
 
     cluster_id: str
@@ -47,30 +47,29 @@ class QuorumDescription:
     high_watermark: int
     max_follower_lag: int
     max_follower_lag_ms: int
-    replicas: list[QuorumReplica]
+    replicas: list[ReplicaRow]
 
 
 class NoLeader(CommandFailed):
     """The answer names no leader among the voters, so nothing can be compared with it."""
 
 
-def describe_quorum(cluster_id: str, response: DescribeQuorumResponse) -> QuorumDescription:
+def describe_quorum(cluster_id: str, quorum: QuorumDescription) -> DescribedQuorum:
     """Raises NoLeader."""
-    partition = response.topics[0].partitions[0]
-    leaders = [voter for voter in partition.current_voters if voter.replica_id == partition.leader_id]
+    leaders = [voter for voter in quorum.voters if voter.id == quorum.leader_id]
     if not leaders:
         raise NoLeader("The leader of the quorum is not known, or no voter any more.")
     leader = leaders[0]
-    voters = [("Leader" if voter is leader else "Follower", voter) for voter in partition.current_voters]
-    observers = [("Observer", observer) for observer in partition.observers]
-    replicas = [_replica(each, status, leader, response.nodes) for status, each in (*voters, *observers)]
-    lag, lag_ms = _max_follower_lag(leader, partition.current_voters)
-    return QuorumDescription(
-        cluster_id, partition.leader_id, partition.leader_epoch, partition.high_watermark, lag, lag_ms, replicas
-    )
+    voters = [("Leader" if voter is leader else "Follower", voter) for voter in quorum.voters]
+    observers = [("Observer", observer) for observer in quorum.observers]
+    replicas = [
+        _replica(each, status, leader, quorum.endpoints.get(each.id, ())) for status, each in (*voters, *observers)
+    ]
+    lag, lag_ms = _max_follower_lag(leader, quorum.voters)
+    return DescribedQuorum(cluster_id, leader.id, quorum.leader_epoch, quorum.high_watermark, lag, lag_ms, replicas)
 
 
-def status_lines(quorum: QuorumDescription) -> list[str]:
+def status_lines(quorum: DescribedQuorum) -> list[str]:
     """`describe --status`."""
     voters = [replica for replica in quorum.replicas if replica.status != "Observer"]
     observers = [replica for replica in quorum.replicas if replica.status == "Observer"]
@@ -86,7 +85,7 @@ def status_lines(quorum: QuorumDescription) -> list[str]:
     ]
 
 
-def replication_lines(quorum: QuorumDescription, *, now_ms: int | None) -> list[str]:
+def replication_lines(quorum: DescribedQuorum, *, now_ms: int | None) -> list[str]:
     """`describe --replication`; given the time, with times as how long they are ago."""
 
     def shown(time_ms: int) -> str:
@@ -107,31 +106,33 @@ def replication_lines(quorum: QuorumDescription, *, now_ms: int | None) -> list[
     return _table([COLUMNS, *rows])
 
 
-def _replica(replica: ReplicaState, status: str, leader: ReplicaState, nodes: Iterable[Node]) -> QuorumReplica:
-    listeners = [listener for node in nodes if node.node_id == replica.replica_id for listener in node.listeners]
-    return QuorumReplica(
-        replica.replica_id,
-        encode_uuid(replica.replica_directory_id),
+def _replica(
+    replica: QuorumReplica, status: str, leader: QuorumReplica, endpoints: Iterable[RaftEndpoint]
+) -> ReplicaRow:
+    return ReplicaRow(
+        replica.id,
+        encode_uuid(replica.directory_id),
         status,
         replica.log_end_offset,
         leader.log_end_offset - replica.log_end_offset,
-        replica.last_fetch_timestamp,
-        replica.last_caught_up_timestamp,
-        [f"{each.name}://{_host(each.host)}:{each.port}" for each in listeners],
+        _UNKNOWN if replica.last_fetch_ms is None else replica.last_fetch_ms,
+        _UNKNOWN if replica.last_caught_up_ms is None else replica.last_caught_up_ms,
+        [f"{each.listener}://{_host(each.host)}:{each.port}" for each in endpoints],
     )
 
 
-def _max_follower_lag(leader: ReplicaState, voters: Sequence[ReplicaState]) -> tuple[int, int]:
+def _max_follower_lag(leader: QuorumReplica, voters: Sequence[QuorumReplica]) -> tuple[int, int]:
     """Of the voter that is furthest behind: by how many records, and for how long; -1 ms where that is unknown."""
     last = min(voters, key=lambda voter: voter.log_end_offset)
     lag = leader.log_end_offset - last.log_end_offset
     if last is leader:
         return lag, 0
-    times = (leader.last_caught_up_timestamp, last.last_caught_up_timestamp)
-    return lag, _UNKNOWN if _UNKNOWN in times else times[0] - times[1]
+    if leader.last_caught_up_ms is None or last.last_caught_up_ms is None:
+        return lag, _UNKNOWN
+    return lag, leader.last_caught_up_ms - last.last_caught_up_ms
 
 
-def _replicas(replicas: Iterable[QuorumReplica]) -> str:
+def _replicas(replicas: Iterable[ReplicaRow]) -> str:
     """`[{"id": 1, "directoryId": "...", "endpoints": ["CONTROLLER://host:port"]}, ...]`"""
     shown = []
     for replica in replicas:

@@ -1,8 +1,10 @@
 """The two kinds of commands: those that ask a cluster, and those that do not."""
 
 import sys
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import trio
@@ -12,6 +14,13 @@ from broker.cli.grammar.options import cluster_options, given_settings, is_json,
 from broker.cli.grammar.settings import ClusterSettings, resolve_settings
 from broker.cli.output.printer import Printer
 from broker.cli.output.shapes import Shape
+from broker.client.types import TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.client.admin import Admin, Results
+
+V = TypeVar("V")
 
 
 class Invocation:
@@ -25,6 +34,21 @@ class Invocation:
     def cluster(self) -> ClusterSettings:
         """The cluster to ask. Raises CommandFailed."""
         return resolve_settings(self._given)
+
+    def admin(self) -> "AbstractAsyncContextManager[Admin]":
+        """An Admin of the cluster. Raises CommandFailed, ClientError."""
+        from broker.cli.grammar.clients import open_admin
+
+        return open_admin(self.cluster())
+
+    def succeeded(
+        self, results: "Results[Any, V]", what: str, *, ignored: Collection[ErrorCode] = ()
+    ) -> "dict[Any, V]":
+        """The values of the items that did not fail; failures are reported, apart from those with ignored codes."""
+        for item, error in results.failed.items():
+            if not (isinstance(error, KafkaError) and error.code in ignored):
+                self.fail(error, f"{what} {shown_item(item)}")
+        return results.succeeded
 
     def fail(self, error: Exception, what: str | None = None) -> None:
         """Report that a part of the command has failed; the command goes on, and ends with the failure's exit code."""
@@ -71,3 +95,10 @@ class ClusterCommand(Command):
 
     def _run(self, call: Any) -> None:
         trio.run(call)
+
+
+def shown_item(item: object) -> str:
+    """An item of a call, as messages name it: `orders-3` for a partition, its name for a resource."""
+    if isinstance(item, TopicPartition):
+        return f"{item.topic}-{item.partition}"
+    return str(getattr(item, "name", item))

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from broker.client import ConnectionLost
+from broker.client.errors import ClientError, ConfigError, ConnectionLost, TimedOut
 from broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -46,6 +46,9 @@ _NOT_FOUND: Final = frozenset(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
+# What a person can do something about; any other error is a bug, and shows its traceback.
+EXPECTED: Final = (CommandFailed, click.ClickException, KafkaError, ClientError, OSError)
+
 _UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
 # What to do about an error whose own message does not say it.
 _ADVICE: Final = {
@@ -69,8 +72,10 @@ def exit_code_of(error: Exception) -> Exit:
             if error.code in _NOT_FOUND:
                 return Exit.NOT_FOUND
             return Exit.UNREACHABLE if error.code in _UNREACHABLE else Exit.FAILED
-        case ConnectionLost():
+        case ConnectionLost() | TimedOut():
             return Exit.UNREACHABLE
+        case ConfigError():
+            return Exit.USAGE
         case _:
             return Exit.FAILED
 

@@ -63,7 +63,7 @@ def split_options(command: click.Command, ctx: click.Context) -> Iterator[tuple[
     own: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
+        record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
         if record is not None:
             (shared if _is_shared(parameter) else own).append(record)
     for heading, records in (("Options", own), (CLUSTER_OPTIONS_HEADING, shared)):

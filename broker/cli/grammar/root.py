@@ -8,10 +8,8 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from broker.cli.grammar.failures import CommandFailed, Exit, exit_code_of, leaves, sentence
+from broker.cli.grammar.failures import EXPECTED, Exit, exit_code_of, leaves, sentence
 from broker.cli.grammar.groups import LazyCommand, LazyGroup
-from broker.client import ConnectionLost
-from broker.wire.errors import KafkaError
 
 COMPLETION_VARIABLE: Final = "_KRAFT_COMPLETE"
 _COMMANDS: Final = "broker.cli.commands"
@@ -23,18 +21,24 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("random-uuid", f"{_COMMANDS}.random_uuid:random_uuid", "print an id for a cluster or a directory"),
         ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
     ),
+    "Data": (
+        ("topics", f"{_COMMANDS}.topics:topics", "create, list, describe, alter and delete topics"),
+        ("groups", f"{_COMMANDS}.groups:groups", "see groups and their lag, reset offsets"),
+        ("configs", f"{_COMMANDS}.configs:configs", "see and change configs of topics, brokers and groups"),
+    ),
     "Cluster": (
-        ("cluster", f"{_COMMANDS}.cluster:cluster", "run a cluster on this machine"),
+        ("cluster", f"{_COMMANDS}.cluster:cluster", "run a cluster on this machine, see how a cluster is"),
         ("quorum", f"{_COMMANDS}.quorum:quorum", "look at the controllers' quorum, and change its voters"),
+        ("log-dirs", f"{_COMMANDS}.log_dirs:log_dirs", "see the log directories of brokers"),
+        ("reassign", f"{_COMMANDS}.reassign:reassign", "move replicas to other brokers"),
+        ("elect", f"{_COMMANDS}.elect:elect", "have leaders elected"),
+        ("features", f"{_COMMANDS}.features:features", "see and change the levels of features"),
     ),
     "This command": (
         ("context", f"{_COMMANDS}.context:context", "name clusters, and choose one"),
         ("completion", f"{_COMMANDS}.completion:completion", "print a shell's completion script"),
     ),
 }
-
-# What a person can do something about; anything else is a bug, and shows its traceback.
-_EXPECTED: Final = (CommandFailed, click.ClickException, KafkaError, ConnectionLost, OSError)
 
 
 @click.group("kraft", cls=LazyGroup, sections=SECTIONS)
@@ -61,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except BaseExceptionGroup as group:
         return _report(list(leaves(group)), group)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         return _report([error], error)
 
 
@@ -74,7 +78,7 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
         if isinstance(error, BrokenPipeError):
             _discard_output()
             return Exit.OUTPUT_CLOSED
-        if not isinstance(error, _EXPECTED):
+        if not isinstance(error, EXPECTED):
             raise raised
         assert isinstance(error, Exception), "what is expected"
         print(f"kraft: {sentence(error)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Which cluster a command asks, and with which client configs: flags, files, variables, contexts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +74,7 @@ def read_command_config(path: str) -> dict[str, str]:
         raise WrongSettings(f"--command-config {path} cannot be read: {error}") from error
 
 
-def parse_settings(settings: tuple[str, ...] | list[str]) -> dict[str, str]:
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     """`key=value` texts as a mapping; of a key given twice, the last value counts. Raises WrongSettings."""
     pairs = {}
     for setting in settings:

@@ -33,11 +33,23 @@ class Printer:
         if self.is_json:
             self.json(rows)
         elif rows:
-            from broker.cli.output.tables import print_table
-
-            print_table(rows, columns)
+            self.table(rows, columns)
         else:
             print(empty)
+
+    def table(self, rows: Sequence[Row], columns: Sequence[Column[Row]]) -> None:
+        """A table for people."""
+        from broker.cli.output.tables import print_table
+
+        print_table(rows, columns)
+
+    def each(self, items: Sequence[Row], line: Callable[[Row], str]) -> None:
+        """A line about each object, or the objects as JSON."""
+        if self.is_json:
+            self.json(items)
+        else:
+            for item in items:
+                print(line(item))
 
     def one(self, item: attrs.AttrsInstance, lines: Iterable[str]) -> None:
         """Lines about one object, or the object as JSON."""

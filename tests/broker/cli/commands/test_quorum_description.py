@@ -1,60 +1,37 @@
-"""`kraft quorum describe`: the lines that `kafka-metadata-quorum` prints, of answers as DescribeQuorum gives them."""
+"""`kraft quorum describe`: the lines that `kafka-metadata-quorum` prints, of quorums as an Admin describes them."""
 
 import attrs
 import pytest
 
 from broker.cli.commands.quorum_description import (
+    DescribedQuorum,
     NoLeader,
-    QuorumDescription,
     describe_quorum,
     replication_lines,
     status_lines,
 )
-from broker.wire.api.describe_quorum import (
-    DescribeQuorumResponse,
-    Listener,
-    Node,
-    PartitionData,
-    ReplicaState,
-    TopicData,
-)
+from broker.client.admin import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.wire.uuids import ZERO_UUID, decode_uuid
 
 DIRECTORIES = tuple(map(decode_uuid, ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA")))
-LEADER = ReplicaState(
-    replica_id=1,
-    replica_directory_id=DIRECTORIES[0],
-    log_end_offset=120,
-    last_fetch_timestamp=1_000_000,
-    last_caught_up_timestamp=1_000_000,
-)
-FOLLOWER = ReplicaState(
-    replica_id=2,
-    replica_directory_id=DIRECTORIES[1],
-    log_end_offset=115,
-    last_fetch_timestamp=999_900,
-    last_caught_up_timestamp=999_400,
-)
-OBSERVER = ReplicaState(replica_id=4, replica_directory_id=DIRECTORIES[2], log_end_offset=-1)
+LEADER = QuorumReplica(1, DIRECTORIES[0], log_end_offset=120, last_fetch_ms=1_000_000, last_caught_up_ms=1_000_000)
+FOLLOWER = QuorumReplica(2, DIRECTORIES[1], log_end_offset=115, last_fetch_ms=999_900, last_caught_up_ms=999_400)
+OBSERVER = QuorumReplica(4, DIRECTORIES[2], log_end_offset=-1, last_fetch_ms=None, last_caught_up_ms=None)
 
 
-def answer(
-    voters: list[ReplicaState], observers: list[ReplicaState] | None = None, leader_id: int = 1
-) -> DescribeQuorumResponse:
-    partition = PartitionData(
-        leader_id=leader_id, leader_epoch=7, high_watermark=118, current_voters=voters, observers=observers or []
+def describe(voters: list[QuorumReplica], observers: list[QuorumReplica] | None = None) -> DescribedQuorum:
+    quorum = QuorumDescription(
+        leader_id=1,
+        leader_epoch=7,
+        high_watermark=118,
+        voters=tuple(voters),
+        observers=tuple(observers or ()),
+        endpoints={
+            1: (RaftEndpoint("CONTROLLER", "localhost", 9093),),
+            2: (RaftEndpoint("CONTROLLER", "::1", 9095),),
+        },
     )
-    return DescribeQuorumResponse(
-        topics=[TopicData(topic_name="__cluster_metadata", partitions=[partition])],
-        nodes=[
-            Node(node_id=1, listeners=[Listener(name="CONTROLLER", host="localhost", port=9093)]),
-            Node(node_id=2, listeners=[Listener(name="CONTROLLER", host="::1", port=9095)]),
-        ],
-    )
-
-
-def describe(voters: list[ReplicaState], observers: list[ReplicaState] | None = None) -> QuorumDescription:
-    return describe_quorum("4L6g3nShT-eMCtK--X86sw", answer(voters, observers))
+    return describe_quorum("4L6g3nShT-eMCtK--X86sw", quorum)
 
 
 def test_the_status() -> None:
@@ -73,7 +50,7 @@ def test_the_status() -> None:
 
 
 def test_a_directory_that_is_not_known_is_null() -> None:
-    voter = attrs.evolve(LEADER, replica_directory_id=ZERO_UUID)
+    voter = attrs.evolve(LEADER, directory_id=ZERO_UUID)
     lines = status_lines(describe([voter]))
     assert lines[-2].endswith('[{"id": 1, "directoryId": null, "endpoints": ["CONTROLLER://localhost:9093"]}]')
 
@@ -83,10 +60,10 @@ def test_a_directory_that_is_not_known_is_null() -> None:
     [
         ([LEADER], 0, 0),
         ([LEADER, attrs.evolve(FOLLOWER, log_end_offset=120)], 0, 0),
-        ([LEADER, attrs.evolve(FOLLOWER, last_caught_up_timestamp=-1)], 5, -1),
+        ([LEADER, attrs.evolve(FOLLOWER, last_caught_up_ms=None)], 5, -1),
     ],
 )
-def test_how_far_the_last_voter_is_behind(voters: list[ReplicaState], lag: int, lag_ms: int) -> None:
+def test_how_far_the_last_voter_is_behind(voters: list[QuorumReplica], lag: int, lag_ms: int) -> None:
     assert status_lines(describe(voters))[4:6] == [
         f"MaxFollowerLag:         {lag}",
         f"MaxFollowerLagTimeMs:   {lag_ms}",

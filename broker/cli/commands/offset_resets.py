@@ -1,0 +1,75 @@
+"""Where a group's offsets are set to: a target, and what it means for each partition."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import click
+
+from broker.cli.grammar import CommandFailed
+from broker.cli.grammar.arguments import parse_time
+from broker.client.admin import Admin, OffsetSpec
+from broker.client.types import TopicPartition
+from kraft.env import real_env
+
+_TARGETS: Final = ("to_earliest", "to_latest", "to_current", "to_offset", "to_time", "shift_by")
+
+
+@attrs.frozen
+class Reset:
+    """The target's option, and its value: an offset, a shift in records, or milliseconds since 1970."""
+
+    target: str
+    value: int = 0
+
+
+def choose_reset(targets: Mapping[str, Any]) -> Reset:
+    """The one target that the command line names. Raises UsageError."""
+    given = {name: targets[name] for name in _TARGETS if targets[name] not in (None, False)}
+    if len(given) != 1:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in _TARGETS)
+        raise click.UsageError(f"Give exactly one of {options}.", click.get_current_context())
+    ((target, value),) = given.items()
+    if target != "to_time":
+        return Reset(target, int(value))
+    now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
+    return Reset(target, parse_time(value, now_ms))
+
+
+async def plan_reset(
+    admin: Admin, group_id: str, partitions: Sequence[TopicPartition] | None, reset: Reset
+) -> dict[TopicPartition, tuple[int | None, int]]:
+    """The old and the new offset of each partition; of all with an offset where `partitions` is None.
+
+    Raises CommandFailed, KafkaError, ClientError.
+    """
+    committed = (await admin.list_group_offsets({group_id: partitions})).value(group_id).raise_first()
+    old = {partition: offset and offset.offset for partition, offset in committed.items()}
+    chosen = list(old) if partitions is None else list(partitions)
+    if not chosen:
+        return {}
+    earliest = await _offsets(admin, chosen, OffsetSpec.EARLIEST)
+    latest = await _offsets(admin, chosen, OffsetSpec.LATEST)
+    at_time = await _offsets(admin, chosen, reset.value) if reset.target == "to_time" else {}
+    planned: dict[TopicPartition, tuple[int | None, int]] = {}
+    for partition in chosen:
+        first, end, now = earliest[partition] or 0, latest[partition] or 0, old.get(partition)
+        if reset.target == "shift_by" and now is None:
+            raise CommandFailed(f"Group {group_id} has no offset for {partition.topic}-{partition.partition} to shift")
+        wanted = {
+            "to_earliest": first,
+            "to_latest": end,
+            "to_current": end if now is None else now,
+            "to_offset": reset.value,
+            "to_time": end if at_time.get(partition) is None else at_time[partition],
+            "shift_by": (now or 0) + reset.value,
+        }[reset.target]
+        planned[partition] = (now, min(max(wanted or 0, first), end))
+    return planned
+
+
+async def _offsets(
+    admin: Admin, partitions: Sequence[TopicPartition], spec: OffsetSpec | int
+) -> dict[TopicPartition, int | None]:
+    found = (await admin.list_offsets(dict.fromkeys(partitions, spec))).raise_first()
+    return {partition: offset and offset.offset for partition, offset in found.items()}

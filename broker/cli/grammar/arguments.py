@@ -1,0 +1,61 @@
+"""Arguments with a form of their own: topics and partitions, times, sizes, durations."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias, TypeVar
+
+import click
+
+from broker.cli.grammar.units import parse_duration_ms, parse_size, parse_time_ms
+
+V = TypeVar("V")
+# A topic, and the partitions of it that are meant; None for all.
+TopicPartitions: TypeAlias = tuple[str, tuple[int, ...] | None]
+_PARTITION_MAX: Final = 2**31 - 1
+
+
+class Parsed(click.ParamType[V]):
+    """A parameter that `parse` reads; its ValueError is the message of a usage error."""
+
+    def __init__(self, name: str, parse: Callable[[str], V]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> V:
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+
+
+SIZE: Final = Parsed("size", parse_size)
+DURATION: Final = Parsed("duration", parse_duration_ms)
+
+
+def parse_topic_partitions(text: str) -> TopicPartitions:
+    """A topic, and some of its partitions where it names them: `orders`, `orders:0,3-5`. Raises ValueError."""
+    topic, colon, numbers = text.partition(":")
+    if not topic or (colon and not numbers):
+        raise ValueError(f"{text!r} names no topic; write for example orders, or orders:0,3-5")
+    return topic, tuple(_numbers(numbers, text)) if colon else None
+
+
+def _numbers(numbers: str, text: str) -> Iterable[int]:
+    for part in numbers.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"{text!r} names no partitions; write for example orders:0,3-5")
+        low, high = int(first), int(last or first)
+        if not low <= high <= _PARTITION_MAX:
+            raise ValueError(f"{text!r} names partitions that cannot be")
+        yield from range(low, high + 1)
+
+
+TOPIC_PARTITIONS: Final = Parsed("topic", parse_topic_partitions)
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970; see `parse_time_ms`. Raises UsageError."""
+    try:
+        return parse_time_ms(text, now_ms)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.", click.get_current_context()) from error

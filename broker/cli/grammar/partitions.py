@@ -1,0 +1,26 @@
+"""The partitions that a command line means: all of a topic, or those it names."""
+
+from collections.abc import Iterable, Sequence
+
+from broker.cli.grammar.failures import CommandFailed, Exit
+from broker.client.admin import Admin
+from broker.client.types import TopicPartition
+
+
+async def find_partitions(
+    admin: Admin, given: Iterable[tuple[str, Sequence[int] | None]]
+) -> dict[TopicPartition, None]:
+    """The partitions in the order given. Raises KafkaError for a topic that does not exist, CommandFailed."""
+    wanted = list(given)
+    described = (await admin.describe_topics(dict.fromkeys(topic for topic, _ in wanted))).raise_first()
+    found: dict[TopicPartition, None] = {}
+    for topic, numbers in wanted:
+        existing = [each.partition for each in described[topic].partitions]
+        for number in existing if numbers is None else numbers:
+            if number not in existing:
+                raise CommandFailed(
+                    f"Topic {topic} has no partition {number}; its partitions are 0 to {max(existing, default=0)}",
+                    Exit.NOT_FOUND,
+                )
+            found[TopicPartition(topic, number)] = None
+    return found

@@ -1,0 +1,49 @@
+"""A node for the commands that ask a cluster, and a user without files of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.cluster_process import ClusterProcess, new_cluster
+from tests.support.node_process import NodeProcess
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KRAFT_CONFIG", str(tmp_path_factory.mktemp("user") / "config.toml"))
+        patch.delenv("KRAFT_CONTEXT", raising=False)
+        patch.delenv("KRAFT_BOOTSTRAP_SERVERS", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    overrides = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "3"}
+    node = NodeProcess(tmp_path_factory.mktemp("commands") / "node", overrides)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.discard()
+
+
+@pytest.fixture
+def node(_node: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> NodeProcess:
+    """One node for all tests, whom commands ask by default. Each test uses names of its own."""
+    monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _node.bootstrap)
+    return _node
+
+
+@pytest.fixture(scope="session")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    with new_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.start()
+        yield cluster
+
+
+@pytest.fixture
+def three_nodes(_cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> ClusterProcess:
+    """Three nodes for all tests, likewise."""
+    monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _cluster.bootstrap)
+    return _cluster

@@ -1,0 +1,117 @@
+"""The commands about a cluster of three nodes: its health, log directories, features, elections, moves."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.cli.grammar import Exit
+from tests.support.cluster_process import ClusterProcess, run_command
+from tests.support.command_output import ask, succeed
+
+PATIENCE_SECONDS = 60
+
+
+def leaders(topic: str) -> list[int | None]:
+    return [each["leader"] for each in ask("topics", "describe", topic)[0]["partitions"]]
+
+
+def test_the_brokers_of_a_cluster_are_shown(three_nodes: ClusterProcess) -> None:
+    described = ask("cluster", "describe")
+    assert described["cluster_id"] == three_nodes.cluster_id
+    assert [broker["id"] for broker in described["brokers"]] == [1, 2, 3]
+    assert f"127.0.0.1:{three_nodes.nodes[2].port}" in succeed("cluster", "describe")
+
+
+def test_the_quorum_is_described_as_json(three_nodes: ClusterProcess) -> None:
+    described = ask("quorum", "describe")
+    assert {each["node_id"] for each in described["replicas"]} == {1, 2, 3}
+    assert sorted(each["status"] for each in described["replicas"]) == ["Follower", "Follower", "Leader"]
+
+
+def test_log_directories_are_shown_with_their_replicas(three_nodes: ClusterProcess) -> None:
+    succeed("topics", "create", "logged", "-p", "2", "-r", "2")
+    rows = ask("log-dirs", "describe", "-t", "logged")
+    assert [row["broker"] for row in rows] == [1, 2, 3]
+    assert sum(len(row["replicas"]) for row in rows) == 4
+    assert all(row["total_bytes"] > row["usable_bytes"] > 0 for row in rows)
+    assert str(three_nodes.nodes[1].data_dir) in succeed("log-dirs", "describe", "1")
+    assert len(succeed("log-dirs", "describe", "--replicas", "-t", "logged:0").splitlines()) == 3
+
+
+def test_features_are_described_and_changed(three_nodes: ClusterProcess) -> None:
+    levels = {row["name"]: row for row in ask("features", "describe")}
+    assert levels["group.version"]["level"] == 1
+    assert succeed("features", "downgrade", "group.version=0", "--dry-run") == (
+        "Feature group.version could have level 0.\n"
+    )
+    refused = run_command("features", "upgrade", "group.version=9")
+    assert refused.code == Exit.FAILED
+    assert "feature group.version" in refused.errors
+    assert run_command("features", "upgrade", "group.version").code == Exit.USAGE
+
+
+def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Path) -> None:
+    succeed("topics", "create", "moved", "-p", "4", "-r", "2")
+    path = tmp_path / "plan.json"
+    path.write_text(succeed("reassign", "plan", "moved", "--brokers", "1,2", "-r", "2"))
+    assert {tuple(sorted(each["replicas"])) for each in json.loads(path.read_text())["partitions"]} == {(1, 2)}
+    succeed("reassign", "execute", str(path), "--wait")
+    partitions = ask("topics", "describe", "moved")[0]["partitions"]
+    assert [sorted(each["replicas"]) for each in partitions] == [[1, 2]] * 4
+    assert ask("reassign", "status", "--wait") == []
+    assert succeed("reassign", "cancel") == "Nothing is being reassigned.\n"
+    # A plan that is carried out leaves nothing to plan.
+    again = run_command("reassign", "plan", "moved", "--brokers", "1,2")
+    assert (again.code, again.output, again.errors) == (Exit.OK, "", "kraft: nothing has to move.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["plan", "none"], Exit.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["plan", "planned", "--brokers", "1,x"], Exit.USAGE, "write ids, as in 1,2,3"),
+        (["plan", "planned", "--brokers", "1,9"], Exit.FAILED, "Broker 9 is not alive; the brokers that are: 1,2,3"),
+        (["plan", "planned", "--brokers", "1", "-r", "2"], Exit.FAILED, "needs 2 brokers; name more than 1"),
+        (["execute", "/proc/nowhere"], Exit.USAGE, "`kraft reassign plan` prints one"),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused(
+    three_nodes: ClusterProcess, arguments: list[str], code: Exit, message: str
+) -> None:
+    succeed("topics", "create", "planned", "-r", "1", "--if-not-exists")
+    answer = run_command("reassign", *arguments)
+    assert answer.code == code
+    assert message in answer.errors
+
+
+def test_the_health_names_what_is_wrong_and_an_election_puts_leaders_back(three_nodes: ClusterProcess) -> None:
+    succeed("topics", "create", "led", "-p", "3", "-r", "3")
+    healthy = ask("cluster", "health")
+    assert (healthy["is_healthy"], healthy["problems"], healthy["under_replicated"]) == (True, [], 0)
+    assert [broker["is_alive"] for broker in healthy["brokers"]] == [True] * 3
+    assert sum(controller["is_leader"] for controller in healthy["controllers"]) == 1
+
+    preferred = leaders("led")
+    three_nodes.nodes[3].kill()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while 3 in leaders("led"):
+        assert time.monotonic() < deadline, "broker 3 still leads"
+    answer = run_command("cluster", "health")
+    assert answer.code == Exit.FAILED
+    assert "! broker 3 is down: start it again" in answer.output
+    assert "fewer replicas in sync than they should" in answer.output
+
+    three_nodes.nodes[3].start()
+    while run_command("cluster", "health").code:
+        assert time.monotonic() < deadline, "the cluster does not recover"
+    elected = run_command("elect", "led")
+    assert elected.code == Exit.OK, elected.errors
+    assert leaders("led") == preferred
+
+
+def test_an_unclean_election_names_its_topics(three_nodes: ClusterProcess) -> None:
+    answer = run_command("elect", "--unclean")
+    assert answer.code == Exit.USAGE
+    assert "Name the topics of an unclean election: it may lose records." in answer.errors

@@ -1,0 +1,25 @@
+"""What a command prints with `--json`, and tables taken apart."""
+
+import json
+from typing import Any
+
+from tests.support.cluster_process import run_command
+
+
+def ask(*arguments: str) -> Any:
+    """The JSON that a command prints, which succeeds."""
+    answer = run_command(*arguments, "--json")
+    assert answer.code == 0, answer.errors
+    return json.loads(answer.output)
+
+
+def succeed(*arguments: str) -> str:
+    """The output of a command, which succeeds."""
+    answer = run_command(*arguments)
+    assert answer.code == 0, answer.errors
+    return answer.output
+
+
+def table(output: str) -> list[list[str]]:
+    """The rows of a table whose cells have no blanks, its headings first."""
+    return [line.split() for line in output.splitlines()]
