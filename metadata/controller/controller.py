@@ -221,11 +221,12 @@ class Controller:
 
         Raises InvalidRequest for an unknown type, PolicyViolation.
         """
+        needed_only = partitions is None
         if partitions is None:
-            return await self._write(lambda image: self._elections.elect(image, election_type, None))
+            partitions = [(topic.name, list(topic.partitions)) for topic in self.image.topics.by_name.values()]
         portions = in_portions(in_pieces(partitions), id, lambda piece: len(piece[1]))
         return await self._write_portions(
-            portions, lambda image, some: self._elections.elect(image, election_type, some)
+            portions, lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only)
         )
 
     async def alter_partition_reassignments(

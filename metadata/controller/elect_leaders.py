@@ -50,20 +50,24 @@ class ElectLeadersRoom:
         self._schema = schema
 
     def elect(
-        self, image: MetadataImage, election_type: int, wanted: Sequence[tuple[str, Sequence[int]]] | None
+        self,
+        image: MetadataImage,
+        election_type: int,
+        wanted: Sequence[tuple[str, Sequence[int]]],
+        *,
+        needed_only: bool = False,
     ) -> Decision[list[ElectedTopic]]:
-        """`wanted` are partitions by topic, each of which succeeds or fails for itself. None stands for all there are.
+        """`wanted` are partitions by topic, each of which succeeds or fails for itself.
 
-        Of all there are, those are not told of that need no election. Raises InvalidRequest for a type that there is
-        not, PolicyViolation for more elections than fit into one batch.
+        With `needed_only`, partitions that need no election, or are gone, are left out of the answer. Raises
+        InvalidRequest for a type that there is not, PolicyViolation for more elections than fit into one batch.
         """
         if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
             raise InvalidRequest(f"Unknown election type {election_type}")
         elections = _Elections(image, self._schema, ElectionType(election_type))
-        if wanted is None:
-            topics = [_needed(elections.of_topic(topic, topic.partitions)) for topic in image.topics.by_name.values()]
-        else:
-            topics = [elections.named(name, partition_ids) for name, partition_ids in wanted]
+        topics = [elections.named(name, partition_ids) for name, partition_ids in wanted]
+        if needed_only:
+            topics = list(map(_needed, topics))
         return Decision(list(elections.records.values()), topics)
 
 
@@ -144,5 +148,7 @@ def _leader_change(
 
 
 def _needed(topic: ElectedTopic) -> ElectedTopic:
-    needed = [each for each in topic.partitions if not isinstance(each.error, ElectionNotNeeded)]
+    needed = [
+        each for each in topic.partitions if not isinstance(each.error, ElectionNotNeeded | UnknownTopicOrPartition)
+    ]
     return ElectedTopic(topic.name, needed)

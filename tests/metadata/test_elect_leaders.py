@@ -122,10 +122,13 @@ def test_of_all_partitions_those_are_told_of_that_needed_an_election() -> None:
     cluster.decide(cluster.topics.create(cluster.image, [NewTopic("other", assignments=[(0, (3, 2))])]))
     cluster.fence(1)
     come_back(cluster, 1)
-    topics = cluster.decide(ElectLeadersRoom(schema()).elect(cluster.image, PREFERRED, None))
+    wanted = [("t", [0, 1]), ("other", [0]), ("deleted", [0])]
+    room = ElectLeadersRoom(schema())
+    topics = cluster.decide(room.elect(cluster.image, PREFERRED, wanted, needed_only=True))
     assert {topic.name: [each.partition_id for each in topic.partitions] for topic in topics} == {
         "t": [0, 1],
         "other": [],
+        "deleted": [],
     }
 
 
