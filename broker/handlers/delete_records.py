@@ -4,6 +4,7 @@ from typing import Final
 
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.parked_delete_records import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
+from broker.handlers.slices import Steps
 from broker.handlers.topic_names import is_internal
 from broker.net.reply import Pending
 from broker.replication.partition import Partition
@@ -19,31 +20,43 @@ from broker.wire.errors import ErrorCode, KafkaError
 
 # "Everything that is committed."
 HIGH_WATERMARK: Final = -1
+# Partitions whose records are deleted in one step.
+_STEP_PARTITIONS: Final = 16
 
 
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Pending:
+    return context.take_turns(_delete_all(context, request))
+
+
+def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Pending]:
     partitions = context.services.partitions
-    partitions.commit_staged()
-    waiting: list[Deletion] = []
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(context, topic.name, asked, waiting) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
-    if not waiting:
+    response = DeleteRecordsResponse()
+    parked = ParkedDeleteRecords(context.own_connection, partitions.get, lambda: context.encode(response))
+    deleted = 0
+    try:
+        for topic in request.topics:
+            result = DeleteRecordsTopicResult(name=topic.name)
+            response.topics.append(result)
+            for asked in topic.partitions:
+                if not deleted % _STEP_PARTITIONS:
+                    if deleted:
+                        yield
+                    partitions.commit_staged()
+                result.partitions.append(_delete(context, topic.name, asked, parked))
+                deleted += 1
+    except GeneratorExit:
+        parked.abandon()  # the connection was closed between two steps
+        raise
+    if parked.is_settled:
         return response
-    parked = ParkedDeleteRecords(context.own_connection, waiting, partitions.get, lambda: context.encode(response))
     parked.wait(context.services.deadlines, request.timeout_ms)
     return parked
 
 
 def _delete(
-    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, waiting: list[Deletion]
+    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, parked: ParkedDeleteRecords
 ) -> DeleteRecordsPartitionResult:
-    """Delete them here. Adds to `waiting` what followers have yet to delete."""
+    """Delete them here. `parked` waits for what followers have yet to delete."""
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
     try:
         partition = context.services.partitions.get(topic_name, asked.partition_index)
@@ -51,7 +64,7 @@ def _delete(
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
         deletion = Deletion(partition, _delete_here(context, partition, asked.offset), result)
         if not deletion.is_settled(context.services.partitions.get):
-            waiting.append(deletion)
+            parked.add(deletion)
     except KafkaError as error:
         result.error_code = error.code
     return result
@@ -72,7 +85,7 @@ def _delete_here(context: RequestContext, partition: Partition, offset: int) -> 
     return offset
 
 
-# Some 3,000 partitions: they are trimmed in one go.
+# Some 3,000 partitions.
 HANDLER = Handler(
     request_bytes_max=REQUEST_BYTES_MAX // 8, api_key=21, min_version=0, max_version=2, immediate=delete_records
 )

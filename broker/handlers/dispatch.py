@@ -6,14 +6,15 @@ the node.
 """
 
 import traceback
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from struct import Struct
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
 
 from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut
+from broker.handlers.later_replies import LaterReplies, encoded, encoded_in_steps
 from broker.handlers.services import ControllerServices, Services
 from broker.handlers.slices import Slices, Steps, Unfinished, begin
 from broker.net.connection import Connection, ProtocolError
@@ -35,6 +36,8 @@ _API_VERSIONS: Final = 18
 _API_VERSIONS_MAX: Final = 4
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -77,6 +80,7 @@ class Dispatcher(Generic[S]):
     ) -> None:
         self.services = services
         self.slices = Slices()
+        self.later = LaterReplies(self.slices, nursery, self._failed)
         self._nursery = nursery
         self._forward = forward
         self._handlers = {handler.api_key: handler for handler in handlers}
@@ -127,7 +131,7 @@ class Dispatcher(Generic[S]):
         if handler.immediate is None:
             return self._handle(context, request, bytes(data[start:end]))
         response = handler.immediate(context, request)
-        if route.shortcut is not None:
+        if route.shortcut is not None and connection.buffer.data is data:
             self._learn(route.shortcut, context, request, start, end)
         if response is None or isinstance(response, Pending):
             return response
@@ -168,11 +172,11 @@ class Dispatcher(Generic[S]):
         """Have a decoded request carried out, as its handler is."""
         handler = context.route.handler
         if handler.forwarded and self._forward is not None:
-            return self._start(context, self._forwarded(self._forward, context, request, payload))
+            return self.later.start(context, self._forwarded(self._forward, context, request, payload))
         if handler.sliced is not None:
-            return self._take_steps(context, _encoded_in_steps(context, handler.sliced(context, request)))
+            return self._take_steps(context, encoded_in_steps(context, handler.sliced(context, request)))
         if handler.immediate is None:
-            return self.defer(context, _answer(context, handler, request))
+            return self.later.defer(context, _answer(context, handler, request))
         response = handler.immediate(context, request)
         if response is None or isinstance(response, Pending):
             return response
@@ -183,7 +187,7 @@ class Dispatcher(Generic[S]):
         try:
             return begin(frame)
         except Unfinished:
-            return self._start(context, self.slices.finish(frame))
+            return self.later.start(context, self.slices.finish(frame))
 
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
@@ -205,7 +209,7 @@ class Dispatcher(Generic[S]):
             raise InvalidRequest(str(error)) from error
         context = Context(self, DistantClient(principal, client_host), route, correlation_id, client_id)
         try:
-            frame = await _encoded(context, _answer(context, route.handler, request))
+            frame = await encoded(context, _answer(context, route.handler, request))
         except (ApiError, FsyncFailed):
             raise
         except Exception as error:
@@ -224,32 +228,6 @@ class Dispatcher(Generic[S]):
             shortcut.learn(context, request, start, end)
         except Exception as error:  # noqa: BLE001 - the general way remains
             self._failed(context.client, error)
-
-    def answer_in_steps(self, context: Context[S], response: Steps[Message]) -> Pending:
-        """See `Context.answer_in_steps`."""
-        return self._start(context, self.slices.finish(_encoded_in_steps(context, response)))
-
-    def defer(self, context: Context[S], response: Awaitable[Message]) -> Pending:
-        """See `Context.defer`."""
-        return self._start(context, _encoded(context, response))
-
-    def _start(self, context: Context[S], reply: Awaitable[bytes | list[Part]]) -> Pending:
-        connection = context.own_connection
-        pending = Pending(connection) if context.route.handler.concurrent else ExclusivePending(connection)
-        self._nursery.start_soon(self._run_deferred, connection, reply, pending)
-        return pending
-
-    async def _run_deferred(
-        self, connection: Connection, reply: Awaitable[bytes | list[Part]], pending: Pending
-    ) -> None:
-        try:
-            frame = await reply
-        except FsyncFailed:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
-            connection.close(str(self._failed(connection, error)))
-        else:
-            pending.complete(frame)
 
     async def _forwarded(
         self, forward: Forward, context: Context[S], request: Message, payload: bytes
@@ -332,16 +310,6 @@ def _refused(context: Context[S], handler: Handler, request: Message, error: Api
     if handler.refused is None:
         raise error
     return handler.refused(context, request, error)
-
-
-async def _encoded(context: Context[S], response: Awaitable[Message]) -> bytes | list[Part]:
-    return await context.finish(context.encode_sliced(await response))
-
-
-def _encoded_in_steps(context: Context[S], steps: Steps[Message]) -> Steps[bytes | list[Part]]:
-    response = yield from steps
-    frame = yield from context.encode_sliced(response)
-    return frame
 
 
 def _without_size(frame: bytes | list[Part]) -> bytes:

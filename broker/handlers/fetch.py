@@ -5,25 +5,31 @@ epoch (KIP-595). Consumers get what is committed. Followers get all there is, an
 they have.
 """
 
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import trio
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
-from broker.handlers.fetch_readers import reader_of
+from broker.handlers.fetch_readers import Reader, reader_of
 from broker.handlers.fetch_reading import Reading
 from broker.handlers.handler import RequestContext
+from broker.handlers.slices import STEP_ITEMS, Steps, freed, run
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
-from broker.replication.fetch_sessions import TargetKey
+from broker.replication.fetch_sessions import Fetch, TargetKey
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.partition import Partition
 from broker.replication.replica import READ_COMMITTED
 from broker.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -32,41 +38,139 @@ from broker.wire.errors import KafkaError
 
 _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 16
+# Partitions that are looked at, and told of, at once. Requests about more are answered in steps.
+FEW: Final = 256
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pending:
+    if _names_many(request):
+        return context.take_turns(_fetch_many(context, request))
     services = context.services
     services.partitions.commit_staged()  # what this turn appended before is to be seen
     reader = reader_of(context, request)
+    named = [target for topic in request.topics for target in _targets(context, topic, topic.partitions)]
+    forgotten = [key for topic in request.forgotten_topics_data for key in _forgotten(context, topic)]
     try:
-        asked = services.fetch_sessions.begin(
-            request.session_id,
-            request.session_epoch,
-            _targets(context, request),
-            _forgotten(context, request),
-            by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
-            now_ms=trio.current_time() * 1000,
-            follower=reader.life,
-        )
+        asked = _begin(context, request, reader, named, forgotten)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    if reader.life is not None and services.partitions.is_of_former_life(*reader.life):
-        asked.session.look_at_all()  # and refuse it
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     reading = Reading(context, asked, reader, max_bytes)
+    if len(asked.session.due) > FEW:
+        return context.take_turns(_read_many(context, request, reading, min_bytes))
     reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(min_bytes):
         return _respond(context, reading, request.isolation_level)
     parked = ParkedFetch(context, reading, min_bytes, request.isolation_level)
+    for target in asked.targets:
+        reading.watch(target)
     parked.wait(request.max_wait_ms / 1000)
     return parked
 
 
-class ParkedFetch(Pending):
-    """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first."""
+def _names_many(request: FetchRequest) -> bool:
+    named = sum([len(topic.partitions) for topic in request.topics])
+    if request.forgotten_topics_data:
+        named += sum([len(topic.partitions) for topic in request.forgotten_topics_data])
+    return named > FEW
 
-    __slots__ = ("_context", "_deadline", "_isolation_level", "_min_bytes", "_put_off", "_reading")
+
+def _begin(
+    context: RequestContext,
+    request: FetchRequest,
+    reader: Reader,
+    named: Sequence[FetchTarget],
+    forgotten: Sequence[TargetKey],
+    named_count: int = 0,
+) -> Fetch:
+    """Raises KafkaError."""
+    services = context.services
+    sessions = services.fetch_sessions
+    asked = sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        named,
+        forgotten,
+        by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
+        now_ms=trio.current_time() * 1000,
+        follower=reader.life,
+        named_count=named_count,
+    )
+    while sessions.ended:
+        context.finish_later(sessions.ended.pop().leave())
+    if reader.life is not None and services.partitions.is_of_former_life(*reader.life):
+        asked.session.look_at_all()  # and refuse it
+    return asked
+
+
+def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Pending]:
+    """As `fetch`, for a request that names many partitions."""
+    targets: list[FetchTarget] = []
+    step_end = STEP_ITEMS
+    for topic in request.topics:
+        for first in range(0, len(topic.partitions), STEP_ITEMS):
+            targets += _targets(context, topic, topic.partitions[first : first + STEP_ITEMS])
+            if len(targets) >= step_end:
+                step_end = len(targets) + STEP_ITEMS
+                yield
+    yield from freed(request)
+    context.services.partitions.commit_staged()
+    reader = reader_of(context, request)
+    try:
+        asked = _begin(context, request, reader, targets[:FEW], (), len(targets))
+        for first in range(FEW, len(targets), STEP_ITEMS):
+            asked.session.update(targets[first : first + STEP_ITEMS], ())
+            yield
+            asked.check_is_current()
+        targets.clear()
+        for forgotten in request.forgotten_topics_data:
+            for key in _forgotten(context, forgotten):
+                asked.session.update((), (key,))
+            yield
+            asked.check_is_current()
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
+    reading = Reading(context, asked, reader, max_bytes)
+    response = yield from _read_many(context, request, reading, min(request.min_bytes, max_bytes))
+    return response
+
+
+def _read_many(
+    context: RequestContext, request: FetchRequest, reading: Reading, min_bytes: int
+) -> Steps[FetchResponse | Pending]:
+    """Look at many partitions, and answer or wait."""
+    parked = ParkedFetch(context, reading, min_bytes, request.isolation_level)
+    try:
+        is_late = request.max_wait_ms <= 0
+        yield from parked.read_in_steps(is_late=is_late)
+        if not is_late and not reading.is_enough(min_bytes):
+            parked.wait(request.max_wait_ms / 1000)
+            return parked
+        response = yield from parked.respond_in_steps()
+    except GeneratorExit:
+        parked.abandon()  # the connection was closed between two steps
+        raise
+    return response
+
+
+class ParkedFetch(Pending):
+    """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first.
+
+    Many partitions are looked at in steps. Those that move meanwhile are `_late`, and looked at again.
+    """
+
+    __slots__ = (
+        "_context",
+        "_deadline",
+        "_is_ending",
+        "_isolation_level",
+        "_late",
+        "_min_bytes",
+        "_put_off",
+        "_reading",
+    )
 
     def __init__(self, context: RequestContext, reading: Reading, min_bytes: int, isolation_level: int) -> None:
         super().__init__(context.own_connection)
@@ -75,19 +179,57 @@ class ParkedFetch(Pending):
         self._min_bytes = min_bytes
         self._isolation_level = isolation_level
         self._put_off: dict[FetchTarget, None] = {}
+        self._late: dict[FetchTarget, None] | None = None
         self._deadline: Deadline | None = None
+        self._is_ending = False
+        self.on_abandon = self._stop_waiting
 
     def wait(self, seconds: float) -> None:
-        self.on_abandon = self._stop_waiting
         self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self.expire)
+        self._reading.fetch.session.waiter = self
+
+    def read_in_steps(self, *, is_late: bool) -> Steps[None]:
+        """Look at everything, and again at what moves meanwhile, unless the answer `is_late` already.
+
+        Ends early if a later request of the session comes.
+        """
+        reading = self._reading
+        self._late = late = dict[FetchTarget, None]()
+        reading.fetch.session.waiter = self
+        yield from reading.read_in_steps()
+        while late and not is_late and reading.fetch.is_current and not reading.is_enough(self._min_bytes):
+            for target in list(islice(late, STEP_ITEMS)):
+                del late[target]
+                reading.read_one(target)
+                reading.watch(target)
+            if late:
+                yield
+        self._late = None
+
+    def respond_in_steps(self) -> Steps[FetchResponse]:
+        """The response about many partitions."""
+        self._end_wait()
         asked = self._reading.fetch
-        for target in asked.targets:
-            self._reading.watch(target)
-        asked.session.waiter = self
+        fetched = list(self._reading.found.values())
+        self._reading.found.clear()
+        fetched.reverse()
+        answer = _Answer(self._context, self._reading, self._isolation_level)
+        try:
+            while fetched:
+                answer.add(fetched[: -STEP_ITEMS - 1 : -1])
+                del fetched[-STEP_ITEMS:]
+                yield
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=asked.session_id)
+        yield from asked.end()
+        return answer.response()
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
         """The target's partition has moved, and has forgotten the target."""
         reading = self._reading
+        if self._late is not None:
+            self._late[target] = None
+            return
         if not reading.reader.heeds(partition, target):
             self._put_off[target] = None  # it is told with the next answer
             reading.reader.go_on_waiting(partition, target)
@@ -104,55 +246,94 @@ class ParkedFetch(Pending):
             self._answer()
 
     def expire(self) -> None:
-        self._reading.read()
-        self._answer()
+        if self._is_ending:
+            return
+        self._is_ending = True
+        if len(self._reading.found) > FEW:
+            self._late = {}
+            self._context.complete_in_steps(self, self._read_again())
+        else:
+            self._reading.read()
+            self._answer()
+
+    def _read_again(self) -> Steps[FetchResponse]:
+        yield from self.read_in_steps(is_late=True)
+        response = yield from self.respond_in_steps()
+        return response
 
     def _answer(self) -> None:
-        self._stop_waiting()
-        self.complete(self._context.encode(_respond(self._context, self._reading, self._isolation_level)))
+        self._end_wait()
+        if len(self._reading.found) > FEW:
+            self._context.complete_in_steps(self, self.respond_in_steps())
+        else:
+            self.complete(self._context.encode(_respond(self._context, self._reading, self._isolation_level)))
 
     def _stop_waiting(self) -> None:
+        self._end_wait()
+        end = self._reading.fetch.end()
+        if len(self._reading.fetch.session) > FEW:
+            self._context.finish_later(end)
+        else:
+            run(end)
+
+    def _end_wait(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         session = self._reading.fetch.session
         if session.waiter is self:
             session.waiter = None
-        self._reading.fetch.end()
+
+
+class _Answer:
+    """A response under construction, in which partitions of one topic that follow each other stand together."""
+
+    def __init__(self, context: RequestContext, reading: Reading, isolation_level: int) -> None:
+        self._context = context
+        self._reading = reading
+        self._isolation_level = isolation_level
+        self._responses: list[FetchableTopicResponse] = []
+        self._last: str | bytes | None = None
+        self._leader_ids: dict[int, None] = {}
+
+    def add(self, fetched: Iterable[FetchedPartition]) -> None:
+        """Tell of those of which there is something to tell. Raises KafkaError, as `Fetch.select` does."""
+        selected = self._reading.fetch.select(fetched)
+        self._reading.reader.sent(selected)
+        responses = self._responses
+        for found in selected:
+            topic = found.target.topic
+            if topic != self._last:
+                self._last = topic
+                if isinstance(topic, str):
+                    responses.append(FetchableTopicResponse(topic=topic))
+                else:
+                    responses.append(FetchableTopicResponse(topic_id=topic))
+            data = _partition_data(self._context, found, self._isolation_level)
+            responses[-1].partitions.append(data)
+            if data.current_leader is not None:
+                self._leader_ids[data.current_leader.leader_id] = None
+
+    def response(self) -> FetchResponse:
+        return FetchResponse(
+            session_id=self._reading.fetch.session_id,
+            responses=self._responses,
+            node_endpoints=_endpoints(self._context, self._leader_ids),
+        )
 
 
 def _respond(context: RequestContext, reading: Reading, isolation_level: int) -> FetchResponse:
-    asked = reading.fetch
+    """The response about few partitions."""
+    answer = _Answer(context, reading, isolation_level)
     try:
-        selected = asked.select(reading.found.values())
+        answer.add(reading.found.values())
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=asked.session_id)
+        return FetchResponse(error_code=error.code, session_id=reading.fetch.session_id)
     finally:
-        asked.end()
-    reading.reader.sent(selected)
-    responses: list[FetchableTopicResponse] = []
-    last: str | bytes | None = None
-    for found in selected:
-        topic = found.target.topic
-        if topic != last:
-            last = topic
-            if isinstance(topic, str):
-                responses.append(FetchableTopicResponse(topic=topic))
-            else:
-                responses.append(FetchableTopicResponse(topic_id=topic))
-        responses[-1].partitions.append(_partition_data(context, found, isolation_level))
-    return FetchResponse(
-        session_id=asked.session_id, responses=responses, node_endpoints=_endpoints(context, responses)
-    )
+        run(reading.fetch.end())
+    return answer.response()
 
 
-def _endpoints(context: RequestContext, responses: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
-    """Of the leaders that the response names."""
-    leader_ids = [
-        partition.current_leader.leader_id
-        for topic in responses
-        for partition in topic.partitions
-        if partition.current_leader is not None
-    ]
+def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
     if not leader_ids:
         return []
     return [
@@ -182,11 +363,11 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
     return data
 
 
-def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget]:
-    by_id = context.api_version >= _TOPIC_IDS_FROM
+def _targets(context: RequestContext, topic: FetchTopic, partitions: Iterable[FetchPartition]) -> list[FetchTarget]:
+    name = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
     return [
         FetchTarget(
-            topic.topic_id if by_id else topic.topic,
+            name,
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
@@ -194,15 +375,10 @@ def _targets(context: RequestContext, request: FetchRequest) -> list[FetchTarget
             partition.last_fetched_epoch,
             partition.log_start_offset,
         )
-        for topic in request.topics
-        for partition in topic.partitions
+        for partition in partitions
     ]
 
 
-def _forgotten(context: RequestContext, request: FetchRequest) -> list[TargetKey]:
-    by_id = context.api_version >= _TOPIC_IDS_FROM
-    return [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+def _forgotten(context: RequestContext, topic: ForgottenTopic) -> list[TargetKey]:
+    name = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
+    return [(name, index) for index in topic.partitions]

@@ -4,6 +4,7 @@ from typing import Final
 
 from broker.handlers.fetch_readers import Reader
 from broker.handlers.handler import RequestContext
+from broker.handlers.slices import STEP_ITEMS, Steps, each
 from broker.net.reply import FileRange
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
@@ -30,17 +31,17 @@ class Reading:
         "_absent_before",
         "_context",
         "_is_noted",
-        "_max_bytes",
         "_size",
         "_urgent",
         "fetch",
         "found",
+        "max_bytes",
         "reader",
     )
 
     def __init__(self, context: RequestContext, fetch: Fetch, reader: Reader, max_bytes: int) -> None:
         self._context = context
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._is_noted = False
         self._size = 0
         self._absent = 0
@@ -52,19 +53,32 @@ class Reading:
 
     def read(self) -> None:
         """Look at whatever is due, or was held back by a throttle that lets something through now."""
-        self.reader.begin()
-        if self.fetch.session.held and self.reader.may_go_on:
-            self.fetch.session.release()
+        self._begin()
         for target in self.fetch.targets:
             self._take_back(target)
         for target in self.fetch.targets:
             self.read_one(target)
         self._is_noted = True
 
+    def read_in_steps(self) -> Steps[None]:
+        """As `read`. Each target is watched once it was looked at. Ends early if a later request comes."""
+        self._begin()
+        targets = self.fetch.targets
+        if self.found:
+            yield from each(self._take_back, targets)
+        for number, target in enumerate(targets):
+            self.read_one(target)
+            self.watch(target)
+            if number % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
+                if not self.fetch.is_current:
+                    return
+        self._is_noted = True
+
     def read_one(self, target: FetchTarget) -> None:
         """Look at one target, alone or in its turn: the others are what they were."""
         self._take_back(target)
-        found = self._look_at(target, max(self._max_bytes - self._size, 0), is_first=not self._size)
+        found = self._look_at(target, max(self.max_bytes - self._size, 0), is_first=not self._size)
         self.found[target] = found
         self._weigh(found, 1)
 
@@ -83,6 +97,11 @@ class Reading:
         """Have the target hear of it when there may be more."""
         if target.partition is not None:
             self.reader.wait(target.partition, target)
+
+    def _begin(self) -> None:
+        self.reader.begin()
+        if self.fetch.session.held and self.reader.may_go_on:
+            self.fetch.session.release()
 
     def _take_back(self, target: FetchTarget) -> None:
         """Forget what was found before; it keeps its place among what is found."""

@@ -1,6 +1,7 @@
 """What a handler is: one API, the versions it serves, and a function from request to response."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -95,11 +96,31 @@ class Context(Generic[S]):
 
     def defer(self, response: Awaitable["Message"]) -> Pending:
         """Answer with what `response` will return, in a task; the connection's next request waits for it."""
-        return self.dispatcher.defer(self, response)
+        return self.dispatcher.later.defer(self, response)
 
     def answer_in_steps(self, response: Steps["Message"]) -> Pending:
         """Answer with what the steps lead to; the connection's next request waits for it."""
-        return self.dispatcher.answer_in_steps(self, response)
+        return self.dispatcher.later.answer_in_steps(self, response)
+
+    def take_turns(self, response: Steps[T]) -> T | Pending:
+        """The response that the steps lead to, or a parked reply: several turns of the connection take a slice each.
+
+        For work that appends, or sees what others have appended: what a turn has staged is written at its end. The
+        connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
+        """
+        return self.dispatcher.later.take_turns(self, response)
+
+    def complete_in_steps(self, pending: Pending, response: Steps["Message"]) -> None:
+        """Complete a reply that was parked with what the steps lead to, taken in slices."""
+        self.dispatcher.later.complete_in_steps(self, pending, response)
+
+    def finish_later(self, steps: Steps[None]) -> None:
+        """Take the steps in slices, in a task of their own."""
+        self.dispatcher.later.finish_later(steps)
+
+    def slice(self) -> AbstractAsyncContextManager[None]:
+        """Wait until the event loop may be held for a slice, for decisions that a deferred handler asks for."""
+        return self.dispatcher.slices.slice()
 
     async def finish(self, steps: Steps[T]) -> T:
         """Take the steps of long work, in slices; for handlers that are deferred."""

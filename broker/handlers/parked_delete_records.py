@@ -1,6 +1,6 @@
 """A request that has deleted records here, and waits until the followers have deleted them too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import attrs
@@ -39,42 +39,49 @@ class Deletion:
 
 
 class ParkedDeleteRecords(Pending):
-    """Complete when each deletion has settled, or when its time is over: those that have not then fail."""
+    """Complete when each deletion has settled, or when its time is over: those that have not then fail.
+
+    Deletions may be added while the request is carried out. It is answered after `wait` at the earliest.
+    """
 
     __slots__ = ("_answer", "_deadline", "_find", "_open")
 
-    def __init__(
-        self,
-        connection: Connection,
-        deletions: Sequence[Deletion],
-        find: FindPartition,
-        answer: Callable[[], bytes | list[Part]],
-    ) -> None:
+    def __init__(self, connection: Connection, find: FindPartition, answer: Callable[[], bytes | list[Part]]) -> None:
         super().__init__(connection)
-        self._open = list(deletions)
+        self._open: dict[Partition, list[Deletion]] = {}
         self._find = find
         self._answer = answer
         self._deadline: Deadline | None = None
+        self.on_abandon = self._stop_waiting
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self._open
+
+    def add(self, deletion: Deletion) -> None:
+        """Wait for this one too."""
+        self._open.setdefault(deletion.partition, []).append(deletion)
+        deletion.partition.trimming[self] = None
 
     def wait(self, deadlines: Deadlines, timeout_ms: int) -> None:
-        self.on_abandon = self._stop_waiting
         self._deadline = deadlines.add(trio.current_time() + timeout_ms / 1000, self._expire)
-        for deletion in self._open:
-            deletion.partition.trimming[self] = None
 
     def poke(self, partition: Partition) -> None:
         """One of the partitions has moved and has forgotten us."""
         if self.done:
             return
-        self._open = [each for each in self._open if each.partition is not partition or not each.is_settled(self._find)]
-        if not self._open:
-            self._finish()
-        elif any(each.partition is partition for each in self._open):
+        still_open = [each for each in self._open.pop(partition, ()) if not each.is_settled(self._find)]
+        if still_open:
+            self._open[partition] = still_open
             partition.trimming[self] = None
+        elif not self._open and self._deadline is not None:
+            self._finish()
 
     def _expire(self) -> None:
-        for deletion in self._open:
-            deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for deletions in self._open.values():
+            for deletion in deletions:
+                deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._finish()
 
     def _finish(self) -> None:
@@ -84,5 +91,5 @@ class ParkedDeleteRecords(Pending):
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        for deletion in self._open:
-            deletion.partition.trimming.pop(self, None)
+        for partition in self._open:
+            partition.trimming.pop(self, None)

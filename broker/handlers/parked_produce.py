@@ -7,44 +7,53 @@ import trio
 
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadline, Deadlines
-from broker.net.reply import Part, Pending
+from broker.net.reply import Pending
 from broker.replication.acknowledgements import Acknowledgements
 from broker.wire.errors import ErrorCode
 
 
-class Answering(Protocol):
-    """Makes the reply of errors by the index of what waits; what is not among them went well."""
+class Answer(Protocol):
+    """Completes a reply. `errors` maps the number of a wait to its error; absent waits succeeded."""
 
-    def __call__(self, errors: dict[int, ErrorCode]) -> bytes | list[Part]: ...
+    def __call__(self, pending: Pending, errors: dict[int, ErrorCode]) -> None: ...
 
 
 class ParkedProduce(Pending):
-    """Complete when all of its partitions have settled, or when its time is over: those that have not then fail."""
+    """Complete when all of its partitions have settled, or when its time is over: those that have not then fail.
 
-    __slots__ = ("_answer", "_deadline", "_errors", "_open")
+    Waits may be added one by one while the request is appended. It is answered after `wait` at the earliest.
+    """
 
-    def __init__(self, connection: Connection, answer: Answering) -> None:
+    __slots__ = ("_answer", "_deadline", "_errors", "_open", "_waits")
+
+    def __init__(self, connection: Connection, answer: Answer) -> None:
         super().__init__(connection)
         self._answer = answer
         self._deadline: Deadline | None = None
         self._errors: dict[int, ErrorCode] = {}
         self._open: dict[_Wait, None] = {}
-
-    def wait(self, deadlines: Deadlines, timeout_ms: int, waits: "list[tuple[Acknowledgements, int]]") -> None:
-        """Wait at each of these for an offset, for `timeout_ms` at most."""
+        self._waits = 0
         self.on_abandon = self._stop_waiting
+
+    def add(self, acknowledgements: Acknowledgements, end_offset: int) -> None:
+        """Wait here for an offset. The first wait has the number 0."""
+        wait = _Wait(self.settled, acknowledgements, self._waits)
+        self._waits += 1
+        self._open[wait] = None
+        acknowledgements.add(wait, end_offset)
+
+    def wait(self, deadlines: Deadlines, timeout_ms: int) -> None:
+        """Wait for what was added, for `timeout_ms` at most."""
         self._deadline = deadlines.add(trio.current_time() + timeout_ms / 1000, self._expire)
-        for index, (acknowledgements, end_offset) in enumerate(waits):
-            wait = _Wait(self.settled, acknowledgements, index)
-            self._open[wait] = None
-            acknowledgements.add(wait, end_offset)
+        if not self._open:
+            self._finish()
 
     def settled(self, wait: "_Wait", code: ErrorCode) -> None:
         """One of the partitions is as far as it was waited for, or will never be."""
         del self._open[wait]
         if code is not ErrorCode.NONE:
             self._errors[wait.index] = code
-        if not self._open:
+        if not self._open and self._deadline is not None:
             self._finish()
 
     def _expire(self) -> None:
@@ -55,7 +64,7 @@ class ParkedProduce(Pending):
     def _finish(self) -> None:
         self._stop_waiting()
         if not self.done:
-            self.complete(self._answer(self._errors))
+            self._answer(self, self._errors)
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:

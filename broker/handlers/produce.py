@@ -4,19 +4,18 @@ Versions 0 to 2 carry message formats no longer written; they are listed, becaus
 from the lowest version (KAFKA-18659), and refused. Version 13 names topics by id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
-
-import attrs
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.handler import RequestContext
 from broker.handlers.parked_produce import ParkedProduce
 from broker.handlers.refused_batches import check_order, remember
+from broker.handlers.slices import STEP_ITEMS, Steps, run
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
-from broker.net.reply import Part, Pending
+from broker.net.reply import Pending
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.partition import Partition
 from broker.storage.append_info import AppendInfo
@@ -36,6 +35,11 @@ from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression
 from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLAG
 
 _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
+# Partitions appended to in one step. A batch counts for one more with each so many of its bytes.
+_STEP_MAX: Final = 16
+_BYTES_PER_PARTITION: Final = 64 * 1024
+# Responses about more partitions than this are encoded in slices.
+_ENCODED_AT_ONCE: Final = 256
 # No format of a batch, not even the oldest, is shorter behind its length.
 _LENGTH_MIN: Final = 14
 ZSTD_FROM: Final = 7
@@ -55,55 +59,110 @@ _WITHOUT_LOG_START: Final = (
 
 
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Pending | None:
-    services = context.services
     if request.transactional_id is not None:
         return _refused(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "transactions are not supported yet")
     if request.acks not in (-1, 0, 1):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
-    now_ms = services.now_ms()
-    awaited: list[_Awaited] = []
+    return context.take_turns(_append_all(context, request))
+
+
+def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | Pending | None]:
+    """Append to each partition, with a step after so many of them or so many bytes.
+
+    A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append.
+    """
+    partitions = context.services.partitions
+    now_ms = context.services.now_ms()
+    response = ProduceResponse()
+    waits = _Waits(context, response)
     failed = False
-    responses = []
-    for topic_data in request.topic_data:
-        key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
-        topic = services.partitions.topic(key)
-        partition_responses = []
-        for data in topic_data.partition_data:
-            partition = None if topic is None else topic.partitions.get(data.index)
-            try:
-                if partition is None:
-                    raise services.partitions.absent(key, data.index)
-                answer = _append(context, key, partition, data, request.acks, now_ms, awaited)
-            except KafkaError as error:
-                failed = True
-                answer = _failure(context, partition, key, data, error, now_ms)
-            partition_responses.append(answer)
-        responses.append(
-            TopicProduceResponse(
-                name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partition_responses
+    step = 0
+    try:
+        for topic_data in request.topic_data:
+            key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
+            topic = partitions.topic(key)
+            answers: list[PartitionProduceResponse] = []
+            response.responses.append(
+                TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=answers)
             )
-        )
+            for data in topic_data.partition_data:
+                if step >= _STEP_MAX:
+                    step = 0
+                    yield
+                    topic = partitions.topic(key)  # it may be gone by now
+                partition = None if topic is None else topic.partitions.get(data.index)
+                try:
+                    if partition is None:
+                        raise partitions.absent(key, data.index)
+                    answer = _append(context, key, partition, data, request.acks, now_ms, waits)
+                except KafkaError as error:
+                    failed = True
+                    answer = _failure(context, partition, key, data, error, now_ms)
+                answers.append(answer)
+                step += 1 + len(data.records or ()) // _BYTES_PER_PARTITION
+        return _concluded(context, request, response, waits, failed=failed)
+    except GeneratorExit:
+        waits.abandon()  # the connection was closed between two steps
+        raise
+
+
+def _concluded(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waits: "_Waits", *, failed: bool
+) -> ProduceResponse | Pending | None:
+    """The reply, once everything was appended that can be."""
     if request.acks == 0:
         if failed:
             # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
             raise ProtocolError("a produce request with acks=0 failed")
         return None
-    response = ProduceResponse(responses=responses)
-    if awaited:
-        return _parked(context, request.timeout_ms, awaited, response)
+    if waits.parked is not None:
+        waits.parked.wait(context.services.deadlines, request.timeout_ms)
+        return waits.parked
     if failed:
-        response.node_endpoints = _endpoints(context, responses)
+        answers = [answer for topic in response.responses for answer in topic.partition_responses]
+        response.node_endpoints = _endpoints(context, answers)
     return response
 
 
-@attrs.frozen
-class _Awaited:
-    """What was appended to a partition and may not be acknowledged yet, where to wait for it, and the answer then."""
+class _Waits:
+    """The waits of a request for what it has appended and may not acknowledge yet, and their answers."""
 
-    partition: Partition
-    acknowledgements: Acknowledgements
-    end_offset: int
-    answer: PartitionProduceResponse
+    __slots__ = ("_awaited", "_context", "_response", "parked")
+
+    def __init__(self, context: RequestContext, response: ProduceResponse) -> None:
+        self._context = context
+        self._response = response
+        self._awaited: list[tuple[str | bytes, PartitionProduceResponse]] = []
+        self.parked: ParkedProduce | None = None
+
+    def add(
+        self,
+        partition: Partition,
+        acknowledgements: Acknowledgements,
+        end_offset: int,
+        answer: PartitionProduceResponse,
+    ) -> None:
+        if self.parked is None:
+            self.parked = ParkedProduce(self._context.own_connection, self._answer)
+        self._awaited.append((partition.topic_id, answer))
+        self.parked.add(acknowledgements, end_offset)
+
+    def abandon(self) -> None:
+        if self.parked is not None:
+            self.parked.abandon()
+
+    def _answer(self, pending: Pending, errors: dict[int, ErrorCode]) -> None:
+        if len(self._awaited) > _ENCODED_AT_ONCE:
+            self._context.complete_in_steps(pending, self._settled(errors))
+        else:
+            pending.complete(self._context.encode(run(self._settled(errors))))
+
+    def _settled(self, errors: dict[int, ErrorCode]) -> Steps[ProduceResponse]:
+        late = [(*self._awaited[number], code) for number, code in errors.items()]
+        for first in range(0, len(late), STEP_ITEMS):
+            refuse(self._context, self._response, late[first : first + STEP_ITEMS])
+            yield
+        return self._response
 
 
 def _append(
@@ -113,7 +172,7 @@ def _append(
     data: PartitionProduceData,
     acks: int,
     now_ms: int,
-    awaited: list[_Awaited],
+    waits: _Waits,
 ) -> PartitionProduceResponse:
     records = data.records
     if records is None:
@@ -128,22 +187,8 @@ def _append(
     answer = appended(data.index, info)
     end_offset = info.last_offset + 1
     if acks and (acknowledgements := partition.awaits(acks, end_offset)) is not None:
-        awaited.append(_Awaited(partition, acknowledgements, end_offset, answer))
+        waits.add(partition, acknowledgements, end_offset, answer)
     return answer
-
-
-def _parked(
-    context: RequestContext, timeout_ms: int, awaited: list[_Awaited], response: ProduceResponse
-) -> ParkedProduce:
-    def answer(errors: dict[int, ErrorCode]) -> bytes | list[Part]:
-        late = [(awaited[at], code) for at, code in errors.items()]
-        refuse(context, response, [(one.partition.topic_id, one.answer, code) for one, code in late])
-        return context.encode(response)
-
-    parked = ParkedProduce(context.own_connection, answer)
-    waits = [(one.acknowledgements, one.end_offset) for one in awaited]
-    parked.wait(context.services.deadlines, timeout_ms, waits)
-    return parked
 
 
 def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
@@ -159,13 +204,15 @@ def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
 def refuse(
     context: RequestContext,
     response: ProduceResponse,
-    late: Iterable[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
+    late: Sequence[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
 ) -> None:
     """Turn answers for what was appended, each with its topic's name or id, to what they came to in the end."""
     for topic, answer, code in late:
         answer.error_code = code
         _name_leader(context, answer, topic)
-    response.node_endpoints = _endpoints(context, response.responses)
+    known = {endpoint.node_id for endpoint in response.node_endpoints}
+    answers = [answer for _, answer, _ in late]
+    response.node_endpoints += [each for each in _endpoints(context, answers) if each.node_id not in known]
 
 
 def check_single_batch(records: memoryview, api_version: int) -> None:
@@ -227,14 +274,9 @@ def _name_leader(context: RequestContext, response: PartitionProduceResponse, to
             response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
 
-def _endpoints(context: RequestContext, responses: list[TopicProduceResponse]) -> list[NodeEndpoint]:
-    """Of the leaders that the response names."""
-    leader_ids = [
-        partition.current_leader.leader_id
-        for topic in responses
-        for partition in topic.partition_responses
-        if partition.current_leader is not None
-    ]
+def _endpoints(context: RequestContext, answers: Sequence[PartitionProduceResponse]) -> list[NodeEndpoint]:
+    """Of the leaders that the answers name."""
+    leader_ids = [answer.current_leader.leader_id for answer in answers if answer.current_leader is not None]
     return [
         NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
         for leader in leader_endpoints(context, leader_ids)

@@ -158,13 +158,17 @@ class _Entry:
         if acknowledgements is None:
             return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
-        def answer(errors: dict[int, ErrorCode]) -> bytes | list[Part]:
+        def answer(pending: Pending, errors: dict[int, ErrorCode]) -> None:
             if errors:
-                return self._refusal(connection, correlation_id, info, errors[0])
-            return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+                pending.complete(self._refusal(connection, correlation_id, info, errors[0]))
+            else:
+                pending.complete(
+                    self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+                )
 
         parked = ParkedProduce(connection, answer)
-        parked.wait(deadlines, self._timeout_ms, [(acknowledgements, end_offset)])
+        parked.add(acknowledgements, end_offset)
+        parked.wait(deadlines, self._timeout_ms)
         return parked
 
 

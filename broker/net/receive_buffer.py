@@ -52,6 +52,10 @@ class ReceiveBuffer:
                 self.end = held
         return self.view[self.end :]
 
+    def detach(self) -> None:
+        """Leave the memory to the views handed out so far, and go on in other memory: they stay valid for good."""
+        self._replace(max(self.end - self.start + SMALLEST_READ, STEADY_SIZE))
+
     def _replace(self, capacity: int) -> None:
         """Bring the window to the front of a new buffer of `capacity` bytes."""
         data = bytearray(capacity)

@@ -10,7 +10,7 @@ partition cannot starve others: whoever is served goes to the back.
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
@@ -23,6 +23,10 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+# Of a session that was closed; no request has it.
+_CLOSED: Final = -2
+# Sessions of more targets than this are closed in steps, of so many targets each.
+CLOSED_AT_ONCE: Final = 256
 # A session used this recently is not evicted for a new one (KIP-227, min.incremental.fetch.session.eviction.ms).
 EVICTION_MIN_MS: Final = 120_000
 # As many as may well fill a response between them.
@@ -163,13 +167,28 @@ class FetchSession:
             del self.due[target]
             self.due[target] = None
 
-    def close(self) -> None:
-        """Wait for nothing any more."""
-        for target in self._targets.values():
-            target.leave()
+    def end(self) -> None:
+        """Answer the request that waits. No other one follows, and `leave` is to be called."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter.expire()
+        self.epoch = _CLOSED
+
+    def leave(self) -> Generator[None, None, None]:
+        """Wait at no partition any more; yields after some of them."""
+        while self._targets:
+            _, target = self._targets.popitem()
+            self.due.pop(target, None)
+            self.held.pop(target, None)
+            target.leave()
+            if not len(self._targets) % CLOSED_AT_ONCE:
+                yield
+
+    def close(self) -> None:
+        """End a session of few targets."""
+        self.end()
+        for _ in self.leave():
+            pass
 
 
 class Fetch:
@@ -204,28 +223,41 @@ class Fetch:
             for partition in fetched:
                 partition.is_news()
             return list(fetched)
-        if self.session.epoch != self._epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
+        self.check_is_current()
         news = [partition for partition in fetched if partition.is_news()]
         for partition in news:
             if partition.records:
                 self.session.served(partition.target)
         return news
 
-    def end(self) -> None:
-        """It is answered, or nobody waits for the answer. What belongs to no session is let go of."""
+    @property
+    def is_current(self) -> bool:
+        """False after a later request of the session has come, or the session was ended."""
+        return self.session.epoch == self._epoch
+
+    def check_is_current(self) -> None:
+        """Raises INVALID_FETCH_SESSION_EPOCH where it is not."""
+        if not self.is_current:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
+
+    def end(self) -> Generator[None, None, None]:
+        """The request is answered, or its connection is closed. Its targets leave if they belong to no session."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
-            self.session.close()
+            yield from self.session.leave()
 
 
 class FetchSessions:
-    """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`)."""
+    """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`).
+
+    `ended` are sessions of many targets, which have yet to `leave` their partitions.
+    """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.ended: list[FetchSession] = []
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -244,8 +276,11 @@ class FetchSessions:
         by_topic_id: bool,
         now_ms: float,
         follower: BrokerLife | None = None,
+        named_count: int = 0,
     ) -> Fetch:
         """What a request with this session id and epoch fetches. `now_ms` is of a clock that does not go back.
+
+        Where `named` are only the first of more targets, `named_count` is the number of all.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR
         where the client changed between topic names and ids in mid-session.
@@ -254,7 +289,7 @@ class FetchSessions:
             self._remove(session_id)
             opened = NO_SESSION
             if epoch == INITIAL_EPOCH and named:
-                opened = self._free_id(len(named), now_ms)
+                opened = self._free_id(named_count or len(named), now_ms)
             session = FetchSession(opened, named, by_topic_id=by_topic_id, follower=follower, now_ms=now_ms)
             if opened != NO_SESSION:
                 self._sessions[opened] = session
@@ -288,7 +323,12 @@ class FetchSessions:
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
-        if session is not None:
+        if session is None:
+            return
+        if len(session) > CLOSED_AT_ONCE:
+            session.end()
+            self.ended.append(session)
+        else:
             session.close()
 
     def _free_id(self, size: int, now_ms: float) -> int:
