@@ -1,6 +1,6 @@
 """The group coordinator as handlers see it: each call completes with the parts of a response, or an error."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ from broker.coordinator.group.offset_requests import (
     Committer,
     OffsetToCommit,
     commit_offsets,
+    committed_partitions,
     delete_offsets,
     fetch_offsets,
 )
@@ -39,7 +40,11 @@ from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.list_groups import ListedGroup
-from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from broker.wire.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid, new_uuid
@@ -119,16 +124,10 @@ class GroupCoordinator:
         return self._read(group_id, lambda state, now_ms: describe_group(state, group_id))
 
     def list_groups(
-        self, states: Sequence[str], types: Sequence[str]
-    ) -> Completion[list[list[ListedGroup] | CoordinatorError]]:
-        """The groups of each partition that this broker coordinates, or why they cannot be told."""
-        runtime = self.runtime
-        return gather(
-            [
-                runtime.read(partition, lambda state, now_ms: list_groups(state, states, types))
-                for partition in runtime.led_partitions
-            ]
-        )
+        self, states: Collection[str], types: Collection[str], partition: int
+    ) -> Completion[list[ListedGroup]]:
+        """The groups of a partition that this broker coordinates; the filters are in lower case."""
+        return self.runtime.read(partition, lambda state, now_ms: list_groups(state, states, types))
 
     def delete_groups(
         self, group_ids: Sequence[str]
@@ -190,6 +189,10 @@ class GroupCoordinator:
         return self._read(
             request.group_id, lambda state, now_ms: fetch_offsets(state, request, require_stable=require_stable)
         )
+
+    def committed_partitions(self, request: OffsetFetchRequestGroup) -> Completion[list[OffsetFetchRequestTopics]]:
+        """The partitions for which the group of the request has committed anything."""
+        return self._read(request.group_id, lambda state, now_ms: committed_partitions(state, request))
 
     def offset_delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Completion[list[ErrorCode]]:
         """An error code for each of the partitions."""

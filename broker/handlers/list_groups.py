@@ -1,16 +1,23 @@
 """ListGroups (key 16): the groups that this broker coordinates. While it loads some of them, it cannot tell."""
 
+from functools import partial
+
+from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
-from broker.handlers.completed import reply
+from broker.coordinator.group.classic_requests import lower_case
+from broker.handlers.completed import outcome_of
 from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.net.reply import Pending
+from broker.handlers.slices import each
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode
 
 
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Pending:
-    completion = context.services.groups.list_groups(request.states_filter, request.types_filter)
-    return reply(context, completion, _respond)
+async def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    groups = context.services.groups
+    ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
+    completions = await context.finish(each(ask, groups.runtime.led_partitions, step_items=1))
+    outcome = await outcome_of(gather(completions))
+    return _respond(outcome)
 
 
 def _respond(outcome: list[list[ListedGroup] | CoordinatorError] | CoordinatorError) -> ListGroupsResponse:
@@ -25,5 +32,5 @@ def _respond(outcome: list[list[ListedGroup] | CoordinatorError] | CoordinatorEr
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=16, min_version=0, max_version=5, immediate=list_groups
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=16, min_version=0, max_version=5, deferred=list_groups
 )

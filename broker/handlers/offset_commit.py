@@ -3,17 +3,15 @@
 Anybody may commit for a group that has no members, under generation -1; members only in the generation of now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
-
-import trio
 
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import Committer, OffsetToCommit
 from broker.handlers.completed import outcome_of, reply
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import Steps
+from broker.handlers.slices import freed
 from broker.net.reply import Pending
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -51,13 +49,13 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
 async def _commit_many(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Some at a time, each portion a decision of its own: one partition's offset does not depend on another's."""
     response = OffsetCommitResponse()
-    for portion in await context.finish(_portions(context, request)):
-        if portion.offsets:
-            completion = _begin(context, request, portion)
+    for portion in _portions(context, request):
+        async with context.slice():
+            completion = _begin(context, request, portion) if portion.offsets else None
             context.services.partitions.commit_staged()  # this is no connection's turn
+        if completion is not None:
             outcome = await outcome_of(completion)
             portion.settle(outcome)
-            await trio.lowlevel.checkpoint()
         last = response.topics[-1] if response.topics else None
         for topic in portion.topics:
             if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
@@ -65,18 +63,19 @@ async def _commit_many(context: RequestContext, request: OffsetCommitRequest) ->
             else:
                 response.topics.append(topic)
             last = response.topics[-1]
+    await context.finish(freed(request))
     return response
 
 
-def _portions(context: RequestContext, request: OffsetCommitRequest) -> Steps[list["_Commit"]]:
-    portions = [_Commit()]
+def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Commit"]:
+    portion = _Commit()
     for topic in request.topics:
         for first in range(0, max(len(topic.partitions), 1), _FEW):
-            if portions[-1].size >= _FEW:
-                portions.append(_Commit())
-                yield
-            _take(context, topic, topic.partitions[first : first + _FEW], portions[-1])
-    return portions
+            if portion.size >= _FEW:
+                yield portion
+                portion = _Commit()
+            _take(context, topic, topic.partitions[first : first + _FEW], portion)
+    yield portion
 
 
 class _Commit:
@@ -115,7 +114,7 @@ def _take(
     image = _topic(context, topic)
     answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
     commit.topics.append(answer)
-    commit.size += len(partitions)
+    commit.size += max(len(partitions), 1)
     for partition in partitions:
         index = partition.partition_index
         partition_answer = OffsetCommitResponsePartition(partition_index=index)

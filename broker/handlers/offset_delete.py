@@ -1,8 +1,13 @@
 """OffsetDelete (key 47): forget what a group has committed for partitions that it does not consume (KIP-496)."""
 
+from collections.abc import Sequence
+from typing import Final
+
+from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
-from broker.handlers.completed import reply
+from broker.handlers.completed import outcome_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.handlers.slices import freed
 from broker.net.reply import Pending
 from broker.wire.api.offset_delete import (
     OffsetDeleteRequest,
@@ -12,38 +17,64 @@ from broker.wire.api.offset_delete import (
 )
 from broker.wire.errors import ErrorCode
 
+# Partitions of a topic whose offsets are deleted by one decision.
+_FEW: Final = 100
+
 
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Pending:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    by_name = context.services.loader.image.topics.by_name
-    partitions: list[tuple[str, int]] = []
-    answers: list[OffsetDeleteResponsePartition] = []
+    return context.defer(_delete(context, request))
+
+
+async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Some at a time, each portion a decision of its own."""
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        image = by_name.get(topic.name)
         answer = OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answer)
-        for partition in topic.partitions:
-            index = partition.partition_index
-            partition_answer = OffsetDeleteResponsePartition(partition_index=index)
-            answer.partitions.append(partition_answer)
+        for first in range(0, len(topic.partitions), _FEW):
+            indexes = [each.partition_index for each in topic.partitions[first : first + _FEW]]
+            async with context.slice():
+                portion = _Portion(context, topic.name, indexes)
+                completion = portion.begin(context, request.group_id)
+                context.services.partitions.commit_staged()  # this is no connection's turn
+            if completion is not None:
+                outcome = await outcome_of(completion)
+                if isinstance(outcome, CoordinatorError):
+                    return OffsetDeleteResponse(error_code=outcome.code)
+                portion.settle(outcome)
+            answer.partitions += portion.answers
+    await context.finish(freed(request))
+    return response
+
+
+class _Portion:
+    """Partitions of one topic, and their answers: those that there are wait for a decision."""
+
+    def __init__(self, context: RequestContext, topic: str, indexes: Sequence[int]) -> None:
+        image = context.services.loader.image.topics.by_name.get(topic)
+        self._topic = topic
+        self._waiting: list[OffsetDeleteResponsePartition] = []
+        self.answers: list[OffsetDeleteResponsePartition] = []
+        for index in indexes:
+            answer = OffsetDeleteResponsePartition(partition_index=index)
+            self.answers.append(answer)
             if image is not None and index in image.partitions:
-                partitions.append((topic.name, index))
-                answers.append(partition_answer)
+                self._waiting.append(answer)
             else:
-                partition_answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def respond(outcome: list[ErrorCode] | CoordinatorError) -> OffsetDeleteResponse:
-        if isinstance(outcome, CoordinatorError):
-            return OffsetDeleteResponse(error_code=outcome.code)
-        for answer, code in zip(answers, outcome, strict=True):
+    def begin(self, context: RequestContext, group_id: str) -> Completion[list[ErrorCode]] | None:
+        """Ask for the decision, if there is anything to decide."""
+        if not self._waiting:
+            return None
+        partitions = [(self._topic, answer.partition_index) for answer in self._waiting]
+        return context.services.groups.offset_delete(group_id, partitions)
+
+    def settle(self, outcome: list[ErrorCode]) -> None:
+        for answer, code in zip(self._waiting, outcome, strict=True):
             answer.error_code = code
-        return response
-
-    if not partitions:
-        return response
-    return reply(context, context.services.groups.offset_delete(request.group_id, partitions), respond)
 
 
 HANDLER = Handler(

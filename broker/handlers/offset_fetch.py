@@ -6,14 +6,12 @@ A group that is not there has committed nothing, and that is no error.
 from collections.abc import Sequence
 from typing import Final
 
-import trio
-
 from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
-from broker.coordinator.group.offset_requests import no_offset
+from broker.coordinator.group.offset_requests import NO_OFFSET, no_offset
 from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
 from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.slices import Steps
+from broker.handlers.slices import STEP_ITEMS, Steps, each, freed, run
 from broker.net.reply import Pending
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -22,6 +20,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
@@ -52,7 +51,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
         assert not isinstance(outcomes, CoordinatorError), "of each group, and not of all"
         answers = [_answer(*each) for each in zip(groups, outcomes, unknown, strict=True)]
         if version < _MANY_FROM:
-            return _in_old_shape(version, groups[0], answers[0])
+            return run(_in_old_shape(version, groups[0], answers[0]))
         if version >= _TOPIC_IDS_FROM:
             for answer in answers:
                 _identify_topics(answer, topics)
@@ -62,7 +61,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 def _is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
-    if len(groups) > FEW_GROUPS:
+    """Also a group of which all is asked for: nobody knows how much that is."""
+    if len(groups) > FEW_GROUPS or any(group.topics is None for group in groups):
         return True
     return any(
         len(group.topics or ()) > _FEW or any(len(topic.partition_indexes) > _FEW for topic in group.topics or ())
@@ -78,31 +78,57 @@ async def _fetch_many(
     image = context.services.loader.image.topics
     response = OffsetFetchResponse()
     for group in groups:
-        answer = OffsetFetchResponseGroup(group_id=group.group_id)
-        for portion in await context.finish(_portions(group)):
-            unknown = _name_topics(portion, image) if version >= _TOPIC_IDS_FROM else []
-            fetched = context.services.groups.offset_fetch(portion, require_stable=request.require_stable)
-            outcome = await outcome_of(fetched)
-            told = _answer(portion, outcome, unknown)
-            answer.error_code = told.error_code
-            if told.error_code:
-                answer.topics = told.topics
-                break
-            if version >= _TOPIC_IDS_FROM:
-                _identify_topics(told, image)
-            _add(answer, told.topics)
-            await trio.lowlevel.checkpoint()
-        response.groups.append(answer)
-    return response if version >= _MANY_FROM else _in_old_shape(version, groups[0], response.groups[0])
+        response.groups.append(await _fetch_group(context, group, image, require_stable=request.require_stable))
+    await context.finish(freed(request))
+    if version >= _MANY_FROM:
+        return response
+    old = await context.finish(_in_old_shape(version, groups[0], response.groups[0]))
+    for message in (response, groups[0]):
+        await context.finish(freed(message))
+    return old
+
+
+async def _fetch_group(
+    context: RequestContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    answer = OffsetFetchResponseGroup(group_id=group.group_id)
+    names_ids = context.api_version >= _TOPIC_IDS_FROM
+    wants_all = group.topics is None
+    if wants_all:
+        committed = await outcome_of(context.services.groups.committed_partitions(group))
+        if isinstance(committed, CoordinatorError):
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=committed.code)
+        group.topics = committed
+    for portion in await context.finish(_portions(group)):
+        async with context.slice():
+            unknown = _name_topics(portion, image) if names_ids and not wants_all else []
+            fetched = context.services.groups.offset_fetch(portion, require_stable=require_stable)
+        outcome = await outcome_of(fetched)
+        told = _answer(portion, outcome, unknown)
+        answer.error_code = told.error_code
+        if told.error_code:
+            answer.topics = told.topics
+            break
+        if wants_all:
+            _drop_deleted(told)
+        if names_ids:
+            _identify_topics(told, image)
+        _add(answer, told.topics)
+    return answer
+
+
+def _drop_deleted(answer: OffsetFetchResponseGroup) -> None:
+    """Leave out offsets that were deleted after they were found to be there."""
+    for topic in answer.topics:
+        topic.partitions = [each for each in topic.partitions if each.error_code or each.committed_offset != NO_OFFSET]
+    answer.topics = [topic for topic in answer.topics if topic.partitions]
 
 
 def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGroup]]:
-    """The group with some of the topics and partitions that are asked for at a time; with all, where none are named."""
-    if group.topics is None:
-        return [group]
+    """The group with some of the topics and partitions that are asked for at a time."""
     portions: list[list[OffsetFetchRequestTopics]] = []
     size = _FEW
-    for topic in group.topics:
+    for topic in group.topics or ():
         for first in range(0, max(len(topic.partition_indexes), 1), _FEW):
             if size >= _FEW:
                 portions.append([])
@@ -179,29 +205,27 @@ def _identify_topics(answer: OffsetFetchResponseGroup, topics: TopicsImage) -> N
 
 def _in_old_shape(
     version: int, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     code = ErrorCode(answer.error_code)
     topics = answer.topics
     if code is not ErrorCode.NONE and version < _ERROR_OF_GROUP_FROM:
         topics = _refused(group.topics or (), code)
-    return OffsetFetchResponse(
-        error_code=code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in topics
-        ],
+    response = OffsetFetchResponse(error_code=code)
+    for topic in topics:
+        partitions = yield from each(_partition_in_old_shape, topic.partitions)
+        response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        if not len(response.topics) % STEP_ITEMS:
+            yield
+    return response
+
+
+def _partition_in_old_shape(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
     )
 
 

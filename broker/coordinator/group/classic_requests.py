@@ -1,6 +1,6 @@
 """What is decided about requests of classic groups' members, and of those who look after groups."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -136,8 +136,13 @@ def _described(member: Member, protocol_name: str | None) -> DescribedGroupMembe
     return described
 
 
-def list_groups(state: GroupsState, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
-    """The groups of this shard that are in one of these states and of one of these types, in any case of letters.
+def lower_case(names: Iterable[str]) -> Collection[str]:
+    """Names of a filter, to be compared in any case of letters."""
+    return frozenset(map(str.lower, names))
+
+
+def list_groups(state: GroupsState, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """The groups of this shard that are in one of these states and of one of these types, given in lower case.
 
     Filters that are empty let everything pass.
     """
@@ -163,8 +168,8 @@ def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
     )
 
 
-def _is_among(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or name.lower() in [each.lower() for each in wanted]
+def _is_among(name: str, wanted: Collection[str]) -> bool:
+    return not wanted or name.lower() in wanted
 
 
 def delete_groups(state: GroupsState, now_ms: int, group_ids: Sequence[str]) -> Decision[dict[str, ErrorCode]]:

@@ -21,6 +21,7 @@ from broker.coordinator.group.records import (
 )
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -122,34 +123,43 @@ def _validate(state: GroupsState, committer: Committer, *, is_transactional: boo
     raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
 
 
+def committed_partitions(state: GroupsState, request: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
+    """All partitions for which the group has committed anything, by topic. Raises CoordinatorError."""
+    _validate_fetch(state, request)
+    return [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=list(offsets))
+        for topic, offsets in state.offsets.of_group(request.group_id).items()
+    ]
+
+
 def fetch_offsets(
     state: GroupsState, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """What the group has committed for the partitions that are asked for, or for all. Raises CoordinatorError.
+    """What the group has committed for the partitions that are asked for. Raises CoordinatorError.
 
     Topics are named in the request. Where `require_stable`, an offset that an open transaction may replace is not told
     (KIP-447).
     """
+    _validate_fetch(state, request)
+    committed = state.offsets.of_group(request.group_id)
+    unstable = state.offsets.is_pending if require_stable else _is_never_pending
+    topics = []
+    for topic in request.topics or ():
+        offsets = committed.get(topic.name, {})
+        answers = [
+            _unstable(partition)
+            if unstable(request.group_id, topic.name, partition)
+            else _answer(partition, offsets.get(partition), topic.topic_id)
+            for partition in topic.partition_indexes
+        ]
+        topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+
+def _validate_fetch(state: GroupsState, request: OffsetFetchRequestGroup) -> None:
     group = state.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_fetch(request.member_id, request.member_epoch)
-    committed = state.offsets.of_group(request.group_id)
-    topics = []
-    if request.topics is None:
-        asked = [(topic, ZERO_UUID, list(offsets)) for topic, offsets in committed.items()]
-    else:
-        asked = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
-    unstable = state.offsets.is_pending if require_stable else _is_never_pending
-    for name, topic_id, partitions in asked:
-        offsets = committed.get(name, {})
-        answers = [
-            _unstable(partition)
-            if unstable(request.group_id, name, partition)
-            else _answer(partition, offsets.get(partition), topic_id)
-            for partition in partitions
-        ]
-        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
-    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
 def _is_never_pending(group_id: str, topic: str, partition: int) -> bool:

@@ -4,7 +4,13 @@ import pytest
 
 from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.classic.group import GroupState
-from broker.coordinator.group.classic_requests import delete_groups, describe_group, list_groups, new_member_id
+from broker.coordinator.group.classic_requests import (
+    delete_groups,
+    describe_group,
+    list_groups,
+    lower_case,
+    new_member_id,
+)
 from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -82,7 +88,7 @@ def test_groups_are_listed_by_state_and_type(clients: ClassicClients) -> None:
     clients.stable(1)
     clients.append(offset_of("simple"), offset_of(GROUP))
     listed = {
-        (states, types): [each.group_id for each in list_groups(clients.state, states, types)]
+        (states, types): [each.group_id for each in list_groups(clients.state, lower_case(states), lower_case(types))]
         for states, types in [((), ()), (("stable",), ()), (("Empty", "Dead"), ("Classic",)), ((), ("consumer",))]
     }
     assert list(listed.values()) == [[GROUP, "simple"], [GROUP], ["simple"], []]
