@@ -12,6 +12,7 @@ import attrs
 from broker.handlers.handler import Handler
 from broker.wire.api import APIS
 from broker.wire.codec import encode
+from broker.wire.records import Record, encode_batch
 from broker.wire.schema import FieldSpec
 from broker.wire.uuids import ZERO_UUID
 
@@ -41,6 +42,8 @@ class LargeRequest:
     version: int
 
 
+# Of one record.
+_BATCH: Final = bytes(encode_batch([Record(0, 0, None, bytes(10))]))
 # What a field holds where its type alone does not say it.
 _VALUES: Final[dict[str, object]] = {
     "acks": -1,
@@ -74,14 +77,12 @@ _VALUES: Final[dict[str, object]] = {
     "committed_metadata": "",
     "subscribed_topic_regex": None,
     "configuration_keys": None,
-    "states_filter": [],
-    "types_filter": [],
     "include_documentation": True,
     "include_synonyms": True,
     "protocol_type": "consumer",
     "resource_types": [],
     "assignments": [],
-    "records": b"",
+    "records": _BATCH,
     "replicas": None,
 }
 _TOPIC_FIELDS: Final = ("name", "topic", "topic_name", "resource_name", "topic_names", "subscribed_topic_names")

@@ -56,6 +56,7 @@ async def populated_node(
         "log.dirs": str(directory / "data"),
         "broker.session.timeout.ms": 3_600_000,
         "group.initial.rebalance.delay.ms": 0,
+        "log.initial.task.delay.ms": 3_600_000,  # no housekeeping while requests are measured
         "offsets.topic.replication.factor": 1,
     }
     config = read_config(None, [f"{name}={value}" for name, value in settings.items()])
