@@ -97,19 +97,6 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.consumer.consumer",
             "broker.client.consumer.engine",
             "broker.client.consumer.fetcher",
-            "broker.client.consumer.offsets",
-            "broker.client.consumer.position_updates",
-        }
-    ),
-    "broker.client.producer": frozenset(
-        {
-            "broker.client.producer.delivery",
-            "broker.client.producer.producer",
-            "broker.client.producer.sender",
-        }
-    ),
-    "broker.client.consumer.group": frozenset(
-        {
             "broker.client.consumer.group.assignment_changes",
             "broker.client.consumer.group.classic.driver",
             "broker.client.consumer.group.consumer.driver",
@@ -119,6 +106,15 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.consumer.group.polls",
             "broker.client.consumer.group.protocols",
             "broker.client.consumer.group.signal",
+            "broker.client.consumer.offsets",
+            "broker.client.consumer.position_updates",
+        }
+    ),
+    "broker.client.producer": frozenset(
+        {
+            "broker.client.producer.delivery",
+            "broker.client.producer.producer",
+            "broker.client.producer.sender",
         }
     ),
     "broker.lifecycle_protocol": frozenset(),
@@ -152,6 +148,7 @@ WORLDLY: dict[str, set[str]] = {
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
+    "broker.client.blocking.handover": {"threading"},
     "broker.client.blocking.loop": {"os", "threading"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
