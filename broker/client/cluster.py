@@ -339,20 +339,33 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """A cluster for as long as the block runs. Connects when the first call needs it.
 
-    An exception of the block leaves it as it is, not in a group.
+    An exception of the block leaves it as it is, not in a group. Where the block is cancelled, the connections live on
+    until it has ended: a client that leaves its group or flushes its records then, with a shield, reaches the brokers.
     """
     failure: BaseException | None = None
+    background = trio.CancelScope(shield=True)
     async with trio.open_nursery() as nursery:
-        cluster = cluster_class(config, environment or Environment(), nursery)
-        nursery.start_soon(cluster.run)
         try:
-            yield cluster
+            carrying = await nursery.start(_carry_tasks, background)
+            cluster = cluster_class(config, environment or Environment(), carrying)
+            cluster.nursery.start_soon(cluster.run)
+            try:
+                yield cluster
+            finally:
+                cluster.close()
         except trio.Cancelled:
             raise
         except BaseException as raised:  # noqa: BLE001 - raised again below, outside the nursery
             failure = raised
         finally:
-            cluster.close()
-            nursery.cancel_scope.cancel()
+            background.cancel()
     if failure is not None:
         raise failure
+
+
+async def _carry_tasks(scope: trio.CancelScope, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """Opens a nursery that runs until `scope` is cancelled."""
+    with scope:
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()

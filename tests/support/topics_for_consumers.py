@@ -21,7 +21,7 @@ WITHIN_S = 10.0
 
 @asynccontextmanager
 async def node_with_topic(directory: Path, *, partitions: int = 2, **overrides: object) -> AsyncIterator[RunningNode]:
-    async with running_node(directory, **overrides) as node:
+    async with running_node(directory, group_initial_rebalance_delay_ms="0", **overrides) as node:
         async with connected(node.port) as client:
             await create_topic(client, partitions=partitions)
         yield node

@@ -12,11 +12,14 @@ from broker.client.cluster import open_cluster
 from broker.client.config import read_config
 from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
 from broker.client.consumer.engine import ConsumerEngine
+from broker.client.consumer.group import Assignor, GroupMetadata, RebalanceListener
+from broker.client.consumer.group.offsets import CommitCallback
+from broker.client.consumer.group.subscribed_topics import Pattern
 from broker.client.consumer.offset_reset import EARLIEST, LATEST, OffsetReset
 from broker.client.consumer.positions import Position
 from broker.client.consumer.record_reader import RecordReader
 from broker.client.environment import Environment
-from broker.client.errors import ClosedError
+from broker.client.errors import ClosedError, ConfigError
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -46,6 +49,10 @@ class Consumer:
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        topics: Iterable[str] = (),
+        pattern: Pattern | None = None,
+        listener: RebalanceListener | None = None,
+        assignors: Sequence[Assignor] = (),
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         config: Mapping[str, object] | None = None,
@@ -53,6 +60,12 @@ class Consumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._config = read_config(ConsumerConfig, bootstrap_servers, config, settings)
+        self._topics = [topics] if isinstance(topics, str) else list(topics)
+        self._pattern = pattern
+        self._listener = listener
+        self._assignors = assignors
+        if (self._topics or pattern is not None) and self._config.group_id is None:
+            raise ConfigError("topics and pattern need a group_id; without a group, assign() partitions in the block")
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._environment = environment
@@ -75,8 +88,11 @@ class Consumer:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         async with open_cluster(self._config, self._environment) as cluster:
-            engine = ConsumerEngine(cluster, self._config, self._key_deserializer, self._value_deserializer)
-            self._engine = engine
+            engine = self._engine = ConsumerEngine(
+                cluster, self._config, self._key_deserializer, self._value_deserializer, self._assignors
+            )
+            if self._topics or self._pattern is not None:
+                engine.subscribe(self._topics, self._pattern, self._listener)
             cluster.nursery.start_soon(engine.run)
             try:
                 yield
@@ -123,8 +139,8 @@ class Consumer:
         Returns at once what was fetched ahead, at most `max_records` (`max.poll.records`). Where there is nothing, it
         waits for records, up to `timeout_s`; None waits without a limit. A cancelled call has taken no record.
 
-        Raises PartitionFailed where a partition cannot be read on; KafkaError where the broker refuses (as without
-        authorization). The next call tries again.
+        Raises PartitionFailed where a partition cannot be read on; KafkaError where a broker refuses (as without
+        authorization); what a rebalance listener raises. The next call tries again.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         return await self._poll_until(lambda reader: reader.take(limit), timeout_s)
@@ -159,6 +175,25 @@ class Consumer:
             await engine.wait_for_news(deadline)
 
     # What is read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: Pattern | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Reads the partitions of these topics that the group assigns. Replaces the subscription and the listener.
+
+        A `pattern` matches whole names of topics, also of later ones. Given as text, it is evaluated by the coordinator
+        in RE2's syntax where that has the consumer protocol (KIP-848); a compiled one is evaluated here. The listener's
+        methods run in the task that reads, when it asks for more. Raises ClientError without a `group_id`; ConfigError.
+        """
+        self._opened().subscribe(topics, pattern, listener)
+
+    async def unsubscribe(self) -> None:
+        """Ends the subscription or the assignment. A member commits, gives up its partitions and leaves its group."""
+        await self._opened().unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads exactly these partitions, without a group's say. Partitions that stay keep their positions."""
@@ -228,6 +263,38 @@ class Consumer:
         positions = {partition: await self.position(partition) for partition in chosen}
         ends = await self.end_offsets(chosen)
         return {partition: max(ends[partition] - offset, 0) for partition, offset in positions.items()}
+
+    # Committed offsets
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        """Commits these offsets, or the positions: after all records that were returned, the last one included.
+
+        Returns when they are committed, and all that was to be committed before. Raises CommitFailed,
+        RebalanceInProgress, KafkaError; TimedOut after `default.api.timeout.ms`; ClientError without a `group_id`.
+        """
+        engine = self._opened()
+        await engine.need_group("commit()").commit(engine.consumed_offsets() if offsets is None else offsets)
+
+    def commit_soon(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Commits in the background, in the order of the calls; `callback` gets the offsets and the error, or None.
+
+        Raises ClientError without a `group_id`, and where too many commits wait.
+        """
+        engine = self._opened()
+        group = engine.need_group("commit_soon()")
+        group.commit_soon(engine.consumed_offsets() if offsets is None else offsets, callback)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The group's committed offsets, None where there is none. Raises KafkaError, TimedOut, ClientError."""
+        return await self._opened().need_group("committed()").committed(list(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """This consumer's place in its group, for transactions (KIP-447). Raises ClientError without a `group_id`."""
+        return self._opened().need_group("group_metadata()").group_metadata()
 
     # The cluster
 

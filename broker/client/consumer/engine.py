@@ -1,6 +1,6 @@
 """The parts of a consumer, and how they notify each other: positions, fetches, the group, and the poll that reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -10,6 +10,8 @@ from broker.client.cluster import Cluster
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.fetched_partition import FetchBuffer
 from broker.client.consumer.fetcher import Fetcher
+from broker.client.consumer.group import Assignor, GroupMember, RebalanceListener
+from broker.client.consumer.group.subscribed_topics import Pattern
 from broker.client.consumer.offset_reset import OffsetReset
 from broker.client.consumer.offsets import OffsetLookups
 from broker.client.consumer.position_updates import PositionUpdates
@@ -19,11 +21,13 @@ from broker.client.consumer.subscription import SubscriptionKind, SubscriptionSt
 from broker.client.errors import ClientError, ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.serializers import Deserializer
-from broker.client.types import TopicPartition
+from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
 CANCELLED_PATIENCE_S: Final = 1.0
+# So often at least the application polls while it iterates or waits: for auto commit and max.poll.interval.ms.
+_POLL_EVERY_S: Final = 1.0
 
 
 class ConsumerEngine:
@@ -35,17 +39,22 @@ class ConsumerEngine:
         config: ConsumerConfig,
         key_deserializer: Deserializer | None,
         value_deserializer: Deserializer | None,
+        assignors: Sequence[Assignor],
     ) -> None:
         self.cluster = cluster
         self.config = config
-        self.subscription = SubscriptionState(config.auto_offset_reset)
+        self.subscription = SubscriptionState(config.auto_offset_reset, self._moved)
+        self.group = (
+            None if config.group_id is None else GroupMember(cluster, config, self.subscription, assignors=assignors)
+        )
         self.buffer = FetchBuffer()
         self.lookups = OffsetLookups(cluster, config)
         self.reader = RecordReader(config, self.buffer, key_deserializer, value_deserializer, self._drained)
         self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._tell, self.recheck)
-        self._updates = PositionUpdates(cluster, self.subscription, self.lookups, None, self._positions_changed)
+        committed = None if self.group is None else self.group.committed
+        self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
         self._news = trio.lowlevel.ParkingLot()
-        self._is_closed = False
+        self._polled = trio.Event()
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -53,24 +62,36 @@ class ConsumerEngine:
             nursery.start_soon(self._fetcher.run)
             nursery.start_soon(self._updates.run)
             nursery.start_soon(self._watch_metadata)
+            if self.group is not None:
+                nursery.start_soon(self.group.run)
+                nursery.start_soon(self._watch_group, self.group)
+                nursery.start_soon(self._poll_regularly)
 
     async def close(self, *, is_failed: bool, is_cancelled: bool) -> None:
         """Ends what brokers keep for this consumer. The record that a failed block was working on is not consumed."""
         self.reader.end_run(unprocessed=1 if is_failed else 0)
         patience_s = CANCELLED_PATIENCE_S if is_cancelled else self.config.request_timeout_ms / 1000
         with trio.CancelScope(shield=True, deadline=trio.current_time() + patience_s):
-            await self._fetcher.close()
-        self._is_closed = True
-        self._tell()
+            try:
+                if self.group is not None:
+                    await self.group.leave(patience_s)
+            finally:
+                await self._fetcher.close()
 
     # Polls
 
     async def poll(self) -> None:
-        """What every poll begins with. Raises what went wrong since the last one."""
+        """What every poll begins with: the group's changes, and auto commit. Raises what went wrong since the last."""
         self.reader.end_run()
         if self.subscription.kind is SubscriptionKind.NONE:
             raise ClientError("there is nothing to read: subscribe() to topics or assign() partitions first")
         await trio.lowlevel.checkpoint()
+        if self.group is not None:
+            self.group.poll_made()
+            try:
+                await self.group.apply_changes()
+            finally:
+                self._polled.set()
         if (error := self.subscription.take_error()) is not None:
             self._positions_changed()
             self._updates.notify()
@@ -98,6 +119,24 @@ class ConsumerEngine:
             "partition's leader did not respond in time"
         )
 
+    async def _watch_group(self, group: GroupMember) -> None:
+        """Interrupts iterations and waits for records when the group needs a poll."""
+        while True:
+            await group.wait_for_changes()
+            self._polled = trio.Event()
+            self._interrupt()
+            await self._polled.wait()
+
+    async def _poll_regularly(self) -> None:
+        while True:
+            await trio.sleep(min(_POLL_EVERY_S, self.config.max_poll_interval_ms / 3000))
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Has the task that reads poll again, when it asks for the next record."""
+        self.reader.cut_run()
+        self._tell()
+
     async def describe(self, topics: Sequence[str] | None) -> dict[str, Sequence[PartitionMetadata]]:
         """The partitions of these topics, or of all, as far as they exist. Raises KafkaError, TimedOut."""
         timeout_ms = self.config.default_api_timeout_ms
@@ -119,6 +158,30 @@ class ConsumerEngine:
         self._moved()
         if any(assigned.leader is None for assigned in self.subscription.partitions):
             self.cluster.nursery.start_soon(self._refresh)
+
+    def subscribe(self, topics: Iterable[str], pattern: Pattern | None, listener: RebalanceListener | None) -> None:
+        self.reader.end_run()
+        group = self.need_group("subscribe()")
+        self.subscription.subscribe()
+        group.subscribe(topics, pattern=pattern, listener=listener)
+
+    async def unsubscribe(self) -> None:
+        self.reader.end_run()
+        if self.group is not None and self.subscription.kind is SubscriptionKind.SUBSCRIBED:
+            await self.group.unsubscribe()
+        self.subscription.unsubscribe()
+        self.cluster.follow_only(())
+        self._moved()
+
+    def need_group(self, call: str) -> GroupMember:
+        if self.group is None:
+            raise ClientError(f"{call} needs a group: give the consumer a group_id, or read with assign() alone")
+        return self.group
+
+    def consumed_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The positions, with the record that an iteration has returned last."""
+        self.reader.end_run()
+        return self.subscription.consumed_offsets()
 
     def seek(self, partition: TopicPartition, position: Position) -> None:
         self.reader.end_run()

@@ -284,6 +284,7 @@ class Fetcher:
             error = KafkaError(code, f"{assigned.partition.topic}-{assigned.partition.partition}, broker {node_id}")
             self._fail_after_buffer(assigned, error)
         self._subscription.move_to_end(assigned.partition)
+        self.notify()  # another broker may be the one to ask now, or later
 
     def _take_leader(self, assigned: AssignedPartition, data: PartitionData) -> None:
         """Follows the response's word of the new leader (KIP-951), or asks for the metadata."""

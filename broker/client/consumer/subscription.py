@@ -1,6 +1,6 @@
 """What a consumer reads: its assigned partitions, chosen by the user or by its group. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, auto
 
 from broker.client.consumer.errors import NotAssigned
@@ -19,10 +19,14 @@ class SubscriptionKind(Enum):
 
 
 class SubscriptionState:
-    """The assigned partitions, in the order in which they are asked for. `policy` is `auto.offset.reset`."""
+    """The assigned partitions, in the order in which they are asked for.
 
-    def __init__(self, policy: OffsetReset | None) -> None:
+    `policy` is `auto.offset.reset`. `reassigned` is called when the group has replaced the assignment.
+    """
+
+    def __init__(self, policy: OffsetReset | None, reassigned: Callable[[], None] = lambda: None) -> None:
         self.policy = policy
+        self._reassigned = reassigned
         self.kind = SubscriptionKind.NONE
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
 
@@ -96,6 +100,7 @@ class SubscriptionState:
             self._replace(partitions)
             for assigned in self._partitions.values():
                 assigned.is_being_revoked = False
+            self._reassigned()
 
     def mark_pending_revocation(self, partitions: Collection[TopicPartition]) -> None:
         """Stops returning records of `partitions`: what is committed now stays true until they are gone."""

@@ -229,3 +229,20 @@ async def test_a_refresh_that_is_due_when_the_client_closes_does_not_fail_its_bl
         cluster.close()
         cluster.request_refresh()
         await trio.testing.wait_all_tasks_blocked(0.02)
+
+
+async def test_a_cancelled_block_can_still_reach_the_brokers_within_a_shield() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, _):
+        config = read_config(ClientConfig, node.address, {**FAST})
+        with trio.CancelScope() as scope:
+            async with open_cluster(config) as cluster:
+                try:
+                    await cluster.refresh(["orders"])
+                    scope.cancel()
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True, deadline=trio.current_time() + 2):
+                        before = len(node.requests)
+                        await cluster.refresh(["orders"])
+        assert scope.cancelled_caught
+        assert len(node.requests) == before + 1

@@ -7,6 +7,7 @@ offsets, calls the listener and replaces the assignment, in that order.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, Protocol
 
 import attrs
@@ -146,13 +147,14 @@ class AssignmentChanges:
             if self._requested:
                 self._arrived.set()
 
-    async def apply_at_once(self, change: AssignmentChange) -> None:
+    async def apply_at_once(self, change: AssignmentChange, patience_s: float = inf) -> None:
         """Applies `change` in this task, which leaves the group; changes that wait for a poll are dropped."""
         self.withdraw()
-        await self._apply_shielded(change)
+        await self._apply_shielded(change, patience_s)
 
-    async def _apply_shielded(self, change: AssignmentChange) -> None:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._listener_timeout_s):
+    async def _apply_shielded(self, change: AssignmentChange, patience_s: float = inf) -> None:
+        timeout_s = min(self._listener_timeout_s, patience_s)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
             if change.is_lost:
                 await self._lose()
             else:
