@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -13,8 +14,17 @@ from jepsen.workloads.connection import ConnectionLost
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
 from jepsen.workloads.group_member import Auditor, Group, GroupMember
+from jepsen.workloads.library_member import LibraryMember
 
-PROTOCOLS: Final[Mapping[str, Callable[..., GroupMember]]] = {"classic": ClassicMember, "consumer": ConsumerMember}
+PROTOCOLS: Final[Mapping[str, Callable[..., GroupMember]]] = {
+    "classic": ClassicMember,
+    "consumer": ConsumerMember,
+    # Of the client library. The assignor is the one that the other classic members know.
+    "library-classic": partial(
+        LibraryMember, settings={"group_protocol": "classic", "partition_assignment_strategy": ["range"]}
+    ),
+    "library-consumer": partial(LibraryMember, settings={"group_protocol": "consumer"}),
+}
 # Leaves, or dies without a word, or (a static one) has its place taken while it still lives.
 _ENDS: Final = ("leave", "crash", "crash", "overlap")
 _OVERLAP_SECONDS: Final = 8.0

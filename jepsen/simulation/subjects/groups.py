@@ -48,6 +48,17 @@ class Groups:
                 while partition[0] in group.topics and group.reached.get(partition, 0) < end:
                     await trio.sleep(_HEAR_SECONDS)
 
+    def library_places(self, rng: Random) -> Mapping[str, Place]:
+        """Up to two more in each group, whose members are of the client library."""
+        places: dict[str, Place] = {}
+        for group in self.groups:
+            protocols = next(place.protocols for place in self.places.values() if place.group is group)
+            of_library = tuple(f"library-{protocol}" for protocol in protocols)
+            for number in range(rng.randint(0, 2)):
+                name = f"{group.name}-l{number}"
+                places[name] = a_place(group, of_library, name, rng)
+        return places
+
     def forget(self) -> None:
         """What counts is what members hear from now on."""
         for group in self.groups:

@@ -153,6 +153,8 @@ class NodesSubject:
         for number in range(rng.randint(*load.library_producers)):
             per_second = rng.choice(load.produced_per_second)
             self._start(nursery, self._client(f"l{number}"), produce_with_library, list(load.partitions()), per_second)
+        for name, place in self._groups.library_places(rng).items():
+            self._start(nursery, self._client(name, place.group.name), churn_members, place)
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
         """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""

@@ -199,7 +199,6 @@ class GroupMember:
 
     async def _fail(self, failure: Exception) -> None:
         """The next poll gives up everything as lost, and raises."""
-        _log.error("group %s: %s", self._context.group_id, failure)
         self._membership, self._failure = None, failure
         self._polls.stop()
         self._changes.withdraw()

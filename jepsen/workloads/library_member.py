@@ -1,0 +1,196 @@
+"""A consumer of the client library as a member of a group, as an application uses it.
+
+It judges itself by what its listener is told and by the records that its polls return. Of a response that the library
+got it cannot know which server gave it; so it stops for good when any server has lost storage since it began.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import trio
+
+from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, OffsetAndMetadata
+from broker.client import TopicPartition as Partition
+from broker.client.consumer.group import RebalanceListener
+from broker.client.environment import Environment
+from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.wire.errors import ErrorCode
+from jepsen.values import Commit
+from jepsen.workloads.client import Client
+from jepsen.workloads.connection import ConnectionLost
+from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS, Group, GroupMember, TopicPartition
+
+_POLL_SECONDS: Final = 0.8
+_HEARTBEAT_MS: Final = 1_500
+_REQUEST_TIMEOUT_MS: Final = 3_000
+_COMMIT_TIMEOUT_MS: Final = 4_000
+# The chance per poll that it leaves and lets another one take its place.
+_LEAVES: Final = 0.01
+
+
+class StorageLost(Exception):
+    """A server has lost storage: nobody knows on which side of that the library's responses were given."""
+
+
+class LibraryMember(GroupMember):
+    """See the module's docstring. `settings` are the consumer's own: the protocol, and an assignor."""
+
+    def __init__(
+        self, client: Client, group: Group, instance: str | None = None, *, settings: dict[str, Any], **chances: float
+    ) -> None:
+        super().__init__(client, group, instance, **chances)
+        self._settings = settings
+        self._lives = self._all_lives()
+        self._began = trio.current_time()
+
+    async def run(self) -> None:
+        """Consume until cancelled, over, or unable to judge itself any longer."""
+        try:
+            async with self._consumer() as self._library:
+                self._library.subscribe(sorted(self.group.topics), listener=_Listener(self))
+                while not self.is_over:
+                    await self._poll_once()
+        except (StorageLost, ConnectionLost, KafkaError, ClientError):
+            self.is_over = True
+            await self.client.back_off()
+        finally:
+            await self.aclose()
+
+    async def take_part(self) -> None:
+        """The library does."""
+
+    async def leave(self) -> None:
+        """It has left when its consumer was closed."""
+
+    def refused(self, code: ErrorCode) -> None:
+        """The library finds out by itself; what was asked here failed."""
+        raise ConnectionLost(code.name)
+
+    def fetch_identity(self) -> tuple[str | None, int]:
+        """As nobody: the epoch may move on meanwhile."""
+        return None, -1
+
+    @property
+    def _told_generation(self) -> int:
+        """It moves on while the application does not look."""
+        return -1
+
+    def _consumer(self) -> Consumer:
+        client = self.client
+        return Consumer(
+            [f"{host}:{port}" for host, port in client.servers],
+            client_id=client.name,
+            environment=Environment(now_ms=lambda: int(client.wall() * 1000), rng=client.rng),
+            group_id=self.group.name,
+            group_instance_id=self.instance,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=_HEARTBEAT_MS,
+            max_poll_interval_ms=REBALANCE_MS,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            default_api_timeout_ms=_COMMIT_TIMEOUT_MS,
+            metadata_max_age_ms=10_000,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **self._settings,
+        )
+
+    async def _poll_once(self) -> None:
+        rng = self.client.rng
+        if rng.random() < self._stalls:
+            await trio.sleep(rng.uniform(0, 2 * REBALANCE_MS / 1000))
+        began = trio.current_time()
+        records = await self._library.fetch(timeout_s=_POLL_SECONDS)
+        self.check_storage()
+        by_partition: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in records:
+            by_partition.setdefault((record.topic, record.partition), []).append(record)
+        for partition, its_records in by_partition.items():
+            self._told_of(partition, its_records, began)
+        if rng.random() < self._commits:
+            await self.commit()
+        self.is_over = rng.random() < _LEAVES
+
+    def _told_of(self, partition: TopicPartition, records: Sequence[ConsumerRecord], began: float) -> None:
+        got = [(record.offset, (record.value or b"").rpartition(b"/")[0].decode()) for record in records]
+        self.client.history.ok(self._polled(partition, began), got, life=self._lives[partition])
+        self.positions[partition] = got[-1][0] + 1
+
+    async def commit(self) -> None:
+        """Commit how far it has come. An error leaves open whether it has."""
+        news = {
+            partition: position
+            for partition, position in sorted(self.positions.items())
+            if position is not None and position != self._committed.get(partition)
+        }
+        if not news:
+            return
+        history = self.client.history
+        offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
+        operation = history.invoke(
+            self.client.name, "commit", Commit(self.group.name, self.member_id, self._told_generation, offsets)
+        )
+        try:
+            await self._library.commit({Partition(*each): OffsetAndMetadata(offset) for each, offset in news.items()})
+            self.check_storage()
+        except (KafkaError, ClientError, StorageLost) as error:
+            history.info(operation, str(error))
+            if isinstance(error, StorageLost):
+                raise
+        else:
+            history.ok(operation, None, life=self._lives[CONSUMER_OFFSETS, self.group.index])
+            self._note_committed(news)
+
+    # What its listener is told
+
+    async def on_assigned(self, partitions: Iterable[Partition]) -> None:
+        """Begin where the group has come to, as a coordinator says that is one (a deposed one may know less)."""
+        self.check_storage()
+        self.member_id = self._library.group_metadata().member_id
+        own = [(topic, index) for topic, index in partitions]
+        self.assigned(own, self._lives[CONSUMER_OFFSETS, self.group.index], self._began)
+        while unknown := tuple(sorted(each for each in own if self.positions[each] is None)):
+            try:
+                await self._find_positions(unknown)
+            except ConnectionLost:
+                await self._coordinator.aclose()
+                await self.client.back_off()
+        self.check_storage()
+        for partition in own:
+            self._library.seek(Partition(*partition), self.positions[partition] or 0)
+
+    def check_storage(self) -> None:
+        """Raises StorageLost."""
+        if self._all_lives() != self._lives or None in self._lives.values():
+            raise StorageLost
+
+    def _all_lives(self) -> dict[TopicPartition, Any]:
+        """The life of each partition, which is None where the servers differ."""
+        client = self.client
+        partitions = [(topic, index) for topic, count in self.group.topics.items() for index in range(count)]
+        lives: dict[TopicPartition, Any] = {}
+        for topic, index in [*partitions, (CONSUMER_OFFSETS, self.group.index)]:
+            told = {
+                client.lives(host) if (life := client.partition_life(host, topic, index)) is None else life
+                for host, _ in client.servers
+            }
+            lives[topic, index] = told.pop() if len(told) == 1 else None
+        return lives
+
+
+class _Listener(RebalanceListener):
+    """One that commits what it is about to lose."""
+
+    def __init__(self, member: LibraryMember) -> None:
+        self._member = member
+
+    async def on_assigned(self, partitions: Sequence[Partition]) -> None:
+        await self._member.on_assigned(partitions)
+
+    async def on_revoked(self, partitions: Sequence[Partition]) -> None:
+        try:
+            await self._member.commit()
+        finally:
+            self._member.give_up("revoke", [each for each in partitions if each in self._member.positions])
+
+    async def on_lost(self, partitions: Sequence[Partition]) -> None:
+        self._member.give_up("lose", [each for each in partitions if each in self._member.positions])
