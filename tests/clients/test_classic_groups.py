@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMember, KafkaPythonMember
+from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMember, KafkaPythonMember, LibraryMember
 from tests.support.group_play import Beginning, Play, discard, ten_come_and_two_go
 from tests.support.node_process import NodeProcess
 
@@ -14,7 +14,7 @@ from tests.support.node_process import NodeProcess
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 PARTITIONS = 60
-KINDS: list[type[GroupMember]] = [ConfluentMember, KafkaPythonMember, AiokafkaMember]
+KINDS: list[type[GroupMember]] = [ConfluentMember, KafkaPythonMember, AiokafkaMember, LibraryMember]
 CASES = [
     pytest.param(kind, strategy, id=f"{kind.__name__}-{strategy}") for kind in KINDS for strategy in kind.STRATEGIES
 ]

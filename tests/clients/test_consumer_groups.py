@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.group_members import ConsumerProtocolMember
+from tests.support.group_members import ConsumerProtocolMember, GroupMember, LibraryConsumerProtocolMember
 from tests.support.group_play import Beginning, Play, discard, ten_come_and_two_go
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
 
 PARTITIONS = 60
+KINDS = [ConsumerProtocolMember, LibraryConsumerProtocolMember]
 
 
 @pytest.fixture
@@ -19,25 +20,29 @@ def begin(groups_node: NodeProcess) -> Iterator[Beginning]:
     plays: list[Play] = []
 
     def begin_one(topics: dict[str, int], strategy: str = "uniform", **options: object) -> Play:
-        bootstrap = options.pop("bootstrap", groups_node.bootstrap)
-        plays.append(Play(bootstrap, topics, kind=ConsumerProtocolMember, strategy=strategy, **options))  # type: ignore[arg-type]
+        options = {"bootstrap": groups_node.bootstrap, "kind": ConsumerProtocolMember, **options}
+        plays.append(Play(topics=topics, strategy=strategy, **options))  # type: ignore[arg-type]
         return plays[-1]
 
     yield begin_one
     discard(plays)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assignor", ConsumerProtocolMember.STRATEGIES)
 def test_members_come_and_go_and_nothing_is_skipped(
-    assignor: str, begin: Beginning, topic: str, figure: Callable[[str], None]
+    assignor: str, kind: type[GroupMember], begin: Beginning, topic: str, figure: Callable[[str], None]
 ) -> None:
-    play = begin({topic: PARTITIONS}, assignor)
+    play = begin({topic: PARTITIONS}, assignor, kind=kind)
     figure(ten_come_and_two_go(play, "CONSUMER"))
     assert play.history.twice == 0
 
 
-def test_members_that_are_killed_are_missed(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
-    play = begin({topic: PARTITIONS})
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_that_are_killed_are_missed(
+    kind: type[GroupMember], begin: Beginning, topic: str, figure: Callable[[str], None]
+) -> None:
+    play = begin({topic: PARTITIONS}, kind=kind)
     play.come(*"abcde", is_process=True)
     play.come(*"fghij")
     play.shared()

@@ -16,6 +16,8 @@ from tests.support.group_members import (
     ConsumerProtocolMember,
     GroupMember,
     KafkaPythonMember,
+    LibraryConsumerProtocolMember,
+    LibraryMember,
     wait_until,
 )
 from tests.support.group_play import Play, discard
@@ -29,6 +31,8 @@ GROUPS: dict[str, tuple[type[GroupMember], str]] = {
     "confluent-consumer": (ConsumerProtocolMember, "uniform"),
     "kafka-python": (KafkaPythonMember, "range"),
     "aiokafka": (AiokafkaMember, "roundrobin"),
+    "library": (LibraryMember, "cooperative-sticky"),
+    "library-consumer": (LibraryConsumerProtocolMember, "uniform"),
 }
 # librdkafka takes a coordinator that it has just found for dead where a commit is due before it is connected, and looks
 # for it again, each time as long as a fetch waits. So it shall not have something to commit all the time, nor give its

@@ -1,4 +1,7 @@
-"""Consumers of third-party clients as members of a group, each in a thread of its own, which tell what they do."""
+"""Consumers of third-party clients, and of the client library, as members of a group that tell what they do.
+
+Each runs in a thread of its own.
+"""
 
 import asyncio
 import threading
@@ -8,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
+import trio
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener as AiokafkaListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
@@ -19,6 +23,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from broker.client import Consumer as LibraryConsumer
+from broker.client.consumer.group import RebalanceListener
 from tests.support.group_history import GroupHistory, Partition
 
 WITHIN_S = 60.0
@@ -248,7 +254,79 @@ class AiokafkaMember(GroupMember):
             await consumer.stop()
 
 
-KINDS: tuple[type[GroupMember], ...] = (ConfluentMember, ConsumerProtocolMember, KafkaPythonMember, AiokafkaMember)
+class LibraryMember(GroupMember):
+    """Of this project's client library, in a classic group, in an event loop of its own."""
+
+    # The others are tested in groups of several clients.
+    STRATEGIES: tuple[str, ...] = ("sticky", "cooperative-sticky")
+
+    def settings(self) -> dict[str, Any]:
+        """What makes it one of its kind."""
+        return {
+            "group.protocol": "classic",
+            "partition.assignment.strategy": [self.membership.strategy],
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 300,
+        }
+
+    def consume(self) -> None:
+        trio.run(self._consume)
+
+    async def _consume(self) -> None:
+        membership = self.membership
+        settings: dict[str, Any] = {
+            "group.id": membership.group,
+            "client.id": membership.name,
+            "group.instance.id": membership.instance_id,
+            "auto.offset.reset": membership.begins_at,
+            "auto.commit.interval.ms": 200,
+            **self.settings(),
+            **membership.settings,
+        }
+        is_pattern = membership.topics[0].startswith("^")
+        async with LibraryConsumer(membership.bootstrap.split(","), config=settings) as consumer:
+            if is_pattern:
+                consumer.subscribe(pattern=membership.topics[0], listener=LibraryListener(self))
+            else:
+                consumer.subscribe(membership.topics, listener=LibraryListener(self))
+            while not self.is_ending:
+                for record in await consumer.fetch(timeout_s=_POLL_S):
+                    self.history.took(self.name, (record.topic, record.partition), record.offset)
+
+
+class LibraryConsumerProtocolMember(LibraryMember):
+    """Of this project's client library, in a group of KIP-848."""
+
+    STRATEGIES: tuple[str, ...] = ("uniform", "range")
+
+    def settings(self) -> dict[str, Any]:
+        return {"group.protocol": "consumer", "group.remote.assignor": self.membership.strategy}
+
+
+class LibraryListener(RebalanceListener):
+    """Tells the history."""
+
+    def __init__(self, member: LibraryMember) -> None:
+        self._member = member
+
+    async def on_assigned(self, partitions: Any) -> None:
+        self._member.history.gained(self._member.name, _named(partitions))
+
+    async def on_revoked(self, partitions: Any) -> None:
+        self._member.history.revoked(self._member.name, _named(partitions))
+
+    async def on_lost(self, partitions: Any) -> None:
+        self._member.history.lost(self._member.name, _named(partitions))
+
+
+KINDS: tuple[type[GroupMember], ...] = (
+    ConfluentMember,
+    ConsumerProtocolMember,
+    KafkaPythonMember,
+    AiokafkaMember,
+    LibraryMember,
+    LibraryConsumerProtocolMember,
+)
 
 
 def _named(partitions: Iterable[Any]) -> list[Partition]:
