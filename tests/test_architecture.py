@@ -149,7 +149,7 @@ WORLDLY: dict[str, set[str]] = {
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
     "broker.client.blocking.handover": {"threading"},
-    "broker.client.blocking.loop": {"os", "threading"},
+    "broker.client.blocking.loop": {"os", "threading", "trio.to_thread.run_sync"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

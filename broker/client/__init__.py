@@ -64,8 +64,10 @@ if TYPE_CHECKING:
     )
     from broker.client.blocking import (
         SyncAdmin,
+        SyncConsumer,
         SyncDelivery,
         SyncProducer,
+        SyncRebalanceListener,
     )
     from broker.client.consumer.consumer import (
         Consumer,
@@ -203,8 +205,10 @@ __all__ = [
     "Serializer",
     "StringSerializer",
     "SyncAdmin",
+    "SyncConsumer",
     "SyncDelivery",
     "SyncProducer",
+    "SyncRebalanceListener",
     "TimedOut",
     "TopicDescription",
     "TopicListing",

@@ -59,7 +59,7 @@ _MODULES: Final = {
         "UpgradeType",
         "VersionRange",
     ),
-    "blocking": ("SyncAdmin", "SyncDelivery", "SyncProducer"),
+    "blocking": ("SyncAdmin", "SyncConsumer", "SyncDelivery", "SyncProducer", "SyncRebalanceListener"),
     "consumer.consumer": ("Consumer",),
     "consumer.errors": (
         "CorruptRecords",

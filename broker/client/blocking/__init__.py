@@ -1,6 +1,7 @@
 """Blocking faces of the clients, for scripts, notebooks and threads; one Trio loop per process runs them all."""
 
 from broker.client.blocking.admin import SyncAdmin
+from broker.client.blocking.consumer import SyncConsumer, SyncRebalanceListener
 from broker.client.blocking.producer import SyncDelivery, SyncProducer
 
-__all__ = ["SyncAdmin", "SyncDelivery", "SyncProducer"]
+__all__ = ["SyncAdmin", "SyncConsumer", "SyncDelivery", "SyncProducer", "SyncRebalanceListener"]

@@ -42,3 +42,16 @@ def blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Co
         return self._hosted.run(method, *args, **kwargs)
 
     return call
+
+
+def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[BlockingClient[Any], P], T]:
+    """The form for threads of a method that is not async, but may only be called on the loop."""
+
+    @wraps(method)
+    def call(self: BlockingClient[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def on_the_loop(client: object) -> T:
+            return method(client, *args, **kwargs)
+
+        return self._hosted.run(on_the_loop)
+
+    return call

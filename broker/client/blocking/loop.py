@@ -9,6 +9,8 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar
+from queue import SimpleQueue
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import trio
@@ -94,6 +96,9 @@ class HostedClient(Generic[A]):
         self._calls: trio.Nursery | None = None
         self._closing = trio.Event()
         self._failure: BaseException | None = None
+        self._block_error: BaseException | None = None
+        self._in_flight: dict[_Call[Any], None] = {}
+        self._closers: list[_Call[None]] = []
         self._opened = threading.Event()
         self._closed = threading.Event()
         self.ended = trio.Event()
@@ -123,20 +128,31 @@ class HostedClient(Generic[A]):
         call = _Call(lambda: method(self._client, *args, **kwargs))
         self._loop.soon(self._start, call)
         try:
-            call.wait()
+            call.serve()
         except BaseException:
+            call.is_left = True
             with suppress(ClosedError):
-                self._loop.soon(call.scope.cancel)
-                call.wait()
+                self._loop.soon(call.cancel)
+                call.serve()
             raise
         return call.result()
 
-    def close(self) -> None:
-        """Closes the client. Raises what its closing raised. In a child process the client stays the parent's."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Closes the client as the end of its `async with` block does, or as an `error` in the block does.
+
+        Raises what closing raised, unless there is an error already. In a child process the client stays the parent's.
+        """
         if self.is_closed:
             return
-        self._loop.soon(self.begin_to_close)
-        self._closed.wait()
+        call = _Call(self.ended.wait)
+        self._loop.soon(self._begin_to_close_for, call, error)
+        try:
+            call.serve()
+        except BaseException:  # interrupted: the client is closed all the same
+            call.is_left = True
+            with suppress(ClosedError):
+                self._loop.soon(call.cancel)
+            raise
         if self._failure is not None:
             raise self._failure
 
@@ -150,60 +166,166 @@ class HostedClient(Generic[A]):
 
     async def live(self) -> None:
         try:
-            async with self._manager as self._client, trio.open_nursery() as self._calls:
-                self._opened.set()
-                await self._closing.wait()
+            async with trio.open_nursery() as self._calls:
+                async with self._manager as self._client:
+                    self._opened.set()
+                    await self._closing.wait()
+                    self._cancel_calls()
+                    if self._block_error is not None:
+                        raise _BlockFailed from self._block_error
                 self._calls.cancel_scope.cancel()
         except Exception as failure:  # noqa: BLE001 - whoever uses the client is told
-            self._failure = failure
+            if self._block_error is None:
+                self._failure = failure
         finally:
             self._calls = None
             self._loop.remove(self)
             self._opened.set()
             self._closed.set()
             self.ended.set()
+            for call in self._closers:
+                call.end()
+
+    def _cancel_calls(self) -> None:
+        """Cancels the calls that are under way. Callbacks run on the thread that closes, and may still call."""
+        for call in list(self._in_flight):
+            call.cancel()
+        if self._closers:
+            _CURRENT_CALL.set(self._closers[0])
+
+    def _begin_to_close_for(self, call: "_Call[None]", error: BaseException | None) -> None:
+        if self.ended.is_set():
+            call.end()
+            return
+        self._closers.append(call)
+        if not self._closing.is_set():
+            self._block_error = error
+            self._closing.set()
 
     def _start(self, call: "_Call[T]") -> None:
-        if self._calls is None or self._closing.is_set():
+        is_of_closer = any(call.thread_id == closer.thread_id for closer in self._closers)
+        if self._calls is None or (self._closing.is_set() and not is_of_closer):
             call.refuse(self._failure)
         else:
-            self._calls.start_soon(call.run)
+            self._calls.start_soon(self._carry_out, call)
+
+    async def _carry_out(self, call: "_Call[Any]") -> None:
+        self._in_flight[call] = None
+        try:
+            await call.run()
+        finally:
+            del self._in_flight[call]
+
+
+class _BlockFailed(Exception):
+    """Stands for the exception that left the `with` block of a client, on the loop."""
 
 
 class _Call(Generic[T]):
-    """One call: run by the loop, waited for by a thread."""
+    """One call: run by the loop, waited for by a thread, which serves what the call wants done on its own thread."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self.scope = trio.CancelScope()
+        self.thread_id = threading.get_ident()
+        self.is_left = False
         self._function = function
+        self._scope = trio.CancelScope()
         self._value: T | None = None
         self._error: BaseException | None = ClosedError("the client was closed during the call")
-        self._ended = threading.Lock()
-        self._ended.acquire()
+        # What the thread is to do; None when the call has ended.
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
 
     async def run(self) -> None:
+        _CURRENT_CALL.set(self)
         try:
-            with self.scope:
+            with self._scope:
                 self._value = await self._function()
                 self._error = None
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - raised in the thread that waits
             self._error = error
         finally:
-            self._ended.release()
+            self.end()
+
+    def end(self) -> None:
+        """Lets the thread go on."""
+        self._jobs.put(None)
+
+    async def do_in_thread(self, function: Callable[[], object]) -> None:
+        """Has the thread that waits for this call run a function. Raises what that raises."""
+        job = _Job(function, trio.lowlevel.current_trio_token())
+        if self.is_left:
+            job.refuse()
+        else:
+            self._jobs.put(job)
+        await job.done.wait()
+        if job.error is not None:
+            raise job.error
+
+    def cancel(self) -> None:
+        """Cancels the call. Jobs that the thread has not begun are refused: it was interrupted."""
+        self._scope.cancel()
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                self.end()
+                return
+            job.refuse()
 
     def refuse(self, failure: BaseException | None) -> None:
         """Ends the call without running it."""
         self._error = ClosedError("the client is closed; open a new one")
         self._error.__cause__ = failure
-        self._ended.release()
+        self.end()
 
-    def wait(self) -> None:
-        self._ended.acquire()
+    def serve(self) -> None:
+        """Waits until the call has ended, and does its jobs meanwhile."""
+        while (job := self._jobs.get()) is not None:
+            job.run()
 
     def result(self) -> T:
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # it is that of the function
+
+
+class _Job:
+    """A function that a call on the loop wants run on the thread that waits for the call."""
+
+    def __init__(self, function: Callable[[], object], token: trio.lowlevel.TrioToken) -> None:
+        self.done = trio.Event()
+        self.error: Exception | None = None
+        self._function = function
+        self._token = token
+
+    def run(self) -> None:
+        try:
+            self._function()
+        except Exception as error:  # noqa: BLE001 - raised by the call
+            self.error = error
+        except BaseException:
+            self.error = ClosedError("the thread was interrupted")
+            raise
+        finally:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self.done.set)
+
+    def refuse(self) -> None:
+        self.error = ClosedError("the thread was interrupted")
+        self.done.set()
+
+
+_CURRENT_CALL: Final[ContextVar[_Call[Any]]] = ContextVar("_CURRENT_CALL")
+
+
+async def do_in_calling_thread(function: Callable[[], object]) -> None:
+    """Runs a function on the thread whose blocking call the current task carries out. Raises what it raises.
+
+    Where no thread waits, as for a client that closes at the end of the process, it gets a thread of its own.
+    """
+    call = _CURRENT_CALL.get(None)
+    if call is None:
+        await trio.to_thread.run_sync(function)
+    else:
+        await call.do_in_thread(function)
 
 
 class ProcessLoop:

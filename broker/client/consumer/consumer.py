@@ -1,6 +1,6 @@
 """The consumer: reads records from partitions that the user assigns, or the consumer's group."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from math import inf
 from types import TracebackType
@@ -124,6 +124,10 @@ class Consumer:
             for record in self._engine.reader.run:
                 return record
         return await self._next_run()
+
+    def _ready(self) -> Iterator[ConsumerRecord]:
+        """The records that iteration returns without waiting, for an iteration in another thread."""
+        return iter(()) if self._engine is None else self._engine.reader.run
 
     async def _next_run(self) -> ConsumerRecord:
         engine = self._opened()

@@ -1,7 +1,6 @@
 """Turns fetched bytes into the records that polls return, and moves the consumed positions along."""
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import length_hint
 from typing import Any
 
 from broker.client.consumer.config import ConsumerConfig
@@ -100,9 +99,12 @@ class RecordReader:
         return bool(records)
 
     def cut_run(self) -> None:
-        """Has the iteration come back for more after the record that it returned last."""
-        self._run_length -= length_hint(self.run)
-        self.run = iter(())
+        """Has the iteration come back for more after the record that it returned last.
+
+        Another thread may iterate over the run meanwhile: each record is either returned there or counted here.
+        """
+        run, self.run = self.run, iter(())
+        self._run_length -= len(list(run))
 
     def end_run(self, *, unprocessed: int = 0) -> None:
         """Takes the records that the iteration has returned, but for the last `unprocessed` ones."""

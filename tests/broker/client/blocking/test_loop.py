@@ -3,13 +3,13 @@
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-from broker.client.blocking.loop import PROCESS_LOOP, HostedClient
+from broker.client.blocking.loop import PROCESS_LOOP, HostedClient, do_in_calling_thread
 from broker.client.errors import ClosedError
 from tests.support.source_code import ROOT
 
@@ -56,6 +56,10 @@ class Client:
             await trio.sleep_forever()
         finally:
             self.cancelled.set()
+
+    async def ask(self, function: Callable[[], object]) -> None:
+        with trio.CancelScope(shield=True):  # as a rebalance listener is
+            await do_in_calling_thread(function)
 
     async def call_back(self, function: object) -> None:
         assert callable(function)
@@ -126,6 +130,51 @@ def test_a_blocking_call_from_a_callback_is_refused_instead_of_waiting_for_itsel
     with pytest.raises(RuntimeError, match="from a callback"):
         hosted.run(Client.call_back, lambda: hosted.run(Client.echo, 1))
     hosted.close()
+
+
+def test_a_call_can_have_the_thread_that_waits_for_it_call_the_client() -> None:
+    hosted, seen = host(Client()), []
+
+    def function() -> None:
+        seen.append((threading.current_thread() is threading.main_thread(), hosted.run(Client.echo, "nested")))
+
+    hosted.run(Client.ask, function)
+    assert seen == [(True, "nested")]
+
+    def fail() -> None:
+        raise ValueError("as asked")
+
+    with pytest.raises(ValueError, match="as asked"):
+        hosted.run(Client.ask, fail)
+    hosted.close()
+
+
+def test_an_interrupt_in_a_function_that_a_call_asked_for_ends_the_call() -> None:
+    hosted = host(Client())
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hosted.run(Client.ask, interrupt)
+    assert hosted.run(Client.echo, 1) == 1
+    hosted.close()
+
+
+def test_an_error_of_the_block_reaches_the_client() -> None:
+    seen = []
+
+    @asynccontextmanager
+    async def client() -> AsyncIterator[None]:
+        try:
+            yield None
+        except Exception as error:
+            seen.append(error)
+            raise
+
+    hosted = HostedClient(PROCESS_LOOP.get(), client())
+    hosted.close(KeyError("of the block"))
+    assert len(seen) == 1
 
 
 def test_keyboard_interrupt_cancels_the_call_and_leaves_the_client_usable() -> None:
