@@ -35,15 +35,13 @@ class BufferMemory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        # True while a caller waits. An attribute, because it is looked at for every record.
+        self.is_awaited = False
         self._requests: deque[MemoryRequest] = deque()
-
-    @property
-    def is_awaited(self) -> bool:
-        return bool(self._requests)
 
     def has_room(self, size: int) -> bool:
         """True if `size` bytes can be used at once. Callers that wait come first."""
-        return self.used + size <= self.limit and not self._requests
+        return self.used + size <= self.limit and not self.is_awaited
 
     def request(self, size: int, notify: Callable[[], None]) -> MemoryRequest:
         """Begins to wait for `size` bytes, at most the limit."""
@@ -64,7 +62,7 @@ class BufferMemory:
     def release(self, size: int) -> None:
         self.used -= size
         assert self.used >= 0, "released bytes were used before"
-        if self._requests:
+        if self.is_awaited:
             self._grant()
 
     def _grant(self) -> None:
@@ -73,3 +71,4 @@ class BufferMemory:
             self.used += request.size
             request.is_granted = True
             request.notify()
+        self.is_awaited = bool(self._requests)

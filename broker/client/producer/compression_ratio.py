@@ -23,7 +23,7 @@ class CompressionRatios:
 
     def uncompressed_limit(self, topic: str, compressed_bytes: int, limit_bytes: int) -> float:
         """The uncompressed bytes that are expected to become `compressed_bytes`, but not more than `limit_bytes`."""
-        return min(compressed_bytes / self._ratio(topic), max(limit_bytes, compressed_bytes))
+        return min(compressed_bytes / self._ratio(topic), limit_bytes)
 
     def compressed_size(self, topic: str, size: int) -> float:
         return size * self._ratio(topic)

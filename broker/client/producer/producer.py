@@ -131,15 +131,22 @@ class Producer:
         or use `send`. Raises RecordTooLarge, ClosedError, what the serializers and the partitioner raise, and the error
         that ended the producer, such as a refused producer id.
         """
-        key, value, size = self._prepare(topic, key, value, headers)
+        if key is None and not headers and self._takes_bytes and type(value) is bytes:
+            size = RECORD_OVERHEAD_BYTES + len(value)
+        else:
+            key, value, size = self._serialized(topic, key, value, headers)
         memory = self._memory
-        if not memory.has_room(size):
+        if memory.used + size > memory.limit or memory.is_awaited:
+            self._check_size(topic, size)
             raise BufferFull(
                 f"records of {memory.used} bytes wait to be written (buffer.memory is {memory.limit}): await"
                 " wait_for_room() before the next record"
             )
+        delivery = self._append(topic, key, value, headers, partition, timestamp_ms, size)
         memory.used += size
-        return self._append(topic, key, value, headers, partition, timestamp_ms, size, on_delivery)
+        if on_delivery is not None:
+            delivery.add_callback(on_delivery)
+        return delivery
 
     async def send(
         self,
@@ -158,12 +165,18 @@ class Producer:
         `max.block.ms` or `delivery.timeout.ms`, KafkaError where the broker refused the record, and what `send_soon`
         raises, except for BufferFull.
         """
-        key, value, size = self._prepare(topic, key, value, headers)
+        key, value, size = self._serialized(topic, key, value, headers)
+        self._check_size(topic, size)
         if self._memory.has_room(size):
             self._memory.used += size
         else:
             await self._reserve(size)
-        return await self._append(topic, key, value, headers, partition, timestamp_ms, size, None)
+        try:
+            delivery = self._append(topic, key, value, headers, partition, timestamp_ms, size)
+        except BaseException:
+            self._memory.release(size)
+            raise
+        return await delivery
 
     async def wait_for_room(self, size: int = 0) -> None:
         """Waits until a record of `size` bytes can be handed to `send_soon`. Raises TimedOut after `max.block.ms`.
@@ -223,26 +236,22 @@ class Producer:
 
     # The inside
 
-    def _prepare(
+    def _serialized(
         self, topic: str, key: Any, value: Any, headers: Sequence[Header]
     ) -> tuple[bytes | None, bytes | None, int]:
         """The key, the value, and the bytes that the record is expected to take."""
-        if self._refusal is not None:
-            raise copy(self._refusal)
-        if self._takes_bytes and type(value) is bytes and key is None and not headers:
-            size = RECORD_OVERHEAD_BYTES + len(value)
-        else:
-            if key is not None:
-                key = self._key_serializer.serialize(topic, key)
-            if value is not None:
-                value = self._value_serializer.serialize(topic, value)
-            size = record_size(key, value, headers)
+        if key is not None:
+            key = self._key_serializer.serialize(topic, key)
+        if value is not None:
+            value = self._value_serializer.serialize(topic, value)
+        return key, value, record_size(key, value, headers)
+
+    def _check_size(self, topic: str, size: int) -> None:
         if size > self._record_size_max:
             raise RecordTooLarge(
                 f"a record of about {size} bytes for {topic} is larger than max.request.size"
                 f" ({self.config.max_request_size}) or buffer.memory ({self.config.buffer_memory}) allows"
             )
-        return key, value, size
 
     def _append(
         self,
@@ -253,27 +262,24 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
         size: int,
-        on_delivery: OnDelivery | None,
     ) -> Delivery:
-        """Adds a record, whose size is counted already, to its batch."""
-        try:
-            if timestamp_ms is None:
-                timestamp_ms = self._now_ms()
-            elif not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
-                raise ValueError(f"a timestamp is a number of milliseconds since 1970, not {timestamp_ms}")
-            routing = self._routings.get(topic)
-            if routing is None:
-                routing = self._route(topic)
+        """Adds a record to its batch; the caller counts its size as used memory. Every record comes through here."""
+        if self._refusal is not None:
+            raise copy(self._refusal)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        elif not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+            raise ValueError(f"a timestamp is a number of milliseconds since 1970, not {timestamp_ms}")
+        routing = self._routings.get(topic) or self._route(topic)
+        # Most records have no key, and there is room in the batch that takes them.
+        sticky = routing.sticky if key is None and partition is None else None
+        if sticky is None or (batch := sticky.filling) is None or batch.size + size > batch.limit:
+            self._check_size(topic, size)
             batch = routing.batch_for(key, value, partition, size)
-        except BaseException:
-            self._memory.release(size)
-            raise
         records = batch.records
+        index = len(records)
         records.append((timestamp_ms, key, value, headers))
         batch.size += size
-        index = len(records) - 1
-        if on_delivery is not None:
-            batch.callbacks.append((index, on_delivery))
         return Delivery(batch, index)
 
     def _route(self, topic: str) -> TopicRouting:

@@ -137,14 +137,15 @@ class Sender:
             self._accumulator.fail(batch, self._expiry(batch, now))
         next_at = self._look_after_held(now)
         self._accumulator.is_urgent = self.flushes > 0 or self._accumulator.memory.is_awaited
-        drained = self._accumulator.drain(now, self._leader, partial(self._is_ready, now))
+        # Requests that are posted in one round leave in one system call.
+        while (drained := self._accumulator.drain(now, self._leader, partial(self._is_ready, now))).batches:
+            for node, batches in drained.batches.items():
+                self._post(node, batches)
         if drained.is_leader_missing:
             self._cluster.request_refresh()
         if drained.is_identity_missing and not self._is_identifying:
             self._is_identifying = True
             self._cluster.nursery.start_soon(self._identify)
-        for node, batches in drained.batches.items():
-            self._post(node, batches)
         return min(next_at, drained.next_at, self._throttle_end(now))
 
     def _leader(self, partition: TopicPartition) -> int | None:
