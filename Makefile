@@ -8,6 +8,7 @@
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make bench               the hot path's floors, then one node under real clients
+#   make bench-client-library   the client library beside confluent-kafka, kafka-python and aiokafka
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
@@ -31,8 +32,8 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-interpreters check soak fuzz jepsen bench bench-kafka bench-replication bench-followers \
-	bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
+.PHONY: venv run test test-interpreters check soak fuzz jepsen bench bench-client-library bench-kafka bench-replication \
+	bench-followers bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -68,6 +69,9 @@ bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.
 	$(BIN)/python -m benchmarks.hot_path $(ARGS); floors=$$?; \
 	$(BIN)/python -m benchmarks.bench_clients $(ARGS) && exit $$floors
+
+bench-client-library: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_client_library $(ARGS)
 
 bench-kafka: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_kafka $(ARGS)

@@ -106,12 +106,11 @@ class Producer:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> None:
         try:
             await self.close()
         finally:
-            suppressed = await self._stack.__aexit__(kind, error, traceback)
-        return bool(suppressed)
+            await self._stack.__aexit__(kind, error, traceback)
 
     def send_soon(
         self,

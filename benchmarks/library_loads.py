@@ -1,0 +1,200 @@
+"""One load through one client library, in a process of its own, so that its CPU time is the client's alone.
+
+python -m benchmarks.library_loads produce kraft 127.0.0.1:9092 topic --size 100 --seconds 2 --batch-size 131072
+
+prints what was done as JSON. All libraries get the same settings: acks=all, idempotence, linger.ms 5, no compression.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import KafkaError, Message
+from confluent_kafka import Producer as ConfluentProducer
+from kafka import KafkaProducer
+
+from benchmarks.loadgen import LoadFailed
+from broker.client import BufferFull, Producer
+
+LINGER_MS: Final = 5
+# The clock is looked at once in so many records.
+_AT_ONCE: Final = 1_000
+# A producer whose buffer is full goes on when so much of it is free.
+_ROOM_BYTES: Final = 1 << 20
+_FLUSH_TIMEOUT_S: Final = 60
+
+
+@attrs.frozen
+class Load:
+    """What a load is to do."""
+
+    bootstrap: str
+    topic: str
+    size_bytes: int
+    seconds: float
+    batch_size: int
+
+
+@attrs.frozen
+class Done:
+    """What a load has done: records, and the wall clock's and the process's CPU seconds that it took."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+
+
+class Stopwatch:
+    """Measures from when it was made."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._cpu = time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._wall
+
+    def done(self, records: int) -> Done:
+        return Done(records, self.seconds, time.process_time() - self._cpu)
+
+
+def produce_kraft(load: Load) -> Done:
+    async def run() -> Done:
+        async with Producer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
+            await producer.send(load.topic, b"first")
+            value = bytes(load.size_bytes)
+            watch, sent = Stopwatch(), 0
+            while watch.seconds < load.seconds:
+                try:
+                    for _ in range(_AT_ONCE):
+                        producer.send_soon(load.topic, value)
+                        sent += 1
+                except BufferFull:
+                    await producer.wait_for_room(_ROOM_BYTES)
+            await producer.flush()
+            return watch.done(sent)
+
+    return trio.run(run)
+
+
+def produce_confluent(load: Load) -> Done:
+    failures: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = _confluent_producer(load, on_delivery)
+    producer.produce(load.topic, b"first")
+    producer.flush(_FLUSH_TIMEOUT_S)
+    value = bytes(load.size_bytes)
+    watch, sent = Stopwatch(), 0
+    while watch.seconds < load.seconds:
+        try:
+            for _ in range(_AT_ONCE):
+                producer.produce(load.topic, value)
+                sent += 1
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.01)
+    left = producer.flush(_FLUSH_TIMEOUT_S)
+    if left or failures:
+        raise LoadFailed(f"{len(failures)} of {sent} records failed, {left} were never acknowledged")
+    return watch.done(sent)
+
+
+def _confluent_producer(load: Load, on_delivery: Callable[[KafkaError | None, Message], None]) -> ConfluentProducer:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": load.bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": LINGER_MS,
+        "batch.size": load.batch_size,
+        "on_delivery": on_delivery,
+        "log_level": 3,
+    }
+    return ConfluentProducer(settings)
+
+
+def produce_kafka_python(load: Load) -> Done:
+    producer = KafkaProducer(
+        bootstrap_servers=load.bootstrap,
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=LINGER_MS,
+        batch_size=load.batch_size,
+    )
+    producer.send(load.topic, b"first").get(_FLUSH_TIMEOUT_S)
+    value = bytes(load.size_bytes)
+    watch, sent = Stopwatch(), 0
+    while watch.seconds < load.seconds:
+        for _ in range(_AT_ONCE):
+            last = producer.send(load.topic, value)
+        sent += _AT_ONCE
+    producer.flush(_FLUSH_TIMEOUT_S)
+    last.get(_FLUSH_TIMEOUT_S)
+    done = watch.done(sent)
+    producer.close()
+    return done
+
+
+def produce_aiokafka(load: Load) -> Done:
+    async def run() -> Done:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=load.bootstrap,
+            enable_idempotence=True,
+            linger_ms=LINGER_MS,
+            max_batch_size=load.batch_size,
+        )
+        await producer.start()
+        try:
+            await producer.send_and_wait(load.topic, b"first")
+            value = bytes(load.size_bytes)
+            watch, sent = Stopwatch(), 0
+            while watch.seconds < load.seconds:
+                for _ in range(_AT_ONCE):
+                    await producer.send(load.topic, value)
+                sent += _AT_ONCE
+            await producer.flush()
+            return watch.done(sent)
+        finally:
+            await producer.stop()
+
+    return asyncio.run(run())
+
+
+# By what is done and with which library.
+LOADS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
+    "produce": {
+        "kraft": produce_kraft,
+        "confluent-kafka": produce_confluent,
+        "kafka-python": produce_kafka_python,
+        "aiokafka": produce_aiokafka,
+    },
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.library_loads")
+    parser.add_argument("what", choices=LOADS)
+    parser.add_argument("library")
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--batch-size", type=int, default=131_072)
+    given = parser.parse_args(arguments)
+    load = Load(given.bootstrap, given.topic, given.size, given.seconds, given.batch_size)
+    print(json.dumps(attrs.asdict(LOADS[given.what][given.library](load))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The benchmark of the client libraries measures every library; a short run, for which figures mean nothing."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks import library_loads
+from benchmarks.bench_client_library import Round, row
+from tests.support.confluent_driver import create_topic, watermarks
+from tests.support.node_process import NodeProcess
+
+
+@pytest.mark.parametrize("library", library_loads.LOADS["produce"])
+def test_every_library_writes_what_it_says(library: str, capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+    create_topic(bootstrap, library, 2)
+    library_loads.main(["produce", library, bootstrap, library, "--seconds", "0.05"])
+    done = json.loads(capsys.readouterr().out)
+    assert done["seconds"] >= 0.05
+    assert done["cpu_seconds"] > 0
+    # The first record is not measured.
+    assert sum(end for _, end in watermarks(bootstrap, library, 2)) == done["records"] + 1
+
+
+def test_row_compares_a_library_with_ours() -> None:
+    ours, theirs = Round(200_000, 20, 2, 1), Round(50_000, 5, 10, 1)
+    cells = row("produce", "aiokafka", 100, [theirs], [ours])
+    assert cells == ["produce 100 B", "aiokafka", "50,000", "5.00", "10.0", "1.00", "4.00", "5.00"]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    node = NodeProcess(tmp_path_factory.mktemp("node") / "data")
+    node.start()
+    yield node.bootstrap
+    node.stop()
