@@ -216,8 +216,10 @@ class AssignedPartition:
         return was_preferred
 
     def replica_to_read(self, now: float) -> int | None:
-        """The preferred replica, or None for the leader."""
-        return self.preferred_replica if now < self.preferred_until else None
+        """The preferred replica, or None for the leader, which is asked once the preference has expired."""
+        if self.preferred_replica is not None and now >= self.preferred_until:
+            self.preferred_replica = None
+        return self.preferred_replica
 
     # Ends
 
@@ -234,5 +236,6 @@ class AssignedPartition:
         return None if end is None or self.consumed is None else max(end - self.consumed.offset, 0)
 
     def next_attempt(self, now: float) -> float:
-        """When a pause of this partition ends; infinity if there is none."""
-        return self.retry_at if self.retry_at > now else inf
+        """When a pause of this partition ends, or the preference for a replica; infinity if there is none."""
+        paused_until = self.retry_at if self.retry_at > now else inf
+        return paused_until if self.preferred_replica is None else min(paused_until, self.preferred_until)

@@ -257,6 +257,20 @@ async def test_a_follower_that_is_behind_sends_the_consumer_back_to_the_leader_k
         assert len(follower.fetches) == 1
 
 
+async def test_the_leader_is_asked_again_when_a_preference_has_expired_kip_392() -> None:
+    def prefer(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse | None:
+        offset = broker.offset
+        return broker.response(PartitionData(preferred_read_replica=2)) if offset < 3 else None
+
+    settings = {"metadata_max_age_ms": 30, "fetch_max_wait_ms": 5}
+    async with brokers(prefer, as_logged) as [leader, follower], consumer_of(leader, **settings) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        with trio.fail_after(5):
+            while len(leader.fetches) < 3:
+                await consumer.fetch(timeout_s=0.01)
+        assert len(follower.fetches) >= 3
+
+
 async def test_a_missing_authorization_is_raised_and_tried_again() -> None:
     answer = once(refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     async with brokers(answer) as [broker], consumer_of(broker) as consumer:

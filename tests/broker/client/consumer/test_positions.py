@@ -127,7 +127,17 @@ def test_a_preferred_replica_is_read_until_its_time_is_over_kip_392() -> None:
     assigned = fetching_at(0)
     assigned.prefer_replica(3, until=10.0)
     assert assigned.replica_to_read(9.0) == 3
+    assert assigned.next_attempt(9.0) == 10.0
     assert assigned.replica_to_read(10.0) is None
+    assert not assigned.clear_preferred_replica()
+
+
+def test_an_expired_preference_can_be_renewed_kip_392() -> None:
+    assigned = fetching_at(0)
+    assigned.prefer_replica(3, until=10.0)
+    assigned.replica_to_read(10.0)
+    assigned.prefer_replica(3, until=20.0)
+    assert assigned.replica_to_read(19.0) == 3
     assert assigned.clear_preferred_replica()
     assert not assigned.clear_preferred_replica()
 
