@@ -81,6 +81,14 @@ if TYPE_CHECKING:
         OffsetOutOfRange,
         PartitionFailed,
     )
+    from broker.client.consumer.group import (
+        AssignmentError,
+        Assignor,
+        CommitFailed,
+        GroupMetadata,
+        RebalanceInProgress,
+        RebalanceListener,
+    )
     from broker.client.errors import (
         ClientError,
         ClosedError,
@@ -136,6 +144,8 @@ __all__ = [
     "AdminConfig",
     "AdminSettings",
     "ApiVersions",
+    "AssignmentError",
+    "Assignor",
     "BadPartition",
     "BufferFull",
     "BytesSerializer",
@@ -143,6 +153,7 @@ __all__ = [
     "ClientQuota",
     "ClosedError",
     "ClusterDescription",
+    "CommitFailed",
     "ConfigChange",
     "ConfigEntry",
     "ConfigError",
@@ -167,6 +178,7 @@ __all__ = [
     "FeatureUpdate",
     "GroupDescription",
     "GroupListing",
+    "GroupMetadata",
     "GroupOffsets",
     "JsonSerializer",
     "KafkaError",
@@ -195,6 +207,8 @@ __all__ = [
     "QuorumReplica",
     "QuotaMatch",
     "RaftEndpoint",
+    "RebalanceInProgress",
+    "RebalanceListener",
     "RecordMetadata",
     "RecordTooLarge",
     "ResourceType",

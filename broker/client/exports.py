@@ -70,6 +70,14 @@ _MODULES: Final = {
         "OffsetOutOfRange",
         "PartitionFailed",
     ),
+    "consumer.group": (
+        "AssignmentError",
+        "Assignor",
+        "CommitFailed",
+        "GroupMetadata",
+        "RebalanceInProgress",
+        "RebalanceListener",
+    ),
     "errors": (
         "ClientError",
         "ClosedError",
