@@ -21,6 +21,9 @@ RESPONSE_BYTES_MAX: Final = 100 << 20
 _RECEIVE_BYTES: Final = 65_536
 # While a response is incomplete, as much of it is received at a time.
 _RECEIVE_BYTES_MAX: Final = 1 << 20
+# A larger response is handed over in the buffer that it was received in, which saves a copy; a smaller one would leave
+# much of its buffer unused.
+_HANDED_OVER_MIN: Final = 65_536
 # A request's payload begins with its key, version and correlation id, a response's with the correlation id.
 _REQUEST_ID: Final = slice(4, 8)
 _RESPONSE_ID: Final = slice(0, 4)
@@ -39,7 +42,7 @@ class _Asked:
     deadline: float
     is_answered: bool
     on_end: "Callable[[_Asked], None]"
-    response: bytes | None = None
+    response: bytes | memoryview | None = None
 
 
 class Connection:
@@ -111,9 +114,11 @@ class Connection:
         Raises ConnectionLost, also for a response that cannot be read; WireError for a request that the version cannot
         express.
         """
-        answer = await self.exchange(encode_request(request, version, self.client_id), timeout_ms=timeout_ms)
+        asked = await self._queue(encode_request(request, version, self.client_id), timeout_ms, is_answered=True)
+        if asked.response is None:
+            raise ConnectionLost(self._lost)
         try:
-            return decode_response(request, version, answer)
+            return decode_response(request, version, asked.response)
         except WireError as error:
             raise ConnectionLost(f"an answer that cannot be read: {error}") from error
 
@@ -142,7 +147,12 @@ class Connection:
         `on_response` gets the payload of the response, with a correlation id of the connection's, or None where the
         connection is lost. Of a request that is not answered it gets b"" when the kernel has it. Raises ConnectionLost.
         """
-        self._enqueue(payload, None, is_answered, lambda asked: on_response(asked.response))
+        self._enqueue(
+            payload,
+            None,
+            is_answered,
+            lambda asked: on_response(None if asked.response is None else bytes(asked.response)),
+        )
 
     def _enqueue(
         self, payload: bytes, timeout_ms: float | None, is_answered: bool, on_end: Callable[[_Asked], None]
@@ -230,6 +240,10 @@ class Connection:
                 if missing > 0:
                     wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)
                     break
+                if start == 0 and len(received) == 4 + size >= _HANDED_OVER_MIN:
+                    self._answered(memoryview(received)[4:])
+                    received = bytearray()
+                    break
                 with memoryview(received) as view:
                     response = bytes(view[start + 4 : start + 4 + size])
                 self._answered(response)
@@ -237,13 +251,13 @@ class Connection:
             del received[:start]
         raise ConnectionLost("closed by the other side")
 
-    def _answered(self, response: bytes) -> None:
+    def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
             raise ConnectionLost("an answer to nothing that was asked")
         _, asked = self._sent.popleft()
         self._end_with(asked, response)
 
-    def _end_with(self, asked: _Asked, response: bytes) -> None:
+    def _end_with(self, asked: _Asked, response: bytes | memoryview) -> None:
         asked.response = response
         asked.on_end(asked)
         self._watch()

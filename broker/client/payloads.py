@@ -6,6 +6,7 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.errors import WireError
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
+from broker.wire.schema import Buffer
 
 
 def encode_request(request: Any, version: int, client_id: str) -> bytes:
@@ -14,7 +15,7 @@ def encode_request(request: Any, version: int, client_id: str) -> bytes:
     return b"".join([header, *encode(request, version)])
 
 
-def decode_response(request: Any, version: int, payload: bytes) -> Any:
+def decode_response(request: Any, version: int, payload: Buffer) -> Any:
     """The response to `request`. Raises WireError, also where bytes are left over."""
     key = request.__message__.key
     _, start = parse_response_header(payload, response_header_version(key, version) == 1)
