@@ -3,6 +3,7 @@
 Both directions work on whole columns, so that most of what is done per record runs in C.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, repeat
@@ -118,10 +119,20 @@ class BatchSettings(TypedDict, total=False):
     is_transactional: bool
 
 
+class RecordColumns(Sequence[NewRecord]):
+    """Records that are held as columns, and encoded from these."""
+
+    @abstractmethod
+    def encode(self, *, compression: Compression, **settings: Unpack[BatchSettings]) -> bytes:
+        """As `encode_records`."""
+
+
 def encode_records(
     records: Sequence[NewRecord], *, compression: Compression, **settings: Unpack[BatchSettings]
 ) -> bytes:
     """A batch as producers send it, of at least one record: its offsets count up from 0. Timestamps fit 64 bits."""
+    if isinstance(records, RecordColumns):
+        return records.encode(compression=compression, **settings)
     timestamps = [record[0] for record in records]
     return encode_data(_encode_data(records), len(records), timestamps[0], max(timestamps), compression, **settings)
 

@@ -1,6 +1,5 @@
 """Records whose fields are Arrow columns: what a table's rows are on their way into batches."""
 
-from collections.abc import Sequence
 from typing import Any, Final, Unpack, overload
 
 import attrs
@@ -8,7 +7,7 @@ import attrs
 from broker.client.arrow.encode import encode_columns, encode_header_lists, record_sizes
 from broker.client.arrow.libraries import np, pa, pc
 from broker.client.arrow.octets import Int64s
-from broker.client.records import BatchSettings, NewRecord, encode_data
+from broker.client.records import BatchSettings, NewRecord, RecordColumns, encode_data
 from broker.wire.records import Compression
 
 _TEXTS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -19,7 +18,7 @@ _BYTES: Final = (
 
 
 @attrs.frozen(eq=False)
-class ArrowRecords(Sequence[NewRecord]):
+class ArrowRecords(RecordColumns):
     """Records as columns: timestamps in ms, keys and values of type binary, lists of headers or None for none at all.
 
     A slice of it is made without copying the bytes.

@@ -8,9 +8,9 @@ the producer is idempotent; each of them is on the wire or to be sent again. The
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
@@ -18,6 +18,7 @@ from broker.client.producer.batch import NO_OFFSET, Batch, record_size
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.sequences import NO_SEQUENCE, PartitionSequences, ProducerIdentity, sequence_after
+from broker.client.records import NewRecord, RecordColumns
 from broker.client.types import TopicPartition
 
 # Until the leader has acknowledged a batch, it may have no state of the producer. Then it accepts any sequence, and a
@@ -133,6 +134,15 @@ class Accumulator:
         queue.waiting.append(batch)
         self._active[queue.partition] = queue
         self._on_batch()
+        return batch
+
+    def add_complete_batch(self, queue: PartitionQueue, records: RecordColumns, size: int, now: float) -> Batch:
+        """Adds a batch of its own, after every record before. The caller has counted its size as used memory."""
+        batch = self.begin_batch(queue, now)
+        queue.filling = None
+        # Only to a batch that is filling are records appended.
+        batch.records = cast(list[NewRecord], records)
+        batch.size = size
         return batch
 
     # Sending
@@ -304,11 +314,11 @@ class Accumulator:
         queue = self._queues[batch.partition]
         self.ratios.forget(batch.partition.topic)
         half = len(batch.records) // 2
-        parts = []
+        parts: list[Batch] = []
         for start, records in ((0, batch.records[:half]), (half, batch.records[half:])):
             part = Batch(batch.partition, batch.created_at, 0)
             part.records = records
-            part.size = sum(record_size(key, value, headers) for _, key, value, headers in records)
+            part.size = batch.size - parts[0].size if parts else _estimated_size(records)
             part.retry_at = now
             part.identity = batch.identity
             if batch.base_sequence != NO_SEQUENCE:
@@ -337,3 +347,7 @@ class Accumulator:
         self.memory.release(batch.size)
         if queue.is_empty:
             self._active.pop(queue.partition, None)
+
+
+def _estimated_size(records: Iterable[NewRecord]) -> int:
+    return sum(record_size(key, value, headers) for _, key, value, headers in records)

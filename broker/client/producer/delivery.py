@@ -1,6 +1,6 @@
 """The future of a record that was handed to a producer."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from copy import copy
 from typing import Any
 
@@ -61,3 +61,17 @@ class Delivery:
 
     def _located(self) -> tuple[Batch, int]:
         return self._batch.located(self._index)
+
+
+async def wait_until_done(batches: Iterable[Batch]) -> None:
+    """Waits until every batch has its outcome, or those that its records were moved to."""
+    unfinished = list(batches)
+    while unfinished:
+        batch = unfinished.pop()
+        if batch.moved is not None:
+            unfinished += dict.fromkeys(part for part, _ in batch.moved)
+        elif not batch.is_done:
+            event = trio.Event()
+            batch.waiters.append(event.set)
+            await event.wait()
+            unfinished.append(batch)

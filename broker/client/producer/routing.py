@@ -51,7 +51,7 @@ class TopicRouting:
         self.queues: list[PartitionQueue] = []
         self._available: Sequence[int] = ()
         self._accumulator = accumulator
-        self._choice = choice
+        self.choice = choice
         self._hashes = hashes
         self._now = now
         # Where records without a key go, and how many bytes went there.
@@ -89,9 +89,9 @@ class TopicRouting:
         if not self.queues or (partition is not None and not 0 <= partition < len(self.queues)):
             return self._hold(partition)
         if partition is None:
-            choice = self._choice
+            choice = self.choice
             if choice.custom is not None:
-                partition = self._custom(choice.custom, key, value)
+                partition = self.apply(choice.custom, key, value)
             elif key is None or choice.ignores_keys:
                 return self.sticky_batch(size)
             else:
@@ -105,20 +105,21 @@ class TopicRouting:
     def sticky_batch(self, size: int) -> Batch:
         """The batch for a record without a key. The partition changes between batches, after `batch.size` bytes."""
         if self.sticky is None:
-            self.sticky = self._next_sticky()
+            self.sticky = self.next_sticky()
         batch = self.sticky.filling
         if batch is not None and batch.size + size <= batch.limit:
             return batch
         if self._sticky_batch is not None:
             self._sticky_bytes += self._sticky_batch.size
-            if self._sticky_bytes >= self._choice.batch_size or batch is not None:
-                self.sticky = self._next_sticky()
+            if self._sticky_bytes >= self.choice.batch_size or batch is not None:
+                self.sticky = self.next_sticky()
                 self._sticky_bytes = 0
         self._sticky_batch = self._accumulator.batch_for(self.sticky, size, self._now())
         return self._sticky_batch
 
-    def _next_sticky(self) -> PartitionQueue:
-        choice = self._choice
+    def next_sticky(self) -> PartitionQueue:
+        """Chooses a partition for records without a key."""
+        choice = self.choice
         partition = choose_sticky_partition(
             TopicPartitions(len(self.queues), self._available),
             choice.rng,
@@ -127,7 +128,8 @@ class TopicRouting:
         )
         return self.queues[partition]
 
-    def _custom(self, partitioner: Partitioner, key: bytes | None, value: bytes | None) -> int:
+    def apply(self, partitioner: Partitioner, key: bytes | None, value: bytes | None) -> int:
+        """What a custom partitioner chooses. Raises BadPartition, and what the partitioner raises."""
         partition = partitioner(self.topic, key, value, TopicPartitions(len(self.queues), self._available))
         if not 0 <= partition < len(self.queues):
             raise BadPartition(
