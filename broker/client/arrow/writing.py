@@ -36,11 +36,14 @@ def complete_batches(
             f" allows, which is {record_bytes_max}"
         )
     partitions = _choose_partitions(given_partitions(rows), records, sizes, routing, batch_bytes)
-    if (partitions[1:] < partitions[:-1]).any():
+    runs = _runs(partitions)
+    if len(runs) > 1 and int(sizes.sum()) < len(runs) * batch_bytes // 2:
+        # Short runs would make small batches: the rows are brought together by partition, which copies them.
         order = np.argsort(partitions, kind="stable")
         records, sizes, partitions = records.take(order), sizes[order], partitions[order]
+        runs = _runs(partitions)
     batches = []
-    for start, stop in _runs(partitions):
+    for start, stop in runs:
         for first, end in _cuts(np.cumsum(sizes[start:stop]), batch_bytes):
             chosen = slice(start + first, start + end)
             batches.append((int(partitions[start]), records[chosen], int(sizes[chosen].sum())))
@@ -71,10 +74,9 @@ def _choose_partitions(
     return chosen
 
 
-def _runs(numbers: Int64s) -> Iterator[tuple[int, int]]:
+def _runs(numbers: Int64s) -> list[tuple[int, int]]:
     """Where the runs of one number begin and end."""
-    bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
-    yield from pairwise(bounds)
+    return list(pairwise([0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]))
 
 
 def _cuts(sums: Int64s, size_max: int) -> Iterator[tuple[int, int]]:
