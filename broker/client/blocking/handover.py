@@ -19,7 +19,7 @@ from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
-from broker.client.types import Header, RecordMetadata
+from broker.client.types import Header, RecordMetadata, TopicPartition
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
 
@@ -138,6 +138,10 @@ class RecordHandover:
     async def flush(self) -> None:
         await self.wait_until_empty()
         await self.producer.flush()
+
+    async def produce_arrow(self, topic: str | None, table: Any) -> dict[TopicPartition, list[range]]:
+        await self.wait_until_empty()
+        return await self.producer.produce_arrow(topic, table)
 
     async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
         return await self.producer.partitions_for(topic)

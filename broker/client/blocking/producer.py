@@ -13,7 +13,7 @@ from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
 from broker.client.producer.producer import Producer
 from broker.client.serializers import Serializer
-from broker.client.types import Header, RecordMetadata
+from broker.client.types import Header, RecordMetadata, TopicPartition
 
 
 class SyncDelivery(QueuedRecord):
@@ -114,6 +114,10 @@ class SyncProducer(BlockingClient[RecordHandover]):
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
         return delivery.result()
+
+    def produce_arrow(self, topic: str | None, table: Any) -> dict[TopicPartition, list[range]]:
+        """Writes the rows of a pyarrow Table; see `Producer.produce_arrow`."""
+        return self._hosted.run(RecordHandover.produce_arrow, topic, table)
 
     def flush(self) -> None:
         """Waits until every record that was handed over before has its outcome."""

@@ -4,6 +4,7 @@ import inspect
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from broker.client import (
@@ -65,6 +66,15 @@ def test_records_of_a_thread_keep_their_order_and_are_written_when_the_block_end
         deliveries = [producer.send_soon("ordered", b"%d" % number) for number in range(25_000)]
     assert [delivery.result().offset for delivery in deliveries] == list(range(25_000))
     assert latest(bootstrap, "ordered") == 25_000
+
+
+def test_tables_are_written_after_the_records_handed_over_before(bootstrap: str) -> None:
+    create(bootstrap, "tables")
+    with SyncProducer(bootstrap) as producer:
+        deliveries = [producer.send_soon("tables", b"%d" % number) for number in range(5_000)]
+        offsets = producer.produce_arrow("tables", pa.table({"value": ["a", "b"]}))
+        assert offsets == {TopicPartition("tables", 0): [range(5_000, 5_002)]}
+        assert deliveries[-1].result().offset == 4_999
 
 
 def test_threads_share_a_producer(bootstrap: str) -> None:
