@@ -5,7 +5,7 @@ epoch (KIP-595). Consumers get what is committed. Followers get all there is, an
 they have.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,7 +15,7 @@ from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leade
 from broker.handlers.fetch_readers import Reader, reader_of
 from broker.handlers.fetch_reading import Reading
 from broker.handlers.handler import RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, freed, run
+from broker.handlers.slices import STEP_ITEMS, Steps, freed
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
 from broker.replication.fetch_sessions import Fetch, TargetKey
@@ -25,7 +25,6 @@ from broker.replication.replica import READ_COMMITTED
 from broker.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -48,10 +47,14 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     services = context.services
     services.partitions.commit_staged()  # what this turn appended before is to be seen
     reader = reader_of(context, request)
-    named = [target for topic in request.topics for target in _targets(context, topic, topic.partitions)]
-    forgotten = [key for topic in request.forgotten_topics_data for key in _forgotten(context, topic)]
     try:
-        asked = _begin(context, request, reader, named, forgotten)
+        asked = _begin(
+            context,
+            request,
+            reader,
+            _targets(context, request.topics),
+            _forgotten(context, request.forgotten_topics_data),
+        )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
@@ -70,9 +73,11 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
 
 
 def _names_many(request: FetchRequest) -> bool:
-    named = sum([len(topic.partitions) for topic in request.topics])
-    if request.forgotten_topics_data:
-        named += sum([len(topic.partitions) for topic in request.forgotten_topics_data])
+    named = 0
+    for topic in request.topics:
+        named += len(topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        named += len(forgotten.partitions)
     return named > FEW
 
 
@@ -110,7 +115,8 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
     step_end = STEP_ITEMS
     for topic in request.topics:
         for first in range(0, len(topic.partitions), STEP_ITEMS):
-            targets += _targets(context, topic, topic.partitions[first : first + STEP_ITEMS])
+            some = topic.partitions[first : first + STEP_ITEMS]
+            targets += _targets(context, [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)])
             if len(targets) >= step_end:
                 step_end = len(targets) + STEP_ITEMS
                 yield
@@ -125,8 +131,7 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
             asked.check_is_current()
         targets.clear()
         for forgotten in request.forgotten_topics_data:
-            for key in _forgotten(context, forgotten):
-                asked.session.update((), (key,))
+            asked.session.update((), _forgotten(context, [forgotten]))
             yield
             asked.check_is_current()
     except KafkaError as error:
@@ -213,16 +218,18 @@ class ParkedFetch(Pending):
         fetched = list(self._reading.found.values())
         self._reading.found.clear()
         fetched.reverse()
-        answer = _Answer(self._context, self._reading, self._isolation_level)
+        responses: list[FetchableTopicResponse] = []
         try:
             while fetched:
-                answer.add(fetched[: -STEP_ITEMS - 1 : -1])
+                some = fetched[: -STEP_ITEMS - 1 : -1]
+                _tell(self._context, self._reading, self._isolation_level, some, responses)
                 del fetched[-STEP_ITEMS:]
                 yield
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=asked.session_id)
-        yield from asked.end()
-        return answer.response()
+        yield from asked.end_in_steps()
+        endpoints = _endpoints(self._context, responses)
+        return FetchResponse(session_id=asked.session_id, responses=responses, node_endpoints=endpoints)
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
         """The target's partition has moved, and has forgotten the target."""
@@ -270,11 +277,11 @@ class ParkedFetch(Pending):
 
     def _stop_waiting(self) -> None:
         self._end_wait()
-        end = self._reading.fetch.end()
-        if len(self._reading.fetch.session) > FEW:
-            self._context.finish_later(end)
+        asked = self._reading.fetch
+        if len(asked.session) > FEW:
+            self._context.finish_later(asked.end_in_steps())
         else:
-            run(end)
+            asked.end()
 
     def _end_wait(self) -> None:
         if self._deadline is not None:
@@ -284,56 +291,53 @@ class ParkedFetch(Pending):
             session.waiter = None
 
 
-class _Answer:
-    """A response under construction, in which partitions of one topic that follow each other stand together."""
-
-    def __init__(self, context: RequestContext, reading: Reading, isolation_level: int) -> None:
-        self._context = context
-        self._reading = reading
-        self._isolation_level = isolation_level
-        self._responses: list[FetchableTopicResponse] = []
-        self._last: str | bytes | None = None
-        self._leader_ids: dict[int, None] = {}
-
-    def add(self, fetched: Iterable[FetchedPartition]) -> None:
-        """Tell of those of which there is something to tell. Raises KafkaError, as `Fetch.select` does."""
-        selected = self._reading.fetch.select(fetched)
-        self._reading.reader.sent(selected)
-        responses = self._responses
-        for found in selected:
-            topic = found.target.topic
-            if topic != self._last:
-                self._last = topic
-                if isinstance(topic, str):
-                    responses.append(FetchableTopicResponse(topic=topic))
-                else:
-                    responses.append(FetchableTopicResponse(topic_id=topic))
-            data = _partition_data(self._context, found, self._isolation_level)
-            responses[-1].partitions.append(data)
-            if data.current_leader is not None:
-                self._leader_ids[data.current_leader.leader_id] = None
-
-    def response(self) -> FetchResponse:
-        return FetchResponse(
-            session_id=self._reading.fetch.session_id,
-            responses=self._responses,
-            node_endpoints=_endpoints(self._context, self._leader_ids),
-        )
-
-
 def _respond(context: RequestContext, reading: Reading, isolation_level: int) -> FetchResponse:
     """The response about few partitions."""
-    answer = _Answer(context, reading, isolation_level)
+    asked = reading.fetch
+    responses: list[FetchableTopicResponse] = []
     try:
-        answer.add(reading.found.values())
+        _tell(context, reading, isolation_level, reading.found.values(), responses)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=reading.fetch.session_id)
+        return FetchResponse(error_code=error.code, session_id=asked.session_id)
     finally:
-        run(reading.fetch.end())
-    return answer.response()
+        asked.end()
+    return FetchResponse(
+        session_id=asked.session_id, responses=responses, node_endpoints=_endpoints(context, responses)
+    )
 
 
-def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
+def _tell(
+    context: RequestContext,
+    reading: Reading,
+    isolation_level: int,
+    fetched: Iterable[FetchedPartition],
+    responses: list[FetchableTopicResponse],
+) -> None:
+    """Add those of which there is something to tell. Raises KafkaError, as `Fetch.select` does."""
+    selected = reading.fetch.select(fetched)
+    reading.reader.sent(selected)
+    last: str | bytes | None = None
+    if responses:
+        last = responses[-1].topic or responses[-1].topic_id
+    for found in selected:
+        topic = found.target.topic
+        if topic != last:
+            last = topic
+            if isinstance(topic, str):
+                responses.append(FetchableTopicResponse(topic=topic))
+            else:
+                responses.append(FetchableTopicResponse(topic_id=topic))
+        responses[-1].partitions.append(_partition_data(context, found, isolation_level))
+
+
+def _endpoints(context: RequestContext, responses: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
+    """Of the leaders that the response names."""
+    leader_ids = [
+        partition.current_leader.leader_id
+        for topic in responses
+        for partition in topic.partitions
+        if partition.current_leader is not None
+    ]
     if not leader_ids:
         return []
     return [
@@ -363,11 +367,11 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
     return data
 
 
-def _targets(context: RequestContext, topic: FetchTopic, partitions: Iterable[FetchPartition]) -> list[FetchTarget]:
-    name = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
+def _targets(context: RequestContext, topics: Iterable[FetchTopic]) -> list[FetchTarget]:
+    by_id = context.api_version >= _TOPIC_IDS_FROM
     return [
         FetchTarget(
-            name,
+            topic.topic_id if by_id else topic.topic,
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
@@ -375,10 +379,11 @@ def _targets(context: RequestContext, topic: FetchTopic, partitions: Iterable[Fe
             partition.last_fetched_epoch,
             partition.log_start_offset,
         )
-        for partition in partitions
+        for topic in topics
+        for partition in topic.partitions
     ]
 
 
-def _forgotten(context: RequestContext, topic: ForgottenTopic) -> list[TargetKey]:
-    name = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
-    return [(name, index) for index in topic.partitions]
+def _forgotten(context: RequestContext, topics: Iterable[ForgottenTopic]) -> list[TargetKey]:
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    return [(topic.topic_id if by_id else topic.topic, index) for topic in topics for index in topic.partitions]

@@ -174,6 +174,11 @@ class FetchSession:
             waiter.expire()
         self.epoch = _CLOSED
 
+    def leave_at_once(self) -> None:
+        """As `leave`, for few targets."""
+        for target in self._targets.values():
+            target.leave()
+
     def leave(self) -> Generator[None, None, None]:
         """Wait at no partition any more; yields after some of them."""
         while self._targets:
@@ -187,8 +192,7 @@ class FetchSession:
     def close(self) -> None:
         """End a session of few targets."""
         self.end()
-        for _ in self.leave():
-            pass
+        self.leave_at_once()
 
 
 class Fetch:
@@ -240,8 +244,14 @@ class Fetch:
         if not self.is_current:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
 
-    def end(self) -> Generator[None, None, None]:
+    def end(self) -> None:
         """The request is answered, or its connection is closed. Its targets leave if they belong to no session."""
+        if self.session.id == NO_SESSION:
+            self.session.waiter = None
+            self.session.leave_at_once()
+
+    def end_in_steps(self) -> Generator[None, None, None]:
+        """As `end`, for many targets."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             yield from self.session.leave()
