@@ -144,6 +144,9 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},
+    "broker.cli.kafka_tools.files": {"pathlib"},
+    # Standard input, which may be a file: the kernel does not tell when a file has more.
+    "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
     "broker.cli.node_config": {"open", "os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},

@@ -1,0 +1,58 @@
+"""The clients of the tools, from the options and the properties files that name brokers and configs."""
+
+import sys
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from broker.cli.kafka_tools.files import read_bytes
+from broker.cli.kafka_tools.options import Options, ToolEnd
+from broker.client.admin import Admin, AdminConfig
+from broker.client.config import ClientConfig
+from broker.properties import parse_properties
+
+
+def open_admin(options: Options, *, config_option: str = "command-config") -> Admin:
+    """An Admin of the brokers or controllers that the options name. Raises ToolEnd, ConfigError."""
+    configs = client_configs(AdminConfig, command_config(options, config_option))
+    for name in ("bootstrap.servers", "bootstrap.controllers"):
+        configs.pop(name, None)
+    if "bootstrap-server" in options:
+        return Admin(options.value("bootstrap-server"), config=configs)
+    return Admin(config={**configs, "bootstrap.controllers": options.value("bootstrap-controller")})
+
+
+def check_bootstrap(options: Options) -> None:
+    """Raises UsageFailure unless either brokers or controllers are given."""
+    if "bootstrap-server" in options and "bootstrap-controller" in options:
+        raise options.failure("You cannot specify both --bootstrap-controller and --bootstrap-server.")
+    if "bootstrap-server" not in options and "bootstrap-controller" not in options:
+        raise options.failure("You must specify either --bootstrap-controller or --bootstrap-server.")
+
+
+def command_config(options: Options, name: str = "command-config") -> dict[str, str]:
+    """What the file of --command-config says; nothing without the option. Raises ToolEnd."""
+    return read_properties(options.value(name)) if name in options else {}
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A properties file. Raises ToolEnd."""
+    try:
+        return parse_properties(read_bytes(path))
+    except ValueError as error:
+        raise ToolEnd(1, f"{path} cannot be read: {error}") from error
+
+
+def key_values(settings: Iterable[str]) -> dict[str, str]:
+    """`key=value` settings; a missing value is an empty one."""
+    pairs = (setting.partition("=") for setting in settings)
+    return {key: value for key, _, value in pairs}
+
+
+def client_configs(config_class: type[ClientConfig], configs: Mapping[str, str]) -> dict[str, object]:
+    """The configs that this kind of client has. Warns of the others and leaves them out, as Kafka's clients do."""
+    known = {field.name for field in attrs.fields(config_class)}
+    unknown = [key for key in configs if key.replace(".", "_") not in known]
+    for key in unknown:
+        print(f"WARN The configuration '{key}' was supplied but isn't a known config.", file=sys.stderr)
+    return {key: value for key, value in configs.items() if key not in unknown}

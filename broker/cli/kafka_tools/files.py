@@ -1,0 +1,28 @@
+"""The files that the command line names."""
+
+from pathlib import Path
+
+from broker.cli.kafka_tools.options import ToolEnd
+
+
+def read_file(path: str) -> str:
+    """The text of a file. Raises ToolEnd."""
+    try:
+        return Path(path).read_text()
+    except (OSError, ValueError) as error:
+        raise ToolEnd(1, f"{path} cannot be read: {error}") from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file. Raises ToolEnd."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ToolEnd(1, f"{path} cannot be read: {error}") from error
+
+
+def problem_of_directory(path: str) -> str | None:
+    """Why this is not a directory; None if it is one."""
+    if Path(path).is_dir():
+        return None
+    return f"{path} is not a directory" if Path(path).exists() else f"{path} does not exist"

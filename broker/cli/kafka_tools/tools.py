@@ -1,0 +1,77 @@
+"""Kafka's tools by name, and how a run of one ends."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
+
+import trio
+
+from broker.cli.kafka_tools.errors import exception_of
+from broker.cli.kafka_tools.options import ToolEnd, UsageFailure
+from broker.cli.main import main as kraft
+from broker.client.errors import ClientError
+from broker.wire.errors import KafkaError
+
+# The module of each tool. Each has `run(arguments)`, which returns the exit code.
+TOOLS: Final[Mapping[str, str]] = {
+    "kafka-topics": "topics",
+    "kafka-console-producer": "console_producer",
+    "kafka-consumer-groups": "consumer_groups",
+    "kafka-configs": "configs",
+    "kafka-get-offsets": "get_offsets",
+    "kafka-delete-records": "delete_records",
+    "kafka-storage": "storage",
+    "kafka-log-dirs": "log_dirs",
+    "kafka-leader-election": "leader_election",
+    "kafka-broker-api-versions": "broker_api_versions",
+}
+_QUORUM_TOOL: Final = "kafka-metadata-quorum"
+_STORAGE_TOOL: Final = "kafka-storage"
+NAMES: Final = (*TOOLS, _QUORUM_TOOL)
+
+_USAGE: Final = 2
+_INTERRUPTED: Final = 130
+_OUTPUT_CLOSED: Final = 141
+
+
+async def run_tool(name: str, arguments: Sequence[str]) -> int:
+    """Runs a tool; its exit code. What went wrong is on standard error."""
+    module = import_module(f"broker.cli.kafka_tools.{TOOLS[name]}")
+    try:
+        exit_code: int = await module.run(arguments)
+        return exit_code
+    except UsageFailure as failure:
+        print(str(failure), failure.help_text, sep="\n" if failure.help_text else "", file=sys.stderr)
+        return 1
+    except ToolEnd as end:
+        if end.message:
+            print(end.message, file=sys.stderr)
+        return end.exit_code
+    except BrokenPipeError:
+        raise
+    except (KafkaError, ClientError, OSError) as error:
+        print(f"{name}: {exception_of(error)}", file=sys.stderr)
+        return 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `NAME OPTION...` as a process does."""
+    name, options = (arguments[0] if arguments else "").removesuffix(".sh"), arguments[1:]
+    if name not in NAMES:
+        print(f"{name or 'no name'} is none of the tools: {', '.join(NAMES)}", file=sys.stderr)
+        return _USAGE
+    # `kraft` has these commands with the options and the output of the tools.
+    if name == _QUORUM_TOOL:
+        return kraft(["quorum", *options])
+    if name == _STORAGE_TOOL and options[:1] in (["format"], ["random-uuid"]):
+        return kraft(options)
+    try:
+        exit_code = trio.run(run_tool, name, options)
+        sys.stdout.flush()
+        return exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the interpreter would complain there that it cannot flush the output
+        return _OUTPUT_CLOSED

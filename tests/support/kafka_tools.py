@@ -1,0 +1,42 @@
+"""Kafka's tools run within a test, against a node of the test's own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.cli.kafka_tools.tools import run_tool
+from tests.support.running_node import RunningNode, running_node
+
+
+class Tools:
+    """Runs tools against one node; each call returns what the tool printed, and checks its exit code."""
+
+    def __init__(self, node: RunningNode, capsys: pytest.CaptureFixture[str]) -> None:
+        self.node = node
+        self._capsys = capsys
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.node.port}"
+
+    async def run(self, name: str, *arguments: str, expected: int = 0) -> tuple[str, str]:
+        """Standard output and standard error of a tool."""
+        exit_code = await run_tool(name, ["--bootstrap-server", self.bootstrap, *arguments])
+        output, errors = self._capsys.readouterr()
+        assert exit_code == expected, output + errors
+        return output, errors
+
+    async def lines(self, name: str, *arguments: str, expected: int = 0) -> list[str]:
+        """The lines of a tool's standard output."""
+        return (await self.run(name, *arguments, expected=expected))[0].splitlines()
+
+
+@asynccontextmanager
+async def tools_of_a_node(
+    directory: Path, capsys: pytest.CaptureFixture[str], **overrides: object
+) -> AsyncIterator[Tools]:
+    """A node with these configs, `_` standing for `.`, and the tools that ask it."""
+    async with running_node(directory, **overrides) as node:
+        yield Tools(node, capsys)
