@@ -140,11 +140,14 @@ WORLDLY: dict[str, set[str]] = {
     # A process's own affairs, before there is a node: its properties file, its directory, its signals; the variables
     # and the files of the user who runs a command.
     "broker.cli.commands.cluster": {"os"},
+    "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.reassignment_plans": {"pathlib"},
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},
     "broker.cli.kafka_tools.files": {"pathlib"},
+    "broker.cli.kafka_tools.interruptions": {"signal"},
+    "broker.cli.kafka_tools.launchers": {"pathlib"},
     # Standard input, which may be a file: the kernel does not tell when a file has more.
     "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
     "broker.cli.node_config": {"open", "os"},

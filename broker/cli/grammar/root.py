@@ -37,6 +37,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     "This command": (
         ("context", f"{_COMMANDS}.context:context", "name clusters, and choose one"),
         ("completion", f"{_COMMANDS}.completion:completion", "print a shell's completion script"),
+        ("kafka-tools", f"{_COMMANDS}.kafka_tools:kafka_tools", "put Kafka's own command line tools on a PATH"),
     ),
 }
 

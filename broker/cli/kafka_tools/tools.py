@@ -17,6 +17,7 @@ from broker.wire.errors import KafkaError
 TOOLS: Final[Mapping[str, str]] = {
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
+    "kafka-console-consumer": "console_consumer",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-configs": "configs",
     "kafka-get-offsets": "get_offsets",

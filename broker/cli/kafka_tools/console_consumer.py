@@ -1,0 +1,254 @@
+"""kafka-console-consumer: prints records as they come (ConsoleConsumer.java)."""
+
+import re
+import sys
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+import attrs
+import trio
+
+from broker.cli.kafka_tools.clients import client_configs, command_config, key_values
+from broker.cli.kafka_tools.errors import exception_of
+from broker.cli.kafka_tools.interruptions import until_interrupted
+from broker.cli.kafka_tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    OptionParser,
+    Options,
+    ToolEnd,
+    flag,
+    integer,
+    long,
+    taking,
+)
+from broker.cli.kafka_tools.record_formats import FormatError, Formatter, make_formatter
+from broker.client import ClientError, Consumer, KafkaError, TopicPartition
+from broker.client.consumer.config import ConsumerConfig
+from broker.client.environment import Environment
+from broker.client.types import ConsumerRecord
+
+_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+_GROUP_NUMBERS: Final = 100_000
+_RECORDS_AT_ONCE: Final = 500
+
+PARSER: Final = OptionParser(
+    "This tool helps to read data from Kafka topics and outputs it to standard output.",
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    taking("topic", "topic", "The topic."),
+    taking("include", "regex", "A regular expression of topics."),
+    taking("partition", "partition", "The partition, read from its end unless --offset is given.", integer),
+    taking("offset", "offset", "An offset, earliest or latest.", default="latest"),
+    flag("from-beginning", "Begin with the first record where the group has no offset."),
+    taking("max-messages", "count", "How many records to read.", integer),
+    taking("timeout-ms", "ms", "How long to wait for the next record.", long),
+    taking("group", "group", "The consumer group."),
+    taking("isolation-level", "level", "read_committed or read_uncommitted.", default="read_uncommitted"),
+    taking("formatter", "class", "How records are printed.", default=_FORMATTER),
+    taking(
+        "formatter-property",
+        "key=value",
+        "A property of the formatter: print.timestamp, print.partition, print.offset, print.epoch, print.headers, "
+        "print.key, print.value, key.separator, line.separator, headers.separator, null.literal, key.deserializer, "
+        "value.deserializer, headers.deserializer.",
+    ),
+    taking("formatter-config", "file", "A file with properties of the formatter."),
+    taking("key-deserializer", "class", "How keys are read."),
+    taking("value-deserializer", "class", "How values are read."),
+    flag("skip-message-on-error", "Go on after a record that cannot be printed."),
+    flag("enable-systest-events", "Print what happens to the consumer, too."),
+    taking("command-property", "key=value", "A config of the consumer."),
+    taking("property", "key=value", "The old name of --formatter-property."),
+    taking("consumer-property", "key=value", "The old name of --command-property."),
+    taking("consumer.config", "file", "The old name of --command-config."),
+)
+
+
+async def run(arguments: Sequence[str]) -> int:
+    """Runs the tool; its exit code."""
+    options = PARSER.parse(arguments)
+    _check(options)
+    configs = _configs(options)
+    printer = _Printer(_formatter(options), skips_errors="skip-message-on-error" in options)
+    has_partition = "partition" in options
+    start = _start(options)
+    if not has_partition and configs["group.protocol"] == "classic":
+        print("This consumer is a member of a classic group; group.protocol=consumer is KIP-848's.", file=sys.stderr)
+    consumer = Consumer(options.value("bootstrap-server"), config=client_configs(ConsumerConfig, configs))
+    reading = _Reading(options.value("max-messages"), options.value("timeout-ms"))
+    try:
+        async with consumer:
+            if has_partition:
+                _assign(consumer, TopicPartition(options.value("topic"), options.value("partition")), start)
+            elif "topic" in options:
+                consumer.subscribe([options.value("topic")])
+            else:
+                consumer.subscribe(pattern=_pattern(options.value("include")))
+            signal = await until_interrupted(lambda: reading.run(consumer, printer))
+    except (KafkaError, ClientError) as error:
+        print(f"ERROR Error processing message, terminating consumer process: \n{exception_of(error)}", file=sys.stderr)
+        signal = None
+    finally:
+        print(f"Processed a total of {printer.count} messages", file=sys.stderr)
+    if "enable-systest-events" in options:
+        print("shutdown_complete")
+    return 0 if signal is None else 128 + signal
+
+
+def _check(options: Options) -> None:
+    """Raises UsageFailure for options that do not belong together."""
+    options.require_one_of("topic", "include")
+    if "partition" in options:
+        if "topic" not in options:
+            raise options.failure("The topic is required when partition is specified.")
+        if "from-beginning" in options and "offset" in options:
+            raise options.failure("Options from-beginning and offset cannot be specified together.")
+    elif "offset" in options:
+        raise options.failure("The partition is required when offset is specified.")
+    options.require("bootstrap-server")
+
+
+def _configs(options: Options) -> dict[str, str]:
+    """The consumer's configs. Raises UsageFailure, ToolEnd."""
+    property_name = options.renamed("consumer-property", "command-property")
+    file_name = options.renamed("consumer.config", "command-config")
+    of_file = command_config(options, file_name)
+    of_properties = key_values(options.values(property_name))
+    groups = _group_ids(options, of_file, of_properties)
+    configs = of_file | of_properties
+    configs.pop("bootstrap.servers", None)
+    configs.setdefault("client.id", "console-consumer")
+    configs.setdefault("group.protocol", "classic")
+    if "isolation-level" in options or "isolation.level" not in configs:
+        configs["isolation.level"] = options.value("isolation-level")
+    if "from-beginning" in options and configs.get("auto.offset.reset", "earliest") != "earliest":
+        raise ToolEnd(
+            1,
+            "Can't simultaneously specify --from-beginning and "
+            f"'auto.offset.reset={configs['auto.offset.reset']}', please remove one option",
+        )
+    configs.setdefault("auto.offset.reset", "earliest" if "from-beginning" in options else "latest")
+    if groups:
+        configs["group.id"] = groups[0]
+    else:
+        configs["group.id"] = f"console-consumer-{Environment().rng.randrange(_GROUP_NUMBERS)}"
+        configs.setdefault("enable.auto.commit", "false")
+    return configs
+
+
+def _group_ids(options: Options, *configs: dict[str, str]) -> list[str]:
+    """The group, wherever it is given. Raises UsageFailure where there are several, or a partition is chosen."""
+    given = [options.value("group"), *(each.get("group.id") for each in configs)]
+    groups = list(dict.fromkeys(group for group in given if group is not None))
+    if len(groups) > 1:
+        raise options.failure(
+            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
+            f"'--consumer.config') do not match. Detected group ids: {', '.join(map(repr, groups))}"
+        )
+    if groups and "partition" in options:
+        raise options.failure("Options group and partition cannot be specified together.")
+    return groups
+
+
+def _start(options: Options) -> int | str:
+    """Where a single partition is read from: an offset, "earliest" or "latest". Raises UsageFailure."""
+    if "offset" not in options:
+        return "earliest" if "from-beginning" in options else "latest"
+    text: str = options.value("offset")
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    try:
+        offset = long(text)
+    except ValueError:
+        offset = -1
+    if offset < 0:
+        raise options.failure(
+            f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a "
+            "non-negative long."
+        )
+    return offset
+
+
+def _assign(consumer: Consumer, partition: TopicPartition, start: int | str) -> None:
+    consumer.assign([partition])
+    if start == "earliest":
+        consumer.seek_to_beginning([partition])
+    elif start == "latest":
+        consumer.seek_to_end([partition])
+    else:
+        consumer.seek(partition, int(start))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Raises ToolEnd."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ToolEnd(1, f"{text} is an invalid regex: {error}") from error
+
+
+def _formatter(options: Options) -> Formatter:
+    """Raises UsageFailure."""
+    properties = command_config(options, "formatter-config")
+    for name in ("key", "value"):
+        if options.value(f"{name}-deserializer"):
+            properties[f"{name}.deserializer"] = options.value(f"{name}-deserializer")
+    name = options.renamed("property", "formatter-property")
+    properties |= key_values(options.values(name))
+    try:
+        return make_formatter(options.value("formatter"), properties)
+    except FormatError as error:
+        raise options.failure(str(error)) from error
+
+
+class _Printer:
+    """Prints records, and counts them."""
+
+    def __init__(self, formatter: Formatter, *, skips_errors: bool) -> None:
+        self.count = 0
+        self._formatter = formatter
+        self._skips_errors = skips_errors
+
+    def print(self, records: Sequence[ConsumerRecord]) -> None:
+        """Raises FormatError, and BrokenPipeError where nobody reads the output any more."""
+        lines = []
+        try:
+            for record in records:
+                self.count += 1
+                try:
+                    lines.append(self._formatter(record))
+                except FormatError as error:
+                    if not self._skips_errors:
+                        raise ToolEnd(1, f"ERROR Unknown error when running consumer: {error}") from error
+                    print(f"ERROR Error processing message, skipping this message: {error}", file=sys.stderr)
+        finally:
+            sys.stdout.buffer.write(b"".join(lines))
+            sys.stdout.buffer.flush()
+
+
+@attrs.frozen
+class _Reading:
+    """When the tool has read enough."""
+
+    count_max: int | None
+    timeout_ms: int | None
+
+    async def run(self, consumer: Consumer, printer: _Printer) -> None:
+        """Returns when enough records were read, or none came in time. Raises KafkaError, ClientError, ToolEnd."""
+        count_max = inf if self.count_max in (None, -1) else self.count_max
+        timeout_s = None if self.timeout_ms is None or self.timeout_ms < 0 else self.timeout_ms / 1000
+        assert count_max is not None, "a number or infinity"
+        while printer.count < count_max:
+            wanted = min(count_max - printer.count, _RECORDS_AT_ONCE)
+            records = await consumer.fetch(int(wanted), timeout_s)
+            if not records:
+                print(
+                    "ERROR Error processing message, terminating consumer process: \n"
+                    "org.apache.kafka.common.errors.TimeoutException",
+                    file=sys.stderr,
+                )
+                return
+            printer.print(records)
+            await trio.lowlevel.checkpoint()
