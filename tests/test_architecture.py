@@ -141,6 +141,8 @@ WORLDLY: dict[str, set[str]] = {
     # and the files of the user who runs a command.
     "broker.cli.commands.cluster": {"os"},
     "broker.cli.commands.kafka_tools": {"os"},
+    "broker.cli.commands.consume": {"os"},
+    "broker.cli.commands.produce_input": {"open", "pathlib", "trio.to_thread.run_sync"},
     "broker.cli.commands.reassignment_plans": {"pathlib"},
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
@@ -150,6 +152,8 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.kafka_tools.launchers": {"pathlib"},
     # Standard input, which may be a file: the kernel does not tell when a file has more.
     "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
+    # How much processor time a measured load took.
+    "broker.cli.commands.bench": {"time"},
     "broker.cli.node_config": {"open", "os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},

@@ -26,9 +26,11 @@ class Answer(NamedTuple):
 
 def run_command(*arguments: str) -> Answer:
     """`kraft <arguments>` within this process, which is faster than a process of its own."""
-    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
+    written = io.BytesIO()
+    output = io.TextIOWrapper(written, encoding="utf-8", errors="surrogateescape", write_through=True)
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()) as errors:
         code = main(arguments)
-    return Answer(code, output.getvalue(), errors.getvalue())
+    return Answer(code, written.getvalue().decode(errors="surrogateescape"), errors.getvalue())
 
 
 def random_uuid() -> str:

@@ -1,6 +1,9 @@
-"""What a command prints with `--json`, and tables taken apart."""
+"""What a command prints with `--json`, tables taken apart, and commands in pipes."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from tests.support.cluster_process import run_command
@@ -23,3 +26,9 @@ def succeed(*arguments: str) -> str:
 def table(output: str) -> list[list[str]]:
     """The rows of a table whose cells have no blanks, its headings first."""
     return [line.split() for line in output.splitlines()]
+
+
+def pipe(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run the installed command as a shell does, with this standard input."""
+    command = [str(Path(sys.executable).with_name("kraft")), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)

@@ -9,11 +9,16 @@ import attrs
 from broker.cli.grammar.settings import ClusterSettings
 from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
+from broker.client.consumer.config import ConsumerConfig
+from broker.client.consumer.consumer import Consumer
 from broker.client.errors import ConnectionLost, TimedOut, UnsupportedByBroker
+from broker.client.producer.config import ProducerConfig
+from broker.client.producer.producer import Producer
 
 # How long the brokers may take for the first answer. A cluster that is up answers at once, and a person who has
 # mistyped a port should not wait for the minute that a call may take.
 _REACH_MS: Final = 5_000
+_CONFIG_CLASSES: Final[tuple[type[ClientConfig], ...]] = (AdminConfig, ProducerConfig, ConsumerConfig)
 
 
 @asynccontextmanager
@@ -30,6 +35,26 @@ async def open_admin(settings: ClusterSettings, controllers: str | None = None) 
     async with opening as admin:
         await reach(admin, controllers or settings.bootstrap_servers)
         yield admin
+
+
+@asynccontextmanager
+async def open_producer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator[Producer]:
+    """A Producer whose cluster has been reached. `configs` win over those of the settings, unless they are None."""
+    async with open_admin(settings):
+        pass
+    given = {key: value for key, value in configs.items() if value is not None}
+    merged = {**configs_for(ProducerConfig, settings.configs), **given}
+    async with Producer(settings.bootstrap_servers, config=merged) as producer:
+        yield producer
+
+
+@asynccontextmanager
+async def open_consumer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator[Consumer]:
+    """A Consumer, likewise; the caller has reached the cluster."""
+    given = {key: value for key, value in configs.items() if value is not None}
+    merged = {**configs_for(ConsumerConfig, settings.configs), **given}
+    async with Consumer(settings.bootstrap_servers, config=merged) as consumer:
+        yield consumer
 
 
 async def reach(admin: Admin, servers: str) -> None:
@@ -59,7 +84,7 @@ def configs_for(client: type[ClientConfig], configs: Mapping[str, str]) -> dict[
 
 
 def _all_names() -> set[str]:
-    return {field.name for client in (AdminConfig,) for field in attrs.fields(client)}
+    return {field.name for client in _CONFIG_CLASSES for field in attrs.fields(client)}
 
 
 def _name(key: str) -> str:

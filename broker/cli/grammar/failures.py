@@ -89,9 +89,15 @@ def sentence(error: Exception) -> str:
         case click.ClickException():
             return error.format_message()
         case KafkaError() if error.code in _ADVICE:
-            return f"{str(error).removesuffix('.')}; {_ADVICE[error.code]}"
+            return f"{_text(error).removesuffix('.')}; {_ADVICE[error.code]}"
         case _:
-            return " ".join(str(error).split()) or type(error).__name__
+            return _text(error)
+
+
+def _text(error: Exception) -> str:
+    """The message in one line, with the notes that name what it is about."""
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return (" ".join(str(error).split()) or type(error).__name__) + notes
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

@@ -22,7 +22,10 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
     ),
     "Data": (
+        ("produce", f"{_COMMANDS}.produce:produce", "write records"),
+        ("consume", f"{_COMMANDS}.consume:consume", "read records"),
         ("topics", f"{_COMMANDS}.topics:topics", "create, list, describe, alter and delete topics"),
+        ("bench", f"{_COMMANDS}.bench:bench", "measure how many records a second the cluster carries"),
         ("groups", f"{_COMMANDS}.groups:groups", "see groups and their lag, reset offsets"),
         ("configs", f"{_COMMANDS}.configs:configs", "see and change configs of topics, brokers and groups"),
     ),

@@ -12,8 +12,8 @@ from rich.progress import Progress as Bars
 class Progress:
     """A bar within a `with` block. In a pipe or a log nothing is shown."""
 
-    def __init__(self, what: str, total: int | None, unit: str) -> None:
-        """`total` is None while it is not known how much there is."""
+    def __init__(self, what: str, total: int | None, unit: str, *, is_shown: bool = True) -> None:
+        """`total` is None where it is not known how much there is; then nothing is shown, either."""
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -23,7 +23,7 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
             console=Console(file=sys.stderr, highlight=False),
-            disable=not sys.stderr.isatty(),
+            disable=total is None or not is_shown or not sys.stderr.isatty(),
             transient=True,
         )
         self._task = self._bars.add_task(what, total=total, note="")

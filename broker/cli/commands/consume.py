@@ -1,0 +1,182 @@
+"""`kraft consume`: read records, print them, follow topics."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import click
+
+from broker.cli.commands.consume_range import Range, find_ranges, parse_start
+from broker.cli.grammar import ClusterCommand, Invocation
+from broker.cli.grammar.arguments import TOPIC_PARTITIONS, Parsed, TopicPartitions, parse_time
+from broker.cli.grammar.clients import open_admin, open_consumer
+from broker.cli.grammar.partitions import find_partitions
+from broker.cli.output import lines_of
+from broker.cli.output.progress import Progress
+from broker.cli.output.record_format import RecordFormat, compile_format
+from broker.cli.output.record_json import JsonRecord, json_record
+from broker.cli.output.shapes import to_json
+from broker.client.consumer.consumer import Consumer
+from broker.client.types import ConsumerRecord, TopicPartition
+from kraft.env import real_env
+
+FORMAT: Final = Parsed("format", compile_format)
+# What tells records of several topics apart.
+_FORMAT_OF_ONE: Final = "%s\\n"
+_FORMAT_OF_MANY: Final = "%t-%p@%o %s\\n"
+# Cyan, green, yellow, magenta, blue, red, as terminals number them.
+_COLOURS: Final = (36, 32, 33, 35, 34, 31)
+_FETCH_RECORDS: Final = 2_000
+# How often the end is looked for where no records come.
+_LOOK_S: Final = 0.2
+
+
+@attrs.frozen
+class Filters:
+    """Which records are printed. A header is a name, or a name and a value."""
+
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    def pass_(self, record: ConsumerRecord) -> bool:
+        if self.key is not None and record.key != self.key:
+            return False
+        return all(
+            any(name == wanted and (value is None or content == value) for name, content in record.headers)
+            for wanted, value in self.headers
+        )
+
+
+@click.command("consume", cls=ClusterCommand, shape=lines_of(JsonRecord))
+@click.argument("topics", nargs=-1, required=True, type=TOPIC_PARTITIONS, metavar="TOPIC[:PARTITION,...]...")
+@click.option(
+    "-o",
+    "--offset",
+    default="beginning",
+    metavar="OFFSET",
+    help="Where to begin: beginning (default), end, 42, -10 for the last ten, or @TIME as in @-2h.",
+)
+@click.option("--until", metavar="TIME", help="Stop before the first record since a time: 2026-01-31T08:00, or -1h.")
+@click.option("-e", "--exit", "stops_at_end", is_flag=True, help="Stop at the ends that there are now.")
+@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
+@click.option("-f", "--format", "record_format", type=FORMAT, metavar="FORMAT", help="As kcat's, '%t %p %o %k %s\\n'.")
+@click.option("-k", "--key", metavar="KEY", help="Only records with this key.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header.")
+async def consume(
+    invocation: Invocation,
+    topics: Sequence[TopicPartitions],
+    offset: str,
+    until: str | None,
+    stops_at_end: bool,
+    count: int | None,
+    record_format: RecordFormat | None,
+    key: str | None,
+    headers: Sequence[str],
+) -> None:
+    """Print the records of topics, and follow them until Ctrl-C, a count or an end.
+
+    \b
+    Tokens of --format: %t topic, %p partition, %o offset, %k key, %s value, %h headers, %K and %S lengths of key and
+    value, %T timestamp in ms, %D date, %e leader epoch, %%; \\n, \\t, \\0 and \\xHH.
+    """
+    now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
+    try:
+        start = parse_start(offset, now_ms)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.", click.get_current_context()) from error
+    until_ms = None if until is None else parse_time(until, now_ms)
+    settings = invocation.cluster()
+    async with open_admin(settings) as admin:
+        partitions = await find_partitions(admin, topics)
+        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end)
+    names = list(dict.fromkeys(partition.topic for partition in partitions))
+    write = _writer(names, record_format, is_json=invocation.printer.is_json)
+    filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
+    # A place that is gone meanwhile is followed by the first one there is.
+    async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
+        await _print_records(consumer, ranges, count, filters, write)
+
+
+async def _print_records(
+    consumer: Consumer,
+    ranges: Mapping[TopicPartition, Range],
+    count: int | None,
+    filters: Filters,
+    write: Callable[[Iterable[ConsumerRecord]], None],
+) -> None:
+    """Until all ranges are read to their ends, or `count` records are printed."""
+    open_ends = {partition: each for partition, each in ranges.items() if each.end is None or each.begin < each.end}
+    consumer.assign(open_ends)
+    for partition, each in open_ends.items():
+        consumer.seek(partition, each.begin)
+    has_ends = all(each.end is not None for each in open_ends.values())
+    total = sum((each.end or each.begin) - each.begin for each in open_ends.values()) if has_ends else None
+    with Progress("Reading", total, "offsets", is_shown=not sys.stdout.isatty()) as progress:
+        printed, left = 0, dict(open_ends)
+        while left and (count is None or printed < count):
+            records = await consumer.fetch(_FETCH_RECORDS, timeout_s=_LOOK_S if has_ends else None)
+            chosen = [record for record in records if _is_wanted(record, left) and filters.pass_(record)]
+            if count is not None:
+                chosen = chosen[: count - printed]
+            write(chosen)
+            printed += len(chosen)
+            positions = {partition: await consumer.position(partition) for partition in left} if has_ends else {}
+            ended = [partition for partition, position in positions.items() if position >= (left[partition].end or 0)]
+            for partition in ended:
+                del left[partition]
+            consumer.pause(ended)
+            progress.show(_done(open_ends, left, positions))
+
+
+def _is_wanted(record: ConsumerRecord, left: Mapping[TopicPartition, Range]) -> bool:
+    wanted = left.get(TopicPartition(record.topic, record.partition))
+    return wanted is not None and (wanted.end is None or record.offset < wanted.end)
+
+
+def _done(
+    ranges: Mapping[TopicPartition, Range],
+    left: Mapping[TopicPartition, Range],
+    positions: Mapping[TopicPartition, int],
+) -> int:
+    """How many offsets of the ranges have been read."""
+    done = 0
+    for partition, each in ranges.items():
+        end = each.begin if each.end is None else each.end
+        done += (positions.get(partition, each.begin) if partition in left else end) - each.begin
+    return done
+
+
+def _writer(
+    topics: Sequence[str], given: RecordFormat | None, *, is_json: bool
+) -> Callable[[Iterable[ConsumerRecord]], None]:
+    """What writes records to standard output, each portion as a whole."""
+    form = _form(topics, given, is_json=is_json)
+
+    def write(records: Iterable[ConsumerRecord]) -> None:
+        sys.stdout.buffer.write(b"".join(map(form, records)))
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _form(topics: Sequence[str], given: RecordFormat | None, *, is_json: bool) -> RecordFormat:
+    if is_json:
+        return lambda record: to_json(json_record(record)).encode() + b"\n"
+    form = given or compile_format(_FORMAT_OF_ONE if len(topics) == 1 else _FORMAT_OF_MANY)
+    if len(topics) == 1 or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return form
+    colours = {topic: b"\x1b[%dm" % _COLOURS[index % len(_COLOURS)] for index, topic in enumerate(topics)}
+
+    def in_colour(record: ConsumerRecord) -> bytes:
+        line = form(record)
+        body = line.rstrip(b"\n")
+        return colours[record.topic] + body + b"\x1b[0m" + line[len(body) :]
+
+    return in_colour
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    return name, value.encode() if equals else None
