@@ -5,7 +5,7 @@ An idempotent producer is known from its first batch until it has been idle for 
 
 import trio
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.topic_names import unknown_topic
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
@@ -60,4 +60,6 @@ def _describe_producer(state: ProducerState) -> wire.ProducerState:
     )
 
 
-HANDLER = Handler(api_key=61, min_version=0, max_version=0, deferred=describe_producers)
+HANDLER = Handler(
+    request_bytes_max=REQUEST_BYTES_MAX // 8, api_key=61, min_version=0, max_version=0, deferred=describe_producers
+)

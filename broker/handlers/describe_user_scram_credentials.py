@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from broker.handlers.handler import Context, Handler
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
 from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -34,4 +34,10 @@ def _refused(name: str, code: ErrorCode, message: str) -> DescribeUserScramCrede
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message[:MESSAGE_LENGTH_MAX])
 
 
-HANDLER = Handler(api_key=50, min_version=0, max_version=0, immediate=describe_user_scram_credentials)
+HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    api_key=50,
+    min_version=0,
+    max_version=0,
+    immediate=describe_user_scram_credentials,
+)

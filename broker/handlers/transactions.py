@@ -6,7 +6,7 @@ to match.
 
 from typing import Final
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -48,5 +48,7 @@ def describe_transactions(
     )
 
 
-DESCRIBE_HANDLER = Handler(api_key=65, min_version=0, max_version=0, immediate=describe_transactions)
+DESCRIBE_HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=65, min_version=0, max_version=0, immediate=describe_transactions
+)
 LIST_HANDLER = Handler(api_key=66, min_version=0, max_version=2, immediate=list_transactions)
