@@ -53,11 +53,12 @@ class TopicRouting:
         self._accumulator = accumulator
         self.choice = choice
         self._hashes = hashes
-        self._now = now
+        self._clock = now
         # Where records without a key go, and how many bytes went there.
         self.sticky: PartitionQueue | None = None
         self._sticky_batch: Batch | None = None
         self._sticky_bytes = 0
+        self._used_at = now()
         # Held records, and the partition that each of them was given.
         self._held: Batch | None = None
         self._held_partitions: list[int | None] = []
@@ -66,6 +67,10 @@ class TopicRouting:
     def held(self) -> Batch | None:
         """The records that cannot be placed yet."""
         return self._held
+
+    def is_idle_since(self, since: float) -> bool:
+        """True if no record was added since then, and none waits for its outcome."""
+        return self._used_at <= since and self._held is None and all(queue.is_empty for queue in self.queues)
 
     def update(self, metadata: TopicMetadata) -> None:
         """Takes the topic's partitions, and places the records that waited for them."""
@@ -146,6 +151,11 @@ class TopicRouting:
         self._held_partitions.append(partition)
         return self._held
 
+    def _now(self) -> float:
+        """The time at which a batch is begun."""
+        self._used_at = self._clock()
+        return self._used_at
+
     def _place(self, held: Batch, partitions: list[int | None]) -> None:
         moved: list[tuple[Batch, int]] = []
         for record, partition in zip(held.records, partitions, strict=True):
@@ -153,7 +163,7 @@ class TopicRouting:
             size = record_size(key, value, headers)
             try:
                 batch = self.batch_for(key, value, partition, size)
-            except BadPartition as error:
+            except Exception as error:  # noqa: BLE001  what the application's partitioner raises is the record's error
                 batch = Batch(held.partition, held.created_at, inf)
                 batch.records.append(record)
                 batch.fail(error)

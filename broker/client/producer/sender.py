@@ -6,7 +6,7 @@ connection, metadata, a timer. It never waits for a single broker.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -81,7 +81,7 @@ class Sender:
         config: ProducerConfig,
         accumulator: Accumulator,
         identity: ProducerIdentity | None,
-        routings: Mapping[str, TopicRouting],
+        routings: dict[str, TopicRouting],
         on_fatal: Callable[[Exception], None],
     ) -> None:
         self.flushes = 0
@@ -105,6 +105,7 @@ class Sender:
     async def run(self) -> None:
         """Sends until it is cancelled. What a callback of the application raises ends it."""
         self._cluster.nursery.start_soon(self._watch_metadata)
+        self._cluster.nursery.start_soon(self._forget_idle_topics)
         while True:
             self._wakeup = trio.Event()
             next_at = self._step(trio.current_time())
@@ -296,6 +297,18 @@ class Sender:
                 self._is_describing = True
                 self._cluster.nursery.start_soon(self._describe)
         return next_at
+
+    async def _forget_idle_topics(self) -> None:
+        """Stops following topics that no record was written to for `metadata.max.idle.ms`."""
+        idle_s = self._config.metadata_max_idle_ms / 1000
+        while True:
+            await trio.sleep(idle_s / 2)
+            now = trio.current_time()
+            idle = [name for name, routing in self._routings.items() if routing.is_idle_since(now - idle_s)]
+            for name in idle:
+                del self._routings[name]
+            if idle:
+                self._cluster.follow_only(self._routings)
 
     async def _watch_metadata(self) -> None:
         version = self._cluster.metadata.version

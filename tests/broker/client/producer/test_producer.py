@@ -318,6 +318,21 @@ async def test_partitions_for_describes_a_topic_and_refuses_one_that_does_not_co
             await producer.send("no/topic", b"1")
 
 
+async def test_error_of_a_partitioner_is_that_of_its_record(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+
+    def partitioner(topic: str, key: bytes | None, value: bytes | None, partitions: TopicPartitions, /) -> int:
+        return {b"good": 0}[value or b""]
+
+    async with Producer(bootstrap, partitioner=partitioner) as producer:
+        early, good = producer.send_soon("orders", b"bad"), producer.send_soon("orders", b"good")
+        assert (await good).offset == 0
+        with pytest.raises(KeyError):
+            early.result()
+        with pytest.raises(KeyError):
+            producer.send_soon("orders", b"bad")
+
+
 async def test_producer_outside_its_block_refuses_records(bootstrap: str) -> None:
     with pytest.raises(ClosedError, match="async with"):
         Producer(bootstrap).send_soon("orders", b"1")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.client import KafkaError, Producer, TimedOut
 from broker.wire.api import APIS
@@ -214,3 +215,29 @@ async def test_throttled_producer_waits_before_its_next_request() -> None:
         await producer.send("orders", b"1")
         await producer.send("orders", b"2")
     assert times[1] - times[0] >= 0.19
+
+
+async def test_idle_topic_is_forgotten_and_asked_for_again(jumping_clock: MockClock) -> None:
+    asked: list[list[str]] = []
+
+    def script(request: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            asked.append([topic.name or "" for topic in request.topics or []])
+            told = described([node], leader_id=1)
+            told.topics = told.topics if asked[-1] else []
+            return told
+        if isinstance(request, InitProducerIdRequest):
+            return InitProducerIdResponse(producer_id=77, producer_epoch=0)
+        return answer()
+
+    async with scripted_node(script) as node:
+        node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+        settings: dict[str, Any] = {**FAST, "metadata_max_idle_ms": 10_000, "metadata_max_age_ms": 4_000}
+        async with Producer(node.address, **settings) as producer:
+            await producer.send("orders", b"1")
+            await trio.sleep(9)
+            assert asked[-1] == ["orders"]
+            await trio.sleep(20)
+            assert asked[-1] == []
+            await producer.send("orders", b"2")
+            assert asked[-1] == ["orders"]
