@@ -15,8 +15,9 @@ from typing import Final
 
 import attrs
 
-from benchmarks import processes, report, topics
+from benchmarks import client_loads, processes, report, topics
 from benchmarks.library_loads import LOADS, Done
+from benchmarks.library_reads import READS
 from benchmarks.loadgen import LoadFailed
 from benchmarks.peers import Kraft, Peer, touch_memory
 
@@ -36,20 +37,47 @@ class Round:
     server_cpu_us: float
 
 
-def run_load(peer: Peer, what: str, library: str, size_bytes: int, options: argparse.Namespace) -> Round:
-    """Run one load on a fresh topic, on the cores that the node does not have. Raises LoadFailed."""
-    with topics.topic(peer, _PARTITIONS) as topic:
-        server_cpu_s = peer.cpu_seconds()
-        command = [sys.executable, "-m", "benchmarks.library_loads", what, library, peer.bootstrap, topic]
-        command += ["--size", str(size_bytes), "--seconds", str(options.seconds)]
-        command += ["--batch-size", str(options.batch_size)]
+@attrs.frozen
+class Bench:
+    """What all loads have in common."""
+
+    peer: Peer
+    libraries: Sequence[str]
+    seconds: float
+    batch_size: int
+    rounds: dict[tuple[str, int, str], list[Round]] = attrs.field(factory=dict)
+
+    def write(self, size_bytes: int) -> None:
+        """Each library writes to a topic of its own."""
+        for what, by_library in LOADS.items():
+            for library in filter(by_library.__contains__, self.libraries):
+                with topics.topic(self.peer, _PARTITIONS) as topic:
+                    self._run("benchmarks.library_loads", what, library, topic, size_bytes, 0)
+
+    def read(self, size_bytes: int) -> None:
+        """All libraries read the same records."""
+        with topics.topic(self.peer, _PARTITIONS) as topic:
+            records = client_loads.produce(self.peer.bootstrap, topic, size_bytes, self.seconds).records
+            for what, by_library in READS.items():
+                for library in filter(by_library.__contains__, self.libraries):
+                    self._run("benchmarks.library_reads", what, library, topic, size_bytes, records)
+
+    def _run(self, module: str, what: str, library: str, topic: str, size_bytes: int, records: int) -> None:
+        """Run one load on the cores that the node does not have. Raises LoadFailed."""
+        server_cpu_s = self.peer.cpu_seconds()
+        command = [sys.executable, "-m", module, what, library, self.peer.bootstrap, topic]
+        command += ["--size", str(size_bytes), "--seconds", str(self.seconds)]
+        command += ["--batch-size", str(self.batch_size), "--records", str(records)]
         load = subprocess.Popen(command, stdout=subprocess.PIPE)
         processes.pin(load.pid, processes.cores()[1])
         output, _ = load.communicate(timeout=_PATIENCE_S)
         if load.returncode:
             raise LoadFailed(f"{library} could not {what}")
-        done = Done(**json.loads(output))
-        server_cpu_s = peer.cpu_seconds() - server_cpu_s
+        measured = measure(Done(**json.loads(output)), size_bytes, self.peer.cpu_seconds() - server_cpu_s)
+        self.rounds.setdefault((what, size_bytes, library), []).append(measured)
+
+
+def measure(done: Done, size_bytes: int, server_cpu_s: float) -> Round:
     rate = done.records / done.seconds
     return Round(
         rate,
@@ -100,14 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     libraries = list(dict.fromkeys([_OURS, *options.libraries]))
     touch_memory()
-    rounds: dict[tuple[str, int, str], list[Round]] = {}
     with Kraft() as peer:
+        bench = Bench(peer, libraries, options.seconds, options.batch_size)
         for _ in range(options.rounds):
-            for what, by_library in LOADS.items():
-                for size_bytes in _SIZES_BYTES:
-                    for library in filter(by_library.__contains__, libraries):
-                        measured = run_load(peer, what, library, size_bytes, options)
-                        rounds.setdefault((what, size_bytes, library), []).append(measured)
+            for size_bytes in _SIZES_BYTES:
+                bench.write(size_bytes)
+                bench.read(size_bytes)
+    rounds = bench.rounds
     rows = [
         row(what, library, size_bytes, each, rounds[what, size_bytes, _OURS])
         for (what, size_bytes, library), each in rounds.items()

@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -40,6 +40,7 @@ class Load:
     size_bytes: int
     seconds: float
     batch_size: int
+    records: int = 0  # as many are there to be read
 
 
 @attrs.frozen
@@ -181,18 +182,21 @@ LOADS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.library_loads")
-    parser.add_argument("what", choices=LOADS)
+def main(
+    arguments: Sequence[str] | None = None, loads: Mapping[str, Mapping[str, Callable[[Load], Done]]] = LOADS
+) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=loads)
     parser.add_argument("library")
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--batch-size", type=int, default=131_072)
+    parser.add_argument("--records", type=int, default=0, help="as many are there to be read")
     given = parser.parse_args(arguments)
-    load = Load(given.bootstrap, given.topic, given.size, given.seconds, given.batch_size)
-    print(json.dumps(attrs.asdict(LOADS[given.what][given.library](load))))
+    load = Load(given.bootstrap, given.topic, given.size, given.seconds, given.batch_size, given.records)
+    print(json.dumps(attrs.asdict(loads[given.what][given.library](load))))
     return 0
 
 

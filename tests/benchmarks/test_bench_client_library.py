@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks import library_loads
+from benchmarks import library_loads, library_reads
 from benchmarks.bench_client_library import Round, row
 from tests.support.confluent_driver import create_topic, watermarks
 from tests.support.node_process import NodeProcess
@@ -22,6 +22,20 @@ def test_every_library_writes_what_it_says(library: str, capsys: pytest.CaptureF
     assert sum(end for _, end in watermarks(bootstrap, library, 2)) == done["records"] + 1
 
 
+@pytest.mark.parametrize("what", library_reads.READS)
+@pytest.mark.parametrize("library", library_reads.READS["consume"])
+def test_every_library_reads_all_records(
+    what: str, library: str, capsys: pytest.CaptureFixture[str], filled: tuple[str, int]
+) -> None:
+    bootstrap, records = filled
+    arguments = [what, library, bootstrap, "filled", "--seconds", "20", "--records", str(records)]
+    library_loads.main(arguments, library_reads.READS)
+    done = json.loads(capsys.readouterr().out)
+    # The first record is not measured.
+    assert done["records"] == records - 1
+    assert done["seconds"] > 0
+
+
 def test_row_compares_a_library_with_ours() -> None:
     ours, theirs = Round(200_000, 20, 2, 1), Round(50_000, 5, 10, 1)
     cells = row("produce", "aiokafka", 100, [theirs], [ours])
@@ -34,3 +48,11 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.start()
     yield node.bootstrap
     node.stop()
+
+
+@pytest.fixture(scope="module")
+def filled(bootstrap: str) -> tuple[str, int]:
+    """The node, and the number of records in its topic "filled"."""
+    create_topic(bootstrap, "filled", 2)
+    done = library_loads.produce_kraft(library_loads.Load(bootstrap, "filled", 100, 0.05, 16_384))
+    return bootstrap, done.records + 1
