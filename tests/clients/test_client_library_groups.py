@@ -1,5 +1,6 @@
 """Members of the client library and of third-party clients in one group, whichever of them leads it."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from benchmarks import apache_kafka
 from tests.support.client_members import ClientMember, client_member
 from tests.support.confluent_driver import create_topic
 from tests.support.group_history import GroupHistory, Partition
@@ -113,4 +115,39 @@ async def until_shared(topic: str, ours: list[ClientMember], history: GroupHisto
             is_even = len(sizes) == count and max(sizes) - min(sizes) <= 1
             if is_even and sorted(each for share in shares for each in share) == wanted:
                 return
+            await trio.sleep(0.05)
+
+
+@pytest.mark.parametrize("strategy", ["StickyAssignor", "CooperativeStickyAssignor"])
+@pytest.mark.usefixtures("kafka_jars")
+async def test_members_share_a_group_with_the_consumer_of_apache_kafka(
+    strategy: str, groups_node: NodeProcess, topic: str
+) -> None:
+    """First a member of the library leads the group, then Java's consumer does."""
+    create_topic(groups_node.bootstrap, topic, PARTITIONS)
+    port = int(groups_node.bootstrap.rpartition(":")[2])
+    name = f"org.apache.kafka.clients.consumer.{strategy}"
+    settings: dict[str, Any] = {"group_protocol": "classic", "partition_assignment_strategy": [name]}
+    command = apache_kafka.java(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", groups_node.bootstrap, "--topic", topic, "--group", strategy),
+        *("--command-property", f"partition.assignment.strategy={name}"),
+    )
+    async with AsyncExitStack() as stack:
+        async with client_member(port, strategy, [topic], **settings) as first:
+            await until_count(first, PARTITIONS)
+            java = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL)
+            stack.callback(java.kill)
+            await until_count(first, PARTITIONS // 2)
+        async with client_member(port, strategy, [topic], **settings) as second:
+            await until_count(second, PARTITIONS // 2)
+            java.terminate()  # it leaves the group
+            await until_count(second, PARTITIONS)
+            assert "lost" not in first.kinds() + second.kinds()
+            assert first.errors == second.errors == []
+
+
+async def until_count(member: ClientMember, count: int) -> None:
+    with trio.fail_after(WITHIN_S):
+        while len(member.names()) != count:
             await trio.sleep(0.05)
