@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from broker.client.admin.results import Failure, Outcomes, Results, failure, outcome_of
+from broker.client.admin.results import Failure, Outcomes, Results, failure, missing, outcome_of
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.admin.topic_partitions import by_topic
 from broker.client.brokers import Broker
@@ -97,6 +97,7 @@ class GroupOffsetCalls(Routing):
             response: OffsetCommitResponse = await broker.call(request, highest=_NAMES_UNTIL)
             return _by_group(
                 group_id,
+                offsets,
                 {
                     TopicPartition(topic.name, each.partition_index): failure(each.error_code)
                     for topic in response.topics
@@ -110,12 +111,13 @@ class GroupOffsetCalls(Routing):
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> Results[TopicPartition, None]:
         """Deletes offsets of a group, of topics that no member of it subscribes to. Raises KafkaError."""
+        wanted = list(dict.fromkeys(partitions))
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic,
                 partitions=[OffsetDeleteRequestPartition(partition_index=each.partition) for each in of_topic],
             )
-            for topic, of_topic in by_topic(partitions).items()
+            for topic, of_topic in by_topic(wanted).items()
         ]
 
         async def ask(
@@ -125,6 +127,7 @@ class GroupOffsetCalls(Routing):
             check(response.error_code)
             return _by_group(
                 group_id,
+                wanted,
                 {
                     TopicPartition(topic.name, each.partition_index): failure(each.error_code)
                     for topic in response.topics
@@ -218,9 +221,9 @@ def _fetched(
 
 
 def _by_group(
-    group_id: str, outcomes: Mapping[TopicPartition, Failure | None]
+    group_id: str, asked: Iterable[TopicPartition], outcomes: Mapping[TopicPartition, Failure | None]
 ) -> Outcomes[str, Results[TopicPartition, None]]:
-    results: Results[TopicPartition, None] = Results(outcomes)
+    results: Results[TopicPartition, None] = Results({each: outcomes.get(each, missing(each)) for each in asked})
     return {group_id: _waiting(results) or results}
 
 

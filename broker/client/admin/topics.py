@@ -138,8 +138,9 @@ class TopicCalls(Routing):
             response: DeleteTopicsResponse = await broker.call(request, version=version)
             outcomes: Outcomes[str | bytes, None] = {}
             for result in response.responses:
-                topic = result.topic_id if result.topic_id in pending else result.name or ""
-                outcomes[topic] = failure(result.error_code, result.error_message)
+                # Brokers report both the name and the id, whichever was asked for.
+                for topic in (result.name or "", result.topic_id):
+                    outcomes[topic] = failure(result.error_code, result.error_message)
             return outcomes
 
         return await self._change(topics, ask, timeout_ms)

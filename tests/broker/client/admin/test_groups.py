@@ -145,9 +145,10 @@ async def test_offsets_of_groups_are_set_listed_and_deleted(tmp_path: Path) -> N
         await with_orders(admin)
         nowhere = TopicPartition("nowhere", 0)
         set_offsets = await admin.alter_group_offsets(
-            "group", {P0: 7, P1: OffsetAndMetadata(9, leader_epoch=0, metadata="note"), nowhere: 1}
+            "group", {P1: OffsetAndMetadata(9, leader_epoch=0, metadata="note"), nowhere: 1, P0: 7}
         )
-        assert list(set_offsets.succeeded) == [P0, P1]
+        assert list(set_offsets) == [P1, nowhere, P0], "in the order of the call"
+        assert list(set_offsets.succeeded) == [P1, P0]
         assert _code(set_offsets[nowhere]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         listed = await admin.list_group_offsets({"group": None, "other": [P0]}, require_stable=True)
         assert dict(listed.value("group")) == {P0: OffsetAndMetadata(7), P1: OffsetAndMetadata(9, 0, "note")}

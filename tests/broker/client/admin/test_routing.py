@@ -229,6 +229,18 @@ async def test_older_brokers_describe_topics_in_metadata_and_delete_them_by_name
             await admin.delete_topics([b"\1" * 16])
 
 
+async def test_topics_that_are_deleted_by_name_are_found_in_responses_that_report_their_ids_too() -> None:
+    ids = {"a": b"\1" * 16, "b": b"\2" * 16}
+
+    def delete(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return DeleteTopicsResponse(
+            responses=[DeletableTopicResult(name=name, topic_id=topic_id) for name, topic_id in ids.items()]
+        )
+
+    async with admin_of({DeleteTopicsRequest: delete}) as (_, admin):
+        assert (await admin.delete_topics(["a", ids["b"]])).raise_first() == {"a": None, ids["b"]: None}
+
+
 async def test_what_an_older_broker_cannot_say_is_refused_by_name() -> None:
     async with admin_of({}, {"ListOffsets": 6, "ListGroups": 4, "DescribeCluster": 1}) as (_, admin):
         results = await admin.list_offsets({P0: OffsetSpec.MAX_TIMESTAMP})
