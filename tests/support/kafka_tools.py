@@ -7,19 +7,15 @@ from pathlib import Path
 import pytest
 
 from broker.cli.kafka_tools.tools import run_tool
-from tests.support.running_node import RunningNode, running_node
+from tests.support.running_node import running_node
 
 
 class Tools:
-    """Runs tools against one node; each call returns what the tool printed, and checks its exit code."""
+    """Runs tools against a cluster; each call returns what the tool printed, and checks its exit code."""
 
-    def __init__(self, node: RunningNode, capsys: pytest.CaptureFixture[str]) -> None:
-        self.node = node
+    def __init__(self, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.bootstrap = bootstrap
         self._capsys = capsys
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.node.port}"
 
     async def run(self, name: str, *arguments: str, expected: int = 0) -> tuple[str, str]:
         """Standard output and standard error of a tool."""
@@ -39,4 +35,4 @@ async def tools_of_a_node(
 ) -> AsyncIterator[Tools]:
     """A node with these configs, `_` standing for `.`, and the tools that ask it."""
     async with running_node(directory, **overrides) as node:
-        yield Tools(node, capsys)
+        yield Tools(f"127.0.0.1:{node.port}", capsys)

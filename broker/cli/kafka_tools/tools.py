@@ -24,6 +24,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-delete-records": "delete_records",
     "kafka-storage": "storage",
     "kafka-log-dirs": "log_dirs",
+    "kafka-reassign-partitions": "reassign_partitions",
     "kafka-leader-election": "leader_election",
     "kafka-broker-api-versions": "broker_api_versions",
 }

@@ -1,0 +1,308 @@
+"""kafka-reassign-partitions: move replicas to other brokers (ReassignPartitionsCommand.java).
+
+Replicas cannot be moved between the log directories of a broker so far: a file that asks for it is refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from broker.cli.kafka_tools.clients import open_admin
+from broker.cli.kafka_tools.errors import message_of
+from broker.cli.kafka_tools.options import (
+    BOOTSTRAP_SERVER_OR_CONTROLLER,
+    COMMAND_CONFIG,
+    OptionParser,
+    Options,
+    ToolEnd,
+    flag,
+    integer,
+    long,
+    taking,
+)
+from broker.cli.kafka_tools.reassignment_files import (
+    Directories,
+    check_executable,
+    encode_reassignment,
+    read_reassignment,
+    read_topics,
+    shown,
+)
+from broker.cli.kafka_tools.reassignment_throttles import clear_throttles, set_throttle
+from broker.client.admin import Admin
+from broker.client.environment import Environment
+from broker.client.errors import ClientError
+from broker.client.types import TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.controller.placement import StripedReplicaPlacer
+from metadata.errors import InvalidReplicationFactor
+from metadata.image import BrokerImage
+
+_GENERAL: Final = ("bootstrap-server", "command-config")
+# What each action needs, and what else it takes.
+_ACTIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
+    "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
+    "execute": (
+        ("reassignment-json-file",),
+        ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "disallow-replication-factor-change"),
+    ),
+    "verify": (("reassignment-json-file",), ("preserve-throttles",)),
+    "cancel": (("reassignment-json-file",), ("preserve-throttles", "timeout", "bootstrap-controller")),
+    "list": ((), ("bootstrap-controller",)),
+}
+
+# Messages before which Kafka's tool puts no "Error: ".
+_COMPLETE: Final = ("Cannot execute", "Error reassigning", "Error cancelling")
+
+PARSER: Final = OptionParser(
+    "This tool helps to move topic partitions between replicas.",
+    *BOOTSTRAP_SERVER_OR_CONTROLLER,
+    COMMAND_CONFIG,
+    flag("generate", "Propose a reassignment of topics to brokers."),
+    flag("execute", "Begin a reassignment."),
+    flag("verify", "Say whether a reassignment is finished, and remove its throttles if it is."),
+    flag("cancel", "Cancel a reassignment that is under way."),
+    flag("list", "List the reassignments that are under way."),
+    taking(
+        "reassignment-json-file",
+        "file",
+        'The reassignment: {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2, 3]}], "version": 1}.',
+    ),
+    taking("topics-to-move-json-file", "file", 'The topics to move: {"topics": [{"topic": "foo"}], "version": 1}.'),
+    taking("broker-list", "id,...", "The brokers to move the topics to."),
+    flag("disable-rack-aware", "Propose replicas without regard to racks."),
+    taking("throttle", "bytes/s", "How fast replicas may move between brokers.", long, default=-1),
+    taking("replica-alter-log-dirs-throttle", "bytes/s", "How fast they may move within a broker.", long, default=-1),
+    taking("timeout", "ms", "How long moves between log directories may take to begin.", long, default=10_000),
+    flag("additional", "Execute it beside the reassignments that are under way."),
+    flag("preserve-throttles", "Leave the throttles."),
+    flag("disallow-replication-factor-change", "Refuse a reassignment that changes the number of replicas."),
+)
+
+
+async def run(arguments: Sequence[str]) -> int:
+    """Runs the tool; its exit code. Kafka's tool prints its complaints on standard output."""
+    options = PARSER.parse(arguments)
+    action = _action(options)
+    calls = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}
+    try:
+        async with open_admin(options) as admin:
+            await calls[action](admin, options)
+    except ToolEnd as end:
+        print(end.message if end.message.startswith(_COMPLETE) else f"Error: {end.message}")
+        return end.exit_code
+    except (KafkaError, ClientError) as error:
+        print(f"Error: {message_of(error)}")
+        return 1
+    return 0
+
+
+def _action(options: Options) -> str:
+    """The action. Raises UsageFailure for options that do not belong to it."""
+    actions = [action for action in _ACTIONS if action in options]
+    if len(actions) != 1:
+        named = ", ".join(f"--{action}" for action in _ACTIONS)
+        raise options.failure(f"Command must include exactly one action: {named}")
+    if "bootstrap-server" in options and "bootstrap-controller" in options:
+        raise options.failure("Please don't specify both --bootstrap-server and --bootstrap-controller")
+    if "bootstrap-server" not in options and "bootstrap-controller" not in options:
+        raise options.failure("Please specify either --bootstrap-server or --bootstrap-controller")
+    action = actions[0]
+    required, permitted = _ACTIONS[action]
+    options.require(*required)
+    for name in sorted({name for names in _ACTIONS.values() for each in names for name in each}):
+        if name in options and name not in (*required, *permitted, *_GENERAL):
+            raise options.failure(f'Option "[{name}]" can\'t be used with action "[{action}]"')
+    return action
+
+
+async def _list(admin: Admin, options: Options) -> None:
+    moving = await admin.list_partition_reassignments()
+    if not moving:
+        print("No partition reassignments found.")
+        return
+    print("Current partition reassignments:")
+    for each in sorted(moving):
+        found = moving[each]
+        adding = f" adding: {_ids(found.adding_replicas)}." if found.adding_replicas else ""
+        removing = f" removing: {_ids(found.removing_replicas)}." if found.removing_replicas else ""
+        print(f"{shown(each)}: replicas: {_ids(found.replicas)}.{adding}{removing}")
+
+
+async def _generate(admin: Admin, options: Options) -> None:
+    """Raises ToolEnd, KafkaError, ClientError."""
+    topics = read_topics(options.value("topics-to-move-json-file"))
+    try:
+        brokers = [integer(part) for part in options.value("broker-list").split(",")]
+    except ValueError as error:
+        raise ToolEnd(1, f'For input string: "{error}"') from error
+    if duplicates := [broker for broker in dict.fromkeys(brokers) if brokers.count(broker) > 1]:
+        raise ToolEnd(1, f"Broker list contains duplicate entries: [{_ids(duplicates)}]")
+    current = await _replicas(admin, topics)
+    directories = await _directories(admin, current)
+    racks = await _racks(admin, options, brokers)
+    proposed = _place(current, racks)
+    print(f"Current partition replica assignment\n{encode_reassignment(current, directories)}\n")
+    print(f"Proposed partition reassignment configuration\n{encode_reassignment(proposed, {})}")
+
+
+async def _racks(admin: Admin, options: Options, brokers: Sequence[int]) -> dict[int, str | None]:
+    """The racks of the brokers, as far as racks count. Raises ToolEnd."""
+    nodes = (await admin.describe_cluster()).nodes
+    racks = {node.id: node.rack for node in nodes if node.id in brokers}
+    if "disable-rack-aware" in options:
+        return dict.fromkeys(racks)
+    if len({rack is None for rack in racks.values()}) > 1:
+        raise ToolEnd(
+            1,
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information.",
+        )
+    return racks
+
+
+def _place(
+    current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Replicas for partitions as if their topics were new. Raises ToolEnd."""
+    brokers = [BrokerImage(broker, 0, bytes(16), {}, {}, rack, False, False, ()) for broker, rack in racks.items()]
+    rng = Environment().rng
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    placers: dict[str, StripedReplicaPlacer] = {}
+    for each in sorted(current):
+        if each.topic not in placers:
+            try:
+                placers[each.topic] = StripedReplicaPlacer(brokers, len(current[each]), rng)
+            except InvalidReplicationFactor as error:
+                raise ToolEnd(1, str(error)) from error
+        proposed[each] = placers[each.topic].place()
+    return proposed
+
+
+async def _execute(admin: Admin, options: Options) -> None:
+    """Raises ToolEnd, KafkaError, ClientError."""
+    wanted = read_reassignment(options.value("reassignment-json-file"))
+    check_executable(wanted)
+    if wanted.directories or options.value("replica-alter-log-dirs-throttle") >= 0:
+        raise ToolEnd(1, 'Replicas cannot be moved between log directories; leave out "log_dirs", or use "any"')
+    moving = await admin.list_partition_reassignments()
+    if moving and "additional" not in options:
+        raise ToolEnd(
+            1,
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
+            "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
+            "to change the throttle by resubmitting the current reassignment.",
+        )
+    current = await _current(admin, wanted.replicas)
+    await _print_current(admin, current)
+    if options.value("throttle") >= 0:
+        print(
+            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+            "removed."
+        )
+        await set_throttle(admin, options.value("throttle"), current, wanted.replicas, moving)
+    allows_change = "disallow-replication-factor-change" not in options
+    results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
+    if results.failed:
+        failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
+        raise ToolEnd(1, "\n".join(["Error reassigning partition(s):", *failures]))
+    begun = ",".join(shown(each) for each in sorted(wanted.replicas))
+    print(f"Successfully started partition reassignment{_plural(wanted.replicas)} for {begun}")
+
+
+async def _current(admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
+    """The present replicas of the partitions. Raises ToolEnd where a broker or a partition does not exist."""
+    alive = [node.id for node in (await admin.describe_cluster()).nodes]
+    if unknown := [broker for replicas in wanted.values() for broker in replicas if broker not in alive]:
+        raise ToolEnd(1, f"Unknown broker id {unknown[0]}")
+    found = await _replicas(admin, dict.fromkeys(each.topic for each in wanted))
+    if missing := [shown(each) for each in wanted if each not in found]:
+        raise ToolEnd(1, f"Unable to find partition: {', '.join(missing)}")
+    return {each: found[each] for each in wanted}
+
+
+async def _print_current(admin: Admin, current: Mapping[TopicPartition, Sequence[int]]) -> None:
+    directories = await _directories(admin, current)
+    print(
+        f"Current partition replica assignment\n\n{encode_reassignment(current, directories)}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback"
+    )
+
+
+async def _verify(admin: Admin, options: Options) -> None:
+    """Raises ToolEnd, KafkaError, ClientError."""
+    wanted = read_reassignment(options.value("reassignment-json-file")).replicas
+    moving = await admin.list_partition_reassignments()
+    described = await admin.describe_topics(dict.fromkeys(each.topic for each in wanted))
+    current = {
+        TopicPartition(topic.name, each.partition): each.replicas
+        for topic in described.succeeded.values()
+        for each in topic.partitions
+    }
+    print("Status of partition reassignment:")
+    for each in sorted(wanted):
+        replicas = current.get(each, ())
+        if each in moving:
+            print(f"Reassignment of partition {shown(each)} is still in progress.")
+        elif list(replicas) == wanted[each]:
+            print(f"Reassignment of partition {shown(each)} is completed.")
+        else:
+            print(
+                f"There is no active reassignment of partition {shown(each)}, but replica set is {_ids(replicas)} "
+                f"rather than {_ids(wanted[each])}."
+            )
+    print()  # where Kafka's tool has the moves between log directories
+    if not moving and "preserve-throttles" not in options:
+        await clear_throttles(admin, wanted)
+
+
+async def _cancel(admin: Admin, options: Options) -> None:
+    """Raises ToolEnd, KafkaError, ClientError."""
+    wanted = read_reassignment(options.value("reassignment-json-file")).replicas
+    moving = sorted(await admin.list_partition_reassignments(wanted))
+    if moving:
+        results = await admin.alter_partition_reassignments(dict.fromkeys(moving))
+        if results.failed:
+            failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
+            message = f"Error cancelling partition reassignment{_plural(results.failed)} for:"
+            raise ToolEnd(1, "\n".join([message, *failures]))
+        cancelled = ",".join(map(shown, moving))
+        print(f"Successfully cancelled partition reassignment{_plural(moving)} for: {cancelled}")
+    else:
+        print("None of the specified partition reassignments are active.")
+    print("None of the specified partition moves are active.", end="")
+    if "preserve-throttles" not in options:
+        await clear_throttles(admin, wanted)
+
+
+async def _replicas(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, Sequence[int]]:
+    """The replicas of the topics' partitions. Raises ToolEnd where a topic does not exist."""
+    described = await admin.describe_topics(topics)
+    for topic, error in described.failed.items():
+        if isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ToolEnd(1, f"Topic {topic!s} not found.")
+    return {
+        TopicPartition(topic.name, each.partition): each.replicas
+        for topic in described.raise_first().values()
+        for each in topic.partitions
+    }
+
+
+async def _directories(admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]) -> Directories:
+    """Where the replicas are. Brokers that do not answer are left out."""
+    brokers = sorted({broker for each in replicas.values() for broker in each})
+    described = await admin.describe_log_dirs(brokers, partitions=list(replicas))
+    return {
+        (partition, broker): path
+        for broker, directories in described.succeeded.items()
+        for path, directory in directories.items()
+        for partition, replica in directory.replicas.items()
+        if not replica.is_future
+    }
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _plural(items: Mapping[TopicPartition, object] | Sequence[object]) -> str:
+    return "" if len(items) == 1 else "s"
