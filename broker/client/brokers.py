@@ -130,10 +130,6 @@ class Broker:
         if throttle_ms > 0:
             self.throttled_until = trio.current_time() + throttle_ms / 1000
 
-    async def send_unanswered(self, request: Any, version: int) -> None:
-        """Sends a Produce request with acks=0. Raises ConnectionLost."""
-        await self._connection.send_unanswered(request, version)
-
     def close(self) -> None:
         """Closes the connection; requests in flight fail with ConnectionLost."""
         self._scope.cancel()

@@ -114,7 +114,7 @@ class Connection:
         Raises ConnectionLost, also for a response that cannot be read; WireError for a request that the version cannot
         express.
         """
-        asked = await self._queue(encode_request(request, version, self.client_id), timeout_ms, is_answered=True)
+        asked = await self._queue(encode_request(request, version, self.client_id), timeout_ms)
         if asked.response is None:
             raise ConnectionLost(self._lost)
         try:
@@ -122,21 +122,12 @@ class Connection:
         except WireError as error:
             raise ConnectionLost(f"an answer that cannot be read: {error}") from error
 
-    async def send_unanswered(self, request: Any, version: int) -> None:
-        """Send a request that the broker does not answer, a Produce with acks=0.
-
-        Returns when the kernel has it. Raises ConnectionLost.
-        """
-        asked = await self._queue(encode_request(request, version, self.client_id), None, is_answered=False)
-        if asked.response is None:
-            raise ConnectionLost(self._lost)
-
     async def exchange(self, payload: bytes, *, timeout_ms: float | None = None) -> bytes:
         """Send the payload of a request as it is, and return that of its response, with the request's correlation id.
 
         On the wire it has an id of the connection's. Raises ConnectionLost.
         """
-        asked = await self._queue(payload, timeout_ms, is_answered=True)
+        asked = await self._queue(payload, timeout_ms)
         if asked.response is None:
             raise ConnectionLost(self._lost)
         return payload[_REQUEST_ID] + asked.response[_RESPONSE_ID.stop :]
@@ -167,12 +158,12 @@ class Connection:
         self._watch()
         return asked
 
-    async def _queue(self, payload: bytes, timeout_ms: float | None, *, is_answered: bool) -> _Asked:
-        """Queue a request and wait until it is answered (or only sent) or the connection is lost."""
+    async def _queue(self, payload: bytes, timeout_ms: float | None) -> _Asked:
+        """Queue a request and wait until it is answered or the connection is lost."""
         while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
             await self._room.park()
         ended = trio.Event()
-        asked = self._enqueue(payload, timeout_ms, is_answered, lambda asked: ended.set())
+        asked = self._enqueue(payload, timeout_ms, True, lambda asked: ended.set())
         try:
             await ended.wait()
         finally:
