@@ -63,13 +63,16 @@ def decode_arrow(
     batches = fetched_batches(
         buffer, from_offset=from_offset, aborted=aborted, read_committed=read_committed, is_crc_checked=check_crc
     )
+    reached = from_offset
     for contents in gather_contents(buffer, batches, left):
         for decoded in decoder.decode_until_damage(contents, left):
-            yield decoded
+            reached = max(reached, decoded.next_offset)
+            yield decoded._replace(next_offset=reached)
             left -= decoded.rows.num_rows
         if left <= 0:
             return
-        if not contents.batches or contents.last.next_offset > decoded.next_offset:
+        if contents.last.next_offset > reached:
+            reached = contents.last.next_offset
             yield decoder.without_rows(contents.last)
 
 
@@ -85,7 +88,7 @@ class _Decoder:
     def without_rows(self, last: BatchHeader) -> DecodedRows:
         """What comes after batches of which the last one is this."""
         empty = pa.RecordBatch.from_pylist([], schema=self.schema)
-        return DecodedRows(empty, max(last.next_offset, self.from_offset), _known_epoch(last.partition_leader_epoch))
+        return DecodedRows(empty, last.next_offset, _known_epoch(last.partition_leader_epoch))
 
     def decode_until_damage(self, contents: Contents, limit: int) -> Iterator[DecodedRows]:
         """As `_decode`, up to the first damaged batch, where it raises."""
@@ -127,8 +130,7 @@ class _Decoder:
         is_wanted = offsets >= self.from_offset
         if not is_wanted.all():
             decoded = decoded.filter(pa.array(is_wanted))
-        next_offset = max(int(offsets[-1]) + 1, self.from_offset)
-        return DecodedRows(decoded, next_offset, _known_epoch(int(batches.leader_epochs[-1])))
+        return DecodedRows(decoded, int(offsets.max()) + 1, _known_epoch(int(batches.leader_epochs[-1])))
 
     def _column(
         self, name: str, octets: Octets, fields: Fields, headers: Headers, offsets: Int64s, batches: BatchColumns

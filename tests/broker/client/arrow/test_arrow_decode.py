@@ -194,6 +194,15 @@ def test_batches_without_records_for_the_reader_still_advance_the_offset() -> No
     assert list(decode_arrow(b"", "t", 0, from_offset=3)) == []
 
 
+def test_the_offset_to_fetch_next_never_goes_back() -> None:
+    first = encode_batch([Record(value=b"a") for _ in range(5)], base_offset=10)
+    overlapping = encode_batch([Record(value=b"b"), Record(value=b"c")], base_offset=10)
+    for data in (first + overlapping, first + overlapping + bytes(64)[:60]):
+        assert arrow_rows(data) == (*record_rows(data), None)
+        offsets = [next_offset for _, next_offset, _ in decode_arrow(data, "t", 0, from_offset=0)]
+        assert offsets == [15] * len(offsets)
+
+
 def test_a_checksum_that_is_wrong_raises_after_the_rows_before() -> None:
     damaged = bytearray(encode_batch([Record(value=b"b")], base_offset=1))
     damaged[-2] ^= 1
