@@ -58,6 +58,8 @@ class PartitionLog:
     leader: int = 0
     numbers: list[int] = attrs.field(factory=list)
     state: ProducerState | None = None
+    # All batches of the producer, each with its epoch.
+    history: list[tuple[int, tuple[int, int, int]]] = attrs.field(factory=list)
 
     def append(self, sent: Sent, batch_max: int) -> tuple[ErrorCode, int]:
         """The error code, and the base offset of the batch."""
@@ -81,17 +83,19 @@ class PartitionLog:
         if state is None or sent.identity.epoch > state.epoch:
             state = self.state = ProducerState(sent.identity.epoch, deque(maxlen=REMEMBERED_BATCHES))
         state.batches.append((sent.base_sequence, len(sent.numbers), offset))
+        self.history.append((sent.identity.epoch, state.batches[-1]))
         self.numbers += sent.numbers
         return ErrorCode.NONE, offset
 
     def lose_tail(self) -> int:
         """Drops the last batch, as an unclean election does. Returns how many records it had."""
-        if self.state is None or not self.state.batches:
+        if not self.history:
             return 0
-        _, count, offset = self.state.batches.pop()
+        _, (_, count, offset) = self.history.pop()
         del self.numbers[offset:]
-        if not self.state.batches:
-            self.state = None
+        epochs = {epoch for epoch, _ in self.history[-1:]}
+        batches = [batch for epoch, batch in self.history if epoch in epochs]
+        self.state = ProducerState(epochs.pop(), deque(batches, maxlen=REMEMBERED_BATCHES)) if epochs else None
         return count
 
     def restart(self) -> None:
@@ -200,6 +204,9 @@ class ProduceModel:
         log = self.logs[TopicPartition("t", partition)]
         log.leader = 1 - log.leader
 
+    def lose_tail(self, partition: int) -> None:
+        self.logs[TopicPartition("t", partition)].lose_tail()
+
     def restart(self, partition: int) -> None:
         self.logs[TopicPartition("t", partition)].restart()
 
@@ -222,16 +229,20 @@ class ProduceModel:
         """The numbers of the records that were acknowledged."""
         return [number for number, outcome in self.outcomes.items() if isinstance(outcome, RecordMetadata)]
 
-    def check_logs(self) -> None:
-        """Every acknowledged record is in its log once, where it was said to be; every log is in order."""
+    def check_order(self) -> None:
+        """No record is in a log twice, every log is in order, and every record has an outcome."""
         for partition, log in self.logs.items():
             assert log.numbers == sorted(set(log.numbers)), f"{partition}: {log.numbers}"
+        assert len(self.outcomes) == len(self.partition_of), "every record has one outcome"
+        assert self.memory.used == 0, "all memory is free again"
+
+    def check_logs(self) -> None:
+        """Besides, every acknowledged record is in its log, where it was said to be."""
+        self.check_order()
         for number in self.written:
             outcome = self.outcomes[number]
             assert isinstance(outcome, RecordMetadata)
             assert self.logs[self.partition_of[number]].numbers[outcome.offset] == number
-        assert len(self.outcomes) == len(self.partition_of), "every record has one outcome"
-        assert self.memory.used == 0, "all memory is free again"
 
     def _noting(self, number: int) -> OnDelivery:
         def note(metadata: RecordMetadata | None, error: Exception | None) -> None:

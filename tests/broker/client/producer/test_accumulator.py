@@ -28,6 +28,7 @@ STEPS: dict[str, Callable[[ProduceModel, int], None]] = {
     "break": lambda model, number: model.break_connection(number % 2),
     "move": lambda model, number: model.move_leader(number % 2),
     "restart": lambda model, number: model.restart(number % 2),
+    "lose": lambda model, number: model.lose_tail(number % 2),
     "wait": lambda model, number: wait(model, 0.2 * (1 + number % 8)),
     "expire": lambda model, number: wait(model, LIMITS.delivery_timeout_s / (1 + number % 2)),
 }
@@ -61,7 +62,15 @@ def test_every_record_is_written_once_and_in_order_whatever_is_retried(script: l
     assert sum(len(log.numbers) for log in model.logs.values()) == len(model.written)
 
 
-@given(steps(*STEPS))
+@given(steps(*DISTURBED, "append and refuse", "lose", "lose", "lose"))
+@settings(max_examples=200, deadline=None)
+def test_unclean_elections_lose_records_but_write_none_twice_or_out_of_order(script: list[Step]) -> None:
+    model = play(ProduceModel(), script)
+    model.check_order()
+    assert sorted(model.written) == sorted(model.partition_of), "the records after the lost ones are written"
+
+
+@given(steps(*(name for name in STEPS if name != "lose")))
 @settings(max_examples=200, deadline=None)
 def test_records_that_fail_or_expire_leave_the_others_once_and_in_order(script: list[Step]) -> None:
     play(ProduceModel(), script).check_logs()
