@@ -147,6 +147,8 @@ class Consumer:
         authorization); what a rebalance listener raises. The next call tries again.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records must be at least 1, not {limit}")
         return await self._poll_until(lambda reader: reader.take(limit), timeout_s)
 
     async def fetch_arrow(

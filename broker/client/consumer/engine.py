@@ -55,6 +55,7 @@ class ConsumerEngine:
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
         self._news = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
+        self._is_closed = False
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -77,11 +78,15 @@ class ConsumerEngine:
                     await self.group.leave(patience_s)
             finally:
                 await self._fetcher.close()
+                self._is_closed = True
+                self._tell()
 
     # Polls
 
     async def poll(self) -> None:
         """What every poll begins with: the group's changes, and auto commit. Raises what went wrong since the last."""
+        if self._is_closed:
+            raise ClosedError("the consumer was closed while a task was reading")
         self.reader.end_run()
         if self.subscription.kind is SubscriptionKind.NONE:
             raise ClientError("there is nothing to read: subscribe() to topics or assign() partitions first")
@@ -105,7 +110,7 @@ class ConsumerEngine:
     async def wait_for_position(self, partition: TopicPartition) -> Position:
         """The position of the next record. Raises NotAssigned, PartitionFailed, KafkaError, TimedOut."""
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
-        while trio.current_time() < deadline:
+        while trio.current_time() < deadline and not self._is_closed:
             assigned = self.subscription.assigned(partition)
             if assigned.error is not None:
                 error, assigned.error = assigned.error, None

@@ -174,7 +174,9 @@ class FetchedPartition:
         self._decoded, self._taken = [], 0
 
     def _move_after(self, record: ConsumerRecord) -> None:
-        self._position = Position(record.offset + 1, record.leader_epoch)
+        """The position never goes back, whatever order a batch has its records in."""
+        if record.offset >= self._position.offset:
+            self._position = Position(record.offset + 1, record.leader_epoch)
 
 
 def _offset_of(position: Position) -> int:

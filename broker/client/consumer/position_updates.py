@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from math import inf
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -25,8 +25,6 @@ from broker.client.types import OffsetAndMetadata, TopicPartition
 Committed: TypeAlias = Callable[
     [Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]
 ]
-
-_NO_OFFSET: Final = -1
 
 
 class PositionUpdates:
@@ -154,7 +152,7 @@ class PositionUpdates:
         too_new = [
             assigned
             for assigned in resets
-            if isinstance(answer := answers.get(assigned.partition), ListedOffset) and answer.offset == _NO_OFFSET
+            if isinstance(answer := answers.get(assigned.partition), ListedOffset) and answer.offset < 0
         ]
         if too_new:  # no record is as new as the duration asks for: begin with the next one
             timestamps = {assigned.partition: LATEST.timestamp for assigned in too_new}
@@ -165,7 +163,7 @@ class PositionUpdates:
     def _take_reset(
         self, assigned: AssignedPartition, reset: OffsetReset, answer: ListedOffset | KafkaError | None
     ) -> None:
-        if isinstance(answer, ListedOffset) and answer.offset != _NO_OFFSET:
+        if isinstance(answer, ListedOffset) and answer.offset >= 0:
             assigned.complete_reset(reset, answer.offset)
         elif assigned.state is PositionState.AWAIT_RESET:
             self._take_failure(assigned, answer)

@@ -22,7 +22,6 @@ from broker.client.consumer.offset_reset import OffsetReset
 from broker.client.types import OffsetAndMetadata, TopicPartition
 
 UNKNOWN_EPOCH = -1
-UNKNOWN_OFFSET = -1
 
 
 class PositionState(Enum):
@@ -168,7 +167,7 @@ class AssignedPartition:
         if self.state is not PositionState.AWAIT_VALIDATION or not self.expects(asked):
             return None
         assert self.consumed is not None, "a position that is validated is there"
-        if UNKNOWN_EPOCH in (end_epoch, end_offset):
+        if end_epoch < 0 or end_offset < 0:
             if policy is None:
                 return LogTruncation(self.partition, self.consumed.offset, None)
             self.request_reset(policy)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from broker.client import (
     Consumer,
@@ -355,3 +356,26 @@ async def test_nothing_is_left_after_the_block(tmp_path: Path) -> None:
                 while sockets() > sockets_before:
                     await trio.sleep(0.01)
             assert trio.lowlevel.current_statistics().tasks_living == tasks_before
+
+
+async def test_a_task_that_reads_while_another_one_closes_the_consumer_is_told(tmp_path: Path) -> None:
+    outcomes: list[str] = []
+
+    async def read(consumer: Consumer) -> None:
+        try:
+            await consumer.fetch()
+        except ClosedError as error:
+            outcomes.append(str(error))
+
+    async with node_with_topic(tmp_path) as node, trio.open_nursery() as nursery:
+        async with consuming(node.port) as consumer:
+            nursery.start_soon(read, consumer)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+        nursery.cancel_scope.deadline = trio.current_time() + WITHIN_S
+    assert outcomes == ["the consumer was closed while a task was reading"]
+
+
+async def test_a_batch_of_less_than_one_record_is_refused(tmp_path: Path) -> None:
+    async with node_with_topic(tmp_path) as node, consuming(node.port) as consumer:
+        with pytest.raises(ValueError, match="at least 1"):
+            await consumer.fetch(0)
