@@ -142,6 +142,7 @@ async def test_members_share_a_group_with_the_consumer_of_apache_kafka(
         async with client_member(port, strategy, [topic], **settings) as second:
             await until_count(second, PARTITIONS // 2)
             java.terminate()  # it leaves the group
+            await java.wait()
             await until_count(second, PARTITIONS)
             assert "lost" not in first.kinds() + second.kinds()
             assert first.errors == second.errors == []

@@ -180,9 +180,8 @@ class GroupMember:
             return self._membership.fetching_as()
         return GroupMetadata(self._context.group_id)
 
-    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> None:
-        if self._membership is not None:
-            self._membership.on_commit_refused(who, code)
+    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
+        return self._membership is None or self._membership.on_commit_refused(who, code)
 
     # The inside
 

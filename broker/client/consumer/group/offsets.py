@@ -31,8 +31,13 @@ CommitCallback = Callable[[Offsets, Exception | None], None]
 # Commits that wait for the coordinator; an application that calls commit_soon for every record would else fill the
 # memory while the coordinator is away.
 COMMITS_WAITING_MAX: Final = 1_000
-_NOT_A_MEMBER: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_MEMBER_EPOCH}
+_NOT_ACCEPTED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
 )
 # The coordinator and the member do not agree on the epoch yet; heartbeats make them agree.
 _EPOCH_OF_COMMIT_IS_BEHIND: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH})
@@ -53,8 +58,8 @@ class Committer(Protocol):
     def fetching_as(self) -> GroupMetadata:
         """Who asks for committed offsets: only members of the consumer protocol say who they are."""
 
-    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> None:
-        """The coordinator does not accept commits of `who` any more."""
+    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
+        """The coordinator does not accept commits of `who`: true if that membership is over, false if it rebalances."""
 
 
 @attrs.define(eq=False)
@@ -186,11 +191,11 @@ class GroupOffsets:
         error = commit_failure(response)
         if error is None:
             return
-        if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._committer.on_commit_refused(who, error.code)
-            raise RebalanceInProgress("the group is rebalancing: poll until that is over, and commit again") from error
-        if error.code in _NOT_A_MEMBER and who.generation_id != NO_EPOCH:
-            self._committer.on_commit_refused(who, error.code)
+        if error.code in _NOT_ACCEPTED and who.generation_id != NO_EPOCH:
+            if not self._committer.on_commit_refused(who, error.code):
+                raise RebalanceInProgress(
+                    "the group is rebalancing: poll until that is over, and commit again"
+                ) from error
             raise CommitFailed(
                 f"the group has removed this member ({error.code.name}), and other members go on from the offsets that "
                 "were committed before: poll more often, or raise max.poll.interval.ms"

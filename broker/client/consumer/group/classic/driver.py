@@ -63,7 +63,8 @@ class ClassicDriver:
         return GroupMetadata(member.settings.group_id, member.generation, member.member_id, member.settings.instance_id)
 
     def committing_as(self) -> GroupMetadata:
-        if self._membership.is_joined:
+        """Until all members have joined again, the coordinator takes commits of the generation that ends."""
+        if self._membership.is_joined or (self.is_member and self._membership.state is State.JOINING):
             return self.identity()
         if self.is_member or self._membership.state is State.JOINING:
             raise RebalanceInProgress("the group is rebalancing: poll until that is over, and commit again")
@@ -72,9 +73,10 @@ class ClassicDriver:
     def fetching_as(self) -> GroupMetadata:
         return GroupMetadata(self._context.group_id)
 
-    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> None:
-        self._membership.on_commit_refused(who.generation_id, code)
+    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
+        is_over = self._membership.on_commit_refused(who.generation_id, code)
         self._notify()
+        return is_over
 
     def change_subscription(self, subscription: SubscribedTopics) -> None:
         self._topics.subscription = subscription

@@ -209,14 +209,15 @@ class ClassicMembership:
             self.reset(forgets_member=follows is Next.RESET_MEMBER)
         return follows
 
-    def on_commit_refused(self, generation: int, code: int) -> None:
-        """A commit of `generation` was refused, since that is over."""
-        if generation != self.generation:
-            return
+    def on_commit_refused(self, generation: int, code: int) -> bool:
+        """A commit of `generation` was refused: true if the membership is over, false if it was overtaken by a rebalance."""
+        if generation != self.generation or self.state is not State.STABLE:
+            return False
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_rejoin("offset commit failed since group is already rebalancing")
-        elif self.state is State.STABLE:
-            self.reset(forgets_member=code == ErrorCode.UNKNOWN_MEMBER_ID)
+            return False
+        self.reset(forgets_member=code == ErrorCode.UNKNOWN_MEMBER_ID)
+        return True
 
     def leave_request(self, reason: str) -> LeaveGroupRequest | None:
         """Ends the membership. None where there is nothing to leave; static members stay until they time out."""

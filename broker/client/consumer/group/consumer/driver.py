@@ -83,10 +83,11 @@ class ConsumerDriver:
     def fetching_as(self) -> GroupMetadata:
         return self.identity()
 
-    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> None:
-        """The next heartbeat finds out what has become of the member."""
+    def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
+        """The next heartbeat, which is due at once, finds out what has become of the member."""
         self._beat_at = 0.0
         self._notify()
+        return code != ErrorCode.REBALANCE_IN_PROGRESS
 
     def change_subscription(self, subscription: SubscribedTopics) -> None:
         self._subscription = subscription

@@ -171,6 +171,30 @@ def test_a_heartbeat_of_an_earlier_generation_means_nothing() -> None:
     assert beating.generation == 2
 
 
+REFUSALS = [
+    (ErrorCode.UNKNOWN_MEMBER_ID, True, State.UNJOINED),
+    (ErrorCode.ILLEGAL_GENERATION, True, State.UNJOINED),
+    (ErrorCode.REBALANCE_IN_PROGRESS, False, State.STABLE),
+]
+
+
+@pytest.mark.parametrize(("code", "is_over", "state"), REFUSALS)
+def test_what_follows_from_a_refused_commit(code: ErrorCode, *, is_over: bool, state: State) -> None:
+    committing = joined()
+    assert committing.on_commit_refused(1, code) is is_over
+    assert (committing.state, committing.needs_rejoin) == (state, True)
+
+
+def test_a_commit_that_a_rebalance_has_overtaken_does_not_end_the_membership() -> None:
+    committing = joined()
+    committing.join_request(["a"], ())
+    assert not committing.on_commit_refused(1, ErrorCode.ILLEGAL_GENERATION)
+    committing.on_join(join_response(committing, generation_id=2))
+    committing.on_sync(SyncGroupResponse(assignment=assignment_bytes([])))
+    assert not committing.on_commit_refused(1, ErrorCode.ILLEGAL_GENERATION)
+    assert (committing.state, committing.generation) == (State.STABLE, 2)
+
+
 def test_an_eager_member_gives_up_everything_before_it_joins_again() -> None:
     assert joined().prepare([A0], ["a"]) == Preparation(frozenset(), is_lost=False)
 
