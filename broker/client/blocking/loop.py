@@ -167,16 +167,8 @@ class HostedClient(Generic[A]):
     async def live(self) -> None:
         try:
             async with trio.open_nursery() as self._calls:
-                async with self._manager as self._client:
-                    self._opened.set()
-                    await self._closing.wait()
-                    self._cancel_calls()
-                    if self._block_error is not None:
-                        raise _BlockFailed from self._block_error
+                await self._host()
                 self._calls.cancel_scope.cancel()
-        except Exception as failure:  # noqa: BLE001 - whoever uses the client is told
-            if self._block_error is None:
-                self._failure = failure
         finally:
             self._calls = None
             self._loop.remove(self)
@@ -185,6 +177,19 @@ class HostedClient(Generic[A]):
             self.ended.set()
             for call in self._closers:
                 call.end()
+
+    async def _host(self) -> None:
+        """Keeps the client open until it is to close."""
+        try:
+            async with self._manager as self._client:
+                self._opened.set()
+                await self._closing.wait()
+                self._cancel_calls()
+                if self._block_error is not None:
+                    raise _BlockFailed from self._block_error
+        except Exception as failure:  # noqa: BLE001 - whoever uses the client is told
+            if self._block_error is None:
+                self._failure = failure
 
     def _cancel_calls(self) -> None:
         """Cancels the calls that are under way. Callbacks run on the thread that closes, and may still call."""
