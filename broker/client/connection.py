@@ -74,7 +74,7 @@ class Connection:
         try:
             with trio.fail_after(connect_timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be one
             raise ConnectionLost(str(error)) from error
         except trio.TooSlowError as error:
             raise ConnectionLost(f"no answer from {host}:{port}") from error

@@ -218,3 +218,15 @@ async def test_nobody_answers(jumping_clock: MockClock) -> None:
     await listeners[0].aclose()
     with pytest.raises(ConnectionLost):
         await Connection.open("127.0.0.1", port, "test", connect_timeout_ms=1_000, request_timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("host", ["two..dots", "x" * 300 + ".example", "\udcff", ""])
+async def test_a_host_name_that_cannot_be_one_is_a_server_that_cannot_be_reached(host: str) -> None:
+    with pytest.raises(ConnectionLost):
+        await Connection.open(host, 9092, "test", connect_timeout_ms=5_000, request_timeout_ms=1_000)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+async def test_a_port_that_cannot_be_one_is_a_server_that_cannot_be_reached(port: int) -> None:
+    with pytest.raises(ConnectionLost):
+        await Connection.open("127.0.0.1", port, "test", connect_timeout_ms=5_000, request_timeout_ms=1_000)
