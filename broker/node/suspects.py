@@ -50,6 +50,8 @@ async def _is_refused(endpoint: BrokerEndpoint) -> bool:
     with trio.move_on_after(_PATIENCE_S):
         try:
             stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+        except UnicodeError:  # the host name, which the broker has registered, cannot be one
+            return False
         except OSError as error:
             return all(each.errno == errno.ECONNREFUSED for each in _causes(error))
         with trio.move_on_after(0):
