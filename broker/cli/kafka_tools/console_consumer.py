@@ -1,6 +1,5 @@
 """kafka-console-consumer: prints records as they come (ConsoleConsumer.java)."""
 
-import re
 import sys
 from collections.abc import Sequence
 from math import inf
@@ -24,6 +23,7 @@ from broker.cli.kafka_tools.options import (
     taking,
 )
 from broker.cli.kafka_tools.record_formats import FormatError, Formatter, make_formatter
+from broker.cli.kafka_tools.topic_filters import compiled_pattern
 from broker.client import ClientError, Consumer, KafkaError, TopicPartition
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.environment import Environment
@@ -85,7 +85,7 @@ async def run(arguments: Sequence[str]) -> int:
             elif "topic" in options:
                 consumer.subscribe([options.value("topic")])
             else:
-                consumer.subscribe(pattern=_pattern(options.value("include")))
+                consumer.subscribe(pattern=compiled_pattern(options.value("include")))
             signal = await until_interrupted(lambda: reading.run(consumer, printer))
     except (KafkaError, ClientError) as error:
         print(f"ERROR Error processing message, terminating consumer process: \n{exception_of(error)}", file=sys.stderr)
@@ -179,14 +179,6 @@ def _assign(consumer: Consumer, partition: TopicPartition, start: int | str) -> 
         consumer.seek_to_end([partition])
     else:
         consumer.seek(partition, int(start))
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Raises ToolEnd."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ToolEnd(1, f"{text} is an invalid regex: {error}") from error
 
 
 def _formatter(options: Options) -> Formatter:

@@ -27,6 +27,8 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-reassign-partitions": "reassign_partitions",
     "kafka-leader-election": "leader_election",
     "kafka-broker-api-versions": "broker_api_versions",
+    "kafka-producer-perf-test": "producer_perf_test",
+    "kafka-consumer-perf-test": "consumer_perf_test",
 }
 _QUORUM_TOOL: Final = "kafka-metadata-quorum"
 _STORAGE_TOOL: Final = "kafka-storage"

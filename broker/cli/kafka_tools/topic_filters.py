@@ -9,9 +9,13 @@ from broker.client.admin import TopicListing
 
 def topic_pattern(text: str) -> re.Pattern[str]:
     """The pattern that a topic's whole name has to match. Raises UsageFailure."""
-    expression = text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+    return compiled_pattern(text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'"))
+
+
+def compiled_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression without a comma's other meaning. Raises UsageFailure."""
     try:
-        return re.compile(expression)
+        return re.compile(text)
     except re.error as error:
         raise UsageFailure(f"{text} is an invalid regex: {error}") from error
 
