@@ -155,7 +155,10 @@ def _writer(
     form = _form(topics, given, is_json=is_json)
 
     def write(records: Iterable[ConsumerRecord]) -> None:
-        sys.stdout.buffer.write(b"".join(map(form, records)))
+        left = memoryview(b"".join(map(form, records)))
+        # With PYTHONUNBUFFERED the buffer is the bare file, which may take a part only.
+        while left:
+            left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.buffer.flush()
 
     return write

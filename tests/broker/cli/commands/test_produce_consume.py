@@ -1,6 +1,7 @@
 """`kraft produce` and `kraft consume` in pipes, as a shell has them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -167,7 +168,10 @@ def test_a_topic_is_followed_until_ctrl_c(topic: str) -> None:
 def test_a_reader_that_has_enough_ends_the_command(topic: str) -> None:
     succeed("bench", "produce", topic, "-n", "2000", "-s", "200")
     command = f"{sys.executable} -m broker.cli consume {topic} | head -c 1 | wc -c"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, timeout=60, check=False)
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    # An unbuffered file may take a part of what is written, which must not pass for all of it.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(shell, env=environment, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (Exit.OUTPUT_CLOSED, b"1", b"")
 
 
