@@ -210,7 +210,10 @@ class ClassicMembership:
         return follows
 
     def on_commit_refused(self, generation: int, code: int) -> bool:
-        """A commit of `generation` was refused: true if the membership is over, false if it was overtaken by a rebalance."""
+        """A commit of `generation` was refused.
+
+        True if the membership is over, false if the commit was overtaken by a rebalance.
+        """
         if generation != self.generation or self.state is not State.STABLE:
             return False
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
