@@ -205,8 +205,9 @@ class Producer:
                 if self._refusal is not None:
                     self._memory.release(size)
                     raise copy(self._refusal)
-                queue = routing.queues[partition]
-                batches.append(self._accumulator.add_complete_batch(queue, records, size, trio.current_time()))
+                # The topic may have been forgotten as idle while this waited.
+                routing = self._routings.get(name) or self._route(name)
+                batches.append(routing.add_complete_batch(partition, records, size))
             await trio.lowlevel.checkpoint()
         await wait_until_done(batches)
         return written_offsets(batches)

@@ -16,6 +16,7 @@ from broker.client.metadata_cache import NO_LEADER, TopicMetadata
 from broker.client.producer.accumulator import Accumulator, PartitionQueue
 from broker.client.producer.batch import Batch, record_size
 from broker.client.producer.partitioners import KeyHashes, Partitioner, TopicPartitions, choose_sticky_partition
+from broker.client.records import RecordColumns
 from broker.client.types import TopicPartition
 
 UNKNOWN_PARTITION: Final = -1
@@ -106,6 +107,11 @@ class TopicRouting:
         if batch is None or batch.size + size > batch.limit:
             batch = self._accumulator.begin_batch(queue, self._now())
         return batch
+
+    def add_complete_batch(self, partition: int, records: RecordColumns, size: int) -> Batch:
+        """Adds a batch of its own after the records before; the caller has counted its size as used memory."""
+        queue = self._accumulator.queue(TopicPartition(self.topic, partition))
+        return self._accumulator.add_complete_batch(queue, records, size, self._now())
 
     def sticky_batch(self, size: int) -> Batch:
         """The batch for a record without a key. The partition changes between batches, after `batch.size` bytes."""

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,14 @@ import trio
 import trio.testing
 
 from broker.client import Producer
+from broker.client.arrow.records import ArrowRecords
 from broker.client.arrow.schema import HEADERS_TYPE
 from broker.client.errors import ClosedError, KafkaError
-from broker.client.producer.buffer_memory import RecordTooLarge
-from broker.client.producer.routing import BadPartition
+from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
+from broker.client.producer.buffer_memory import BufferMemory, RecordTooLarge
+from broker.client.producer.compression_ratio import CompressionRatios
+from broker.client.producer.partitioners import KeyHashes
+from broker.client.producer.routing import BadPartition, PartitionChoice, TopicRouting
 from broker.client.types import TopicPartition
 from tests.support.requests import create_topic
 from tests.support.running_node import RunningNode, running_node
@@ -191,3 +196,16 @@ async def test_tables_without_a_topic_and_what_is_no_table_are_refused(tmp_path:
         await producer.close()
         with pytest.raises(ClosedError):
             await producer.produce_arrow("orders", pa.table({"value": [b"x"]}))
+
+
+def test_a_complete_batch_is_added_though_its_topic_was_forgotten_and_counts_as_its_use() -> None:
+    now = 0.0
+    accumulator = Accumulator(AccumulatorLimits(), None, CompressionRatios(is_compressing=False), BufferMemory(1_000))
+    routing = TopicRouting("orders", accumulator, PartitionChoice(Random(1)), KeyHashes(), lambda: now)
+    assert not routing.queues
+    now = 100.0
+    records = ArrowRecords.of(pa.RecordBatch.from_pydict({"value": ["a", "b"]}), 7)
+    batch = routing.add_complete_batch(2, records, 0)
+    assert (batch.partition, len(batch.records), batch.created_at) == (TopicPartition("orders", 2), 2, 100.0)
+    assert list(accumulator.batches()) == [batch]
+    assert not routing.is_idle_since(99.0)

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.client import KafkaError, Producer, TimedOut
+from broker.client import KafkaError, Producer, TimedOut, TopicPartition
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -89,6 +90,30 @@ async def test_retriable_error_is_retried_with_the_same_sequence() -> None:
         await producer.send("orders", b"1")
         assert (await producer.send("orders", b"2")).offset == 3
     assert sequences(produced) == [(0, 0, 1), (0, 1, 1), (0, 1, 1)]
+
+
+async def test_rows_of_a_table_are_retried_with_their_sequence_and_renumbered_under_the_next_epoch_kip_360() -> None:
+    codes = {2: ErrorCode.NOT_ENOUGH_REPLICAS, 3: ErrorCode.NOT_LEADER_OR_FOLLOWER, 4: ErrorCode.UNKNOWN_PRODUCER_ID}
+
+    def answers(number: int, request: ProduceRequest) -> ProduceResponse:
+        return answer(codes.get(number, ErrorCode.NONE), base_offset=number, log_start_offset=number)
+
+    async with leader(answers) as (node, produced), Producer(node.address, **FAST) as producer:
+        await producer.send("orders", b"1")
+        offsets = await producer.produce_arrow("orders", pa.table({"value": ["2", "3", "4"]}))
+    assert offsets == {TopicPartition("orders", 0): [range(5, 8)]}
+    assert sequences(produced) == [(0, 0, 1), (0, 1, 3), (0, 1, 3), (0, 1, 3), (1, 0, 3)]
+
+
+async def test_rows_of_a_table_are_given_up_after_the_delivery_timeout(jumping_clock: MockClock) -> None:
+    def answers(number: int, request: ProduceRequest) -> ProduceResponse:
+        return answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    settings: dict[str, Any] = {**FAST, "delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000}
+    async with leader(answers) as (node, _), Producer(node.address, **settings) as producer:
+        with pytest.raises(TimedOut, match=r"3 records for partition 0 of orders .* NOT_ENOUGH_REPLICAS"):
+            await producer.produce_arrow("orders", pa.table({"value": ["2", "3", "4"]}))
+        await producer.wait_for_room(producer.config.buffer_memory)
 
 
 async def test_request_whose_connection_is_lost_is_sent_again_with_the_same_sequence() -> None:
