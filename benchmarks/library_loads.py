@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
+import pyarrow as pa
 import trio
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError, Message
@@ -29,6 +30,7 @@ _AT_ONCE: Final = 1_000
 # A producer whose buffer is full goes on when so much of it is free.
 _ROOM_BYTES: Final = 1 << 20
 _FLUSH_TIMEOUT_S: Final = 60
+_TABLE_BYTES: Final = 16 << 20
 
 
 @attrs.frozen
@@ -81,6 +83,20 @@ def produce_kraft(load: Load) -> Done:
                 except BufferFull:
                     await producer.wait_for_room(_ROOM_BYTES)
             await producer.flush()
+            return watch.done(sent)
+
+    return trio.run(run)
+
+
+def produce_kraft_arrow(load: Load) -> Done:
+    async def run() -> Done:
+        async with Producer(load.bootstrap, linger_ms=LINGER_MS) as producer:
+            await producer.send(load.topic, b"first")
+            table = pa.table({"value": [bytes(load.size_bytes)] * (_TABLE_BYTES // load.size_bytes)})
+            watch, sent = Stopwatch(), 0
+            while watch.seconds < load.seconds:
+                await producer.produce_arrow(load.topic, table)
+                sent += table.num_rows
             return watch.done(sent)
 
     return trio.run(run)
@@ -175,6 +191,7 @@ def produce_aiokafka(load: Load) -> Done:
 LOADS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
     "produce": {
         "kraft": produce_kraft,
+        "kraft (Arrow)": produce_kraft_arrow,
         "confluent-kafka": produce_confluent,
         "kafka-python": produce_kafka_python,
         "aiokafka": produce_aiokafka,

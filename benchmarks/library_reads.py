@@ -67,6 +67,19 @@ def consume_kraft(load: Load) -> Done:
     return trio.run(run)
 
 
+def consume_kraft_arrow(load: Load) -> Done:
+    async def run() -> Done:
+        async with Consumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
+            await _assign_all(consumer, load.topic)
+            reading = Reading(load, len(await consumer.fetch(1)))
+            while reading.goes_on:
+                table = await consumer.fetch_arrow(timeout_s=_WAIT_S)
+                reading.add(table.num_rows)
+            return reading.done()
+
+    return trio.run(run)
+
+
 def iterate_kraft(load: Load) -> Done:
     async def run() -> Done:
         async with Consumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -217,6 +230,7 @@ def _aiokafka(load: Load, read: Callable[[Any, Reading], Any]) -> Done:
 READS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
     "consume": {
         "kraft": consume_kraft,
+        "kraft (Arrow)": consume_kraft_arrow,
         "confluent-kafka": consume_confluent,
         "kafka-python": consume_kafka_python,
         "aiokafka": consume_aiokafka,
