@@ -1,7 +1,9 @@
 """Decoding and encoding of record batches: Arrow columns beside records one by one, in one process and in turns.
 
 Figures are millions of records per CPU second, the best of several turns; the ratio is that of the Arrow path to the
-record path in the same run. Batches are of 16 KiB and of 1 MiB, uncompressed.
+record path in the same run. Batches are of 16 KiB and of 1 MiB, uncompressed; `produce_arrow` writes the latter.
+
+python -m benchmarks.bench_arrow
 """
 
 import time
