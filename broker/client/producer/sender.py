@@ -333,6 +333,9 @@ class Sender:
             channel.broker = await self._cluster.broker(node)
         except (ConnectionLost, UnsupportedByBroker, KafkaError):
             self._cluster.request_refresh()
+            if node not in self._cluster.metadata.brokers:
+                # Nothing else paces attempts to reach a leader that the metadata gives no address of.
+                await trio.sleep(self._cluster.backoff.pause_s(1))
         channel.is_connecting = False
         self.wake()
 

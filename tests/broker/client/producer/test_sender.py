@@ -64,8 +64,8 @@ async def leader(answers: Answers) -> AsyncIterator[tuple[ScriptedNode, list[Pro
             yield node, produced
 
 
-def described(nodes: list[ScriptedNode], leader_id: int) -> MetadataResponse:
-    partition = MetadataResponsePartition(partition_index=0, leader_id=leader_id, leader_epoch=leader_id)
+def described(nodes: list[ScriptedNode], leader_id: int, leader_epoch: int = 0) -> MetadataResponse:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=leader_id, leader_epoch=leader_epoch)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=number, host="127.0.0.1", port=node.port)
@@ -240,6 +240,39 @@ async def test_throttled_producer_waits_before_its_next_request() -> None:
         await producer.send("orders", b"1")
         await producer.send("orders", b"2")
     assert times[1] - times[0] >= 0.19
+
+
+async def test_leader_without_an_address_is_waited_for_without_spinning() -> None:
+    asked = 0
+
+    def script(request: Any) -> Any:
+        nonlocal asked
+        if isinstance(request, MetadataRequest):
+            asked += 1
+            return described([node], leader_id=2 if asked < 6 else 1, leader_epoch=asked)
+        if isinstance(request, InitProducerIdRequest):
+            return InitProducerIdResponse(producer_id=77, producer_epoch=0)
+        return answer()
+
+    async with scripted_node(script) as node:
+        node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+        steps = CountedSteps()
+        settings: dict[str, Any] = {**FAST, "retry_backoff_ms": 50}
+        trio.lowlevel.add_instrument(steps)
+        with trio.fail_after(10):
+            async with Producer(node.address, **settings) as producer:
+                await producer.send("orders", b"1")
+        trio.lowlevel.remove_instrument(steps)
+    assert steps.count < 1_000
+
+
+class CountedSteps(trio.abc.Instrument):
+    """How often tasks ran."""
+
+    count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
 
 
 async def test_idle_topic_is_forgotten_and_asked_for_again(jumping_clock: MockClock) -> None:
