@@ -26,6 +26,8 @@ from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
 CANCELLED_PATIENCE_S: Final = 1.0
+# Such a topic is not looked for again without the user's knowing.
+_FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 # So often at least the application polls while it iterates or waits: for auto commit and max.poll.interval.ms.
 _POLL_EVERY_S: Final = 1.0
 
@@ -210,6 +212,8 @@ class ConsumerEngine:
     def _moved(self) -> None:
         self.buffer.drop_stale()
         self.recheck()
+        if self.subscription.without_leader():
+            self.cluster.request_refresh()
 
     # Changes by others
 
@@ -217,10 +221,11 @@ class ConsumerEngine:
         """Takes the leaders from the metadata, and looks at every partition again."""
         metadata = self.cluster.metadata
         partitions = self.subscription.assignment()
-        leaders = {partition: metadata.leader(partition) for partition in partitions}
-        self.subscription.update_leaders(leaders)
-        if any(leader is None for leader in leaders.values()):
-            self.cluster.request_refresh()
+        self.subscription.update_leaders({partition: metadata.leader(partition) for partition in partitions})
+        for assigned in self.subscription.without_leader():
+            topic = metadata.topic(assigned.partition.topic)
+            if topic is not None and topic.error in _FINAL_TOPIC_ERRORS:
+                assigned.error = KafkaError(topic.error, topic.name)
         self._updates.notify()
         self._positions_changed()
 
@@ -235,9 +240,16 @@ class ConsumerEngine:
         self._news.unpark_all()
 
     async def _watch_metadata(self) -> None:
+        """Takes changes of the metadata; has them looked for while a partition has no leader."""
+        in_vain = 0
         while True:
             version = self.cluster.metadata.version
             self.recheck()
+            in_vain = in_vain + 1 if self.subscription.without_leader() else 0
+            with trio.move_on_after(self.cluster.backoff.pause_s(in_vain) if in_vain else inf):
+                await self.cluster.wait_for_change(version)
+                continue
+            self.cluster.request_refresh()
             await self.cluster.wait_for_change(version)
 
     async def _refresh(self) -> None:

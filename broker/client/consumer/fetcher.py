@@ -133,13 +133,13 @@ class Fetcher:
 
     def _room(self, node_id: int) -> int:
         """The bytes to ask a broker for; 0 if its share of the buffer is in use. Makes room at paused partitions."""
-        share = self._config.fetch_buffer_bytes // max(len(self._sessions), 1)
+        share = max(self._config.fetch_buffer_bytes // max(len(self._sessions), 1), 1)
         least = min(self._config.max_partition_fetch_bytes, (share + 1) // 2)
         if share - self._buffer.size_from(node_id) < least:
             for assigned in self._buffer.drop_paused():
                 assigned.rewind()
         room = share - self._buffer.size_from(node_id)
-        return min(room, self._config.fetch_max_bytes) if room >= least else 0
+        return min(room, max(self._config.fetch_max_bytes, 1)) if room >= least else 0
 
     async def _fetch_from(self, node_id: int) -> None:
         """Fetches from one broker, one request at a time, for as long as the cluster has it."""
@@ -255,15 +255,14 @@ class Fetcher:
     ) -> None:
         assert isinstance(data.records, bytes | memoryview), "what was decoded"
         slices = slices_of(data.records)
-        if not slices:
-            reason = "the broker sent bytes that are no whole batch"
+        if not slices or slices[-1].end.offset <= asked.position.offset:
+            reason = "the broker sent bytes in which there is no whole batch with this offset or a later one"
             self._fail_after_buffer(assigned, CorruptRecords(assigned.partition, asked.position.offset, reason))
             return
         aborted = data.aborted_transactions or () if self._isolation_level == READ_COMMITTED else ()
         records = bytes(data.records) if is_shared else data.records
         self._buffer.add(FetchedPartition(assigned, node_id, asked.position, records, slices, aborted))
-        if slices[-1].end.offset > asked.position.offset:
-            assigned.fetch_from(slices[-1].end)
+        assigned.fetch_from(slices[-1].end)
         self._subscription.move_to_end(assigned.partition)
 
     def _refused(self, assigned: AssignedPartition, node_id: int, data: PartitionData) -> None:

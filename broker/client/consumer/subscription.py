@@ -125,6 +125,10 @@ class SubscriptionState:
             if assigned is not None and leader is not None:
                 assigned.update_leader(Leader(*leader))
 
+    def without_leader(self) -> list[AssignedPartition]:
+        """The partitions that have never had a known leader."""
+        return [assigned for assigned in self._partitions.values() if assigned.leader is None]
+
     def move_to_end(self, partition: TopicPartition) -> None:
         """Asks for this partition last: it had its turn."""
         if (assigned := self._partitions.pop(partition, None)) is not None:

@@ -1,5 +1,6 @@
 """What a consumer asks brokers for, and what it makes of their answers; the brokers answer as scripts say."""
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from broker.client import Consumer, CorruptRecords, KafkaError, TopicPartition
+from broker.client import Consumer, ConsumerRecord, CorruptRecords, KafkaError, TopicPartition
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.fetch import (
@@ -78,6 +79,7 @@ class ScriptedBroker:
     fetches: list[FetchRequest] = attrs.field(factory=list)
     session_id: int = 7
     offset: int = 0
+    topic_error: ErrorCode = ErrorCode.NONE
 
     async def answer(self, request: Any) -> Any:
         if isinstance(request, MetadataRequest):
@@ -105,7 +107,14 @@ class ScriptedBroker:
                 for node_id, port in self.brokers.items()
             ],
             controller_id=1,
-            topics=[MetadataResponseTopic(name="topic", topic_id=TOPIC_ID, partitions=[partition])],
+            topics=[
+                MetadataResponseTopic(
+                    name="topic",
+                    topic_id=TOPIC_ID,
+                    error_code=self.topic_error,
+                    partitions=[] if self.topic_error else [partition],
+                )
+            ],
         )
 
     async def from_log(self, request: FetchRequest) -> FetchResponse:
@@ -295,6 +304,35 @@ async def test_bytes_that_are_no_batch_are_an_error() -> None:
         broker.log[0] = b"\0" * 100
         with pytest.raises(CorruptRecords, match="offset 0 of topic-0"), trio.fail_after(5):
             await consumer.fetch()
+
+
+async def test_batches_before_the_offset_that_was_asked_for_are_an_error() -> None:
+    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+        broker.log[2] = batch(0, 2)
+        assert values(await fetch_exactly(consumer, 2)) == [0, 1]
+        with pytest.raises(CorruptRecords, match="offset 2 of topic-0"), trio.fail_after(5):
+            await consumer.fetch()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
+async def test_a_topic_that_may_not_be_read_at_all_is_an_error(code: ErrorCode) -> None:
+    async with brokers(as_logged) as [broker]:
+        broker.topic_error = code
+        async with consumer_of(broker) as consumer:
+            with pytest.raises(KafkaError, match=f"{code.name}: topic"), trio.fail_after(5):
+                await consumer.fetch()
+            broker.topic_error = ErrorCode.NONE
+            with trio.fail_after(5):
+                found: list[ConsumerRecord] = []
+                while not found:
+                    with contextlib.suppress(KafkaError):
+                        found = await consumer.fetch()
+
+
+async def test_a_buffer_of_a_byte_still_takes_a_batch_at_a_time() -> None:
+    limits = {"fetch_buffer_bytes": 1, "fetch_max_bytes": 0, "max_partition_fetch_bytes": 0}
+    async with brokers(as_logged, as_logged) as [broker, _], consumer_of(broker, **limits) as consumer:
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
 
 
 async def test_aborted_transactions_are_not_returned_and_the_lag_ends_at_the_last_stable_offset() -> None:
