@@ -100,8 +100,7 @@ class ConsumerEngine:
             finally:
                 self._polled.set()
         if (error := self.subscription.take_error()) is not None:
-            self._positions_changed()
-            self._updates.notify()
+            self._look_again()
             raise error
 
     async def wait_for_news(self, deadline: float = inf) -> None:
@@ -193,7 +192,7 @@ class ConsumerEngine:
     def seek(self, partition: TopicPartition, position: Position) -> None:
         self.reader.end_run()
         self.subscription.assigned(partition).seek(position)
-        self._moved()
+        self._look_again()
 
     def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
         """Looks up new positions of `partitions`, of all assigned ones if there are none."""
@@ -201,13 +200,18 @@ class ConsumerEngine:
         chosen = self.subscription.all_assigned(partitions) or list(self.subscription.partitions)
         for assigned in chosen:
             assigned.request_reset(to)
-        self._moved()
+        self._look_again()
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
         self.reader.end_run()
         for assigned in self.subscription.all_assigned(partitions):
             assigned.is_paused = is_paused
-        self._moved()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Has the background tasks look at the partitions, once for all that is changed in a row."""
+        self._updates.notify()
+        self._positions_changed()
 
     def _moved(self) -> None:
         self.buffer.drop_stale()
@@ -226,8 +230,7 @@ class ConsumerEngine:
             topic = metadata.topic(assigned.partition.topic)
             if topic is not None and topic.error in _FINAL_TOPIC_ERRORS:
                 assigned.error = KafkaError(topic.error, topic.name)
-        self._updates.notify()
-        self._positions_changed()
+        self._look_again()
 
     def _positions_changed(self) -> None:
         self._fetcher.notify()

@@ -67,27 +67,34 @@ class Fetcher:
         self._recheck = recheck
         self._isolation_level = READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED
         self._sessions: dict[int, FetchSession] = {}
-        self._nursery: trio.Nursery | None = None
+        self._changed = trio.Event()
+        self._is_recheck_due = False
         self._waiting = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
         """Fetches until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            self.notify()
-            await trio.sleep_forever()
+            while True:
+                self._changed = trio.Event()
+                self._start_tasks(nursery)
+                self._waiting.unpark_all()
+                await self._changed.wait()
 
     def notify(self) -> None:
-        """Takes a change: of the assignment, a position, a leader, or of the room in the buffer."""
-        if self._nursery is None:
-            return
+        """Has a change looked at: of the assignment, a position, a leader, or of the room in the buffer.
+
+        All partitions are looked at once, however many have changed: a user may seek in thousands of them.
+        """
+        self._changed.set()
+
+    def _start_tasks(self, nursery: trio.Nursery) -> None:
+        """Starts the tasks of brokers that have none yet."""
         now = trio.current_time()
         for assigned in self._subscription.partitions:
             node_id = self._source_of(assigned, now)
             if node_id is not None and node_id not in self._sessions:
                 self._sessions[node_id] = FetchSession()
-                self._nursery.start_soon(self._fetch_from, node_id)
-        self._waiting.unpark_all()
+                nursery.start_soon(self._fetch_from, node_id)
 
     async def close(self) -> None:
         """Tells the brokers that the sessions end, as far as they are connected."""
@@ -135,6 +142,8 @@ class Fetcher:
         """The bytes to ask a broker for; 0 if its share of the buffer is in use. Makes room at paused partitions."""
         share = max(self._config.fetch_buffer_bytes // max(len(self._sessions), 1), 1)
         least = min(self._config.max_partition_fetch_bytes, (share + 1) // 2)
+        if share - self._buffer.size_from(node_id) < least:
+            self._buffer.drop_stale()
         if share - self._buffer.size_from(node_id) < least:
             for assigned in self._buffer.drop_paused():
                 assigned.rewind()
@@ -248,6 +257,9 @@ class Fetcher:
                 self.notify()
             if data.records:
                 self._take_records(assigned, node_id, each, data, is_shared=is_shared)
+        if self._is_recheck_due:
+            self._is_recheck_due = False
+            self._recheck()
         self._arrived()
 
     def _take_records(
@@ -289,7 +301,7 @@ class Fetcher:
         """Follows the response's word of the new leader (KIP-951), or asks for the metadata."""
         leader, metadata = data.current_leader, self._cluster.metadata
         if leader is not None and metadata.update_leader(assigned.partition, leader.leader_id, leader.leader_epoch):
-            self._recheck()
+            self._is_recheck_due = True
         else:
             self._cluster.request_refresh()
             self._pause(assigned)
@@ -299,7 +311,7 @@ class Fetcher:
         assert assigned.fetched is not None, "it was asked for"
         if policy is not None and not self._buffer.holds(assigned.partition):
             assigned.request_reset(policy)
-            self._recheck()
+            self._is_recheck_due = True
         else:
             self._fail_after_buffer(assigned, OffsetOutOfRange(assigned.partition, assigned.fetched.offset))
 

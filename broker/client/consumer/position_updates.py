@@ -68,6 +68,7 @@ class PositionUpdates:
         if initial := self._due(PositionState.INITIALIZING):
             if self._committed is None:
                 self._reset_without_offset(initial)
+                self._changed()
             else:
                 self._start(nursery, self._initialize, self._committed, initial)
         for node_id, partitions in self._due_by_leader(PositionState.AWAIT_RESET).items():
@@ -137,7 +138,6 @@ class PositionUpdates:
         for assigned in partitions:
             if policy is None:
                 assigned.error = NoOffsetForPartition(assigned.partition)
-                self._changed()
             else:
                 assigned.request_reset(policy)
 

@@ -1,6 +1,7 @@
 """Consumers of a running node: what they read, and from where."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -379,3 +380,24 @@ async def test_a_batch_of_less_than_one_record_is_refused(tmp_path: Path) -> Non
     async with node_with_topic(tmp_path) as node, consuming(node.port) as consumer:
         with pytest.raises(ValueError, match="at least 1"):
             await consumer.fetch(0)
+
+
+async def test_a_seek_costs_the_same_however_many_partitions_are_assigned(tmp_path: Path) -> None:
+    partitions = [TopicPartition("topic", index) for index in range(200)]
+    async with node_with_topic(tmp_path, partitions=200) as node, consuming(node.port, partitions) as consumer:
+        for partition in partitions:
+            await consumer.position(partition)
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            for partition in partitions:
+                consumer.seek(partition, 0)
+                consumer.pause([partition])
+        finally:
+            sys.setprofile(None)
+        assert calls < 200 * 200
