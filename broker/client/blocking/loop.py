@@ -46,17 +46,20 @@ class BackgroundLoop:
         self._is_of_parent = True
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Has the loop call a function. Raises ClosedError."""
+        """Has the loop call a function. Any thread may call this, at any time. Raises ClosedError."""
         if self._is_of_parent:
             raise ClosedError("the client was opened before this process was forked; open a new one in this process")
-        if threading.get_ident() == self._thread.ident:
-            raise RuntimeError(
-                "a blocking call from a callback would wait for itself; use what the callback is given, or a thread"
-            )
         try:
             self._token.run_sync_soon(lambda: function(*args, **kwargs))
         except trio.RunFinishedError:
             raise ClosedError("the process is ending") from None
+
+    def check_thread(self) -> None:
+        """Raises RuntimeError on the loop's own thread, which must not wait for the loop."""
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError(
+                "a blocking call from a callback would wait for itself; use what the callback is given, or a thread"
+            )
 
     def add(self, client: "HostedClient[Any]") -> None:
         self._clients[client] = None
@@ -102,6 +105,7 @@ class HostedClient(Generic[A]):
         self._opened = threading.Event()
         self._closed = threading.Event()
         self.ended = trio.Event()
+        loop.check_thread()
         loop.soon(loop.add, self)
         try:
             self._opened.wait()
@@ -125,6 +129,7 @@ class HostedClient(Generic[A]):
         If the wait is interrupted, by KeyboardInterrupt for instance, the call is cancelled, and has ended before the
         exception leaves.
         """
+        self._loop.check_thread()
         call = _Call(lambda: method(self._client, *args, **kwargs))
         self._loop.soon(self._start, call)
         try:
@@ -144,6 +149,7 @@ class HostedClient(Generic[A]):
         """
         if self.is_closed:
             return
+        self._loop.check_thread()
         call = _Call(self.ended.wait)
         self._loop.soon(self._begin_to_close_for, call, error)
         try:
@@ -157,8 +163,8 @@ class HostedClient(Generic[A]):
             raise self._failure
 
     def close_soon(self) -> None:
-        """Closes a client that was dropped; nobody waits for it."""
-        with suppress(ClosedError, RuntimeError):
+        """Closes a client that was dropped. The thread that collects garbage may be the loop's."""
+        with suppress(ClosedError):
             self._loop.soon(self.begin_to_close)
 
     def begin_to_close(self) -> None:

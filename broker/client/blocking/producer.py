@@ -83,7 +83,7 @@ class SyncProducer(BlockingClient[RecordHandover]):
 
         Back-pressure comes from `buffer.memory`: a record for which there is no room within `max.block.ms` fails with
         TimedOut. What the serializers and the partitioner raise, and RecordTooLarge, are raised by the delivery's
-        `result`. `on_delivery(metadata, error)` is called by the loop, so it must neither block nor call this client.
+        `result`. `on_delivery(metadata, error)` is called by the loop, so it must not block; it may hand over more.
         Raises ClosedError.
         """
         hosted = self._hosted

@@ -1,7 +1,5 @@
 """The loop behind the blocking clients: one per process, interrupted, forked, ended."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +9,7 @@ import trio
 
 from broker.client.blocking.loop import PROCESS_LOOP, HostedClient, do_in_calling_thread
 from broker.client.errors import ClosedError
-from tests.support.source_code import ROOT
+from tests.support.scripts import run_script
 
 SILENT_SERVER = """
 import os, signal, socket, sys, threading, time
@@ -19,20 +17,6 @@ from broker.client import ClosedError, SyncAdmin
 server = socket.create_server(("127.0.0.1", 0))
 bootstrap = "127.0.0.1:%d" % server.getsockname()[1]
 """
-
-
-def run(script: str, *arguments: str) -> str:
-    """The output of a script in an interpreter of its own, which must end well and without a word on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 class Client:
@@ -132,6 +116,13 @@ def test_a_blocking_call_from_a_callback_is_refused_instead_of_waiting_for_itsel
     hosted.close()
 
 
+def test_a_client_that_is_dropped_on_the_thread_of_the_loop_is_closed() -> None:
+    dropped, hosted = host(Client()), host(Client())
+    hosted.run(Client.call_back, dropped.close_soon)
+    assert dropped._closed.wait(10)
+    hosted.close()
+
+
 def test_a_call_can_have_the_thread_that_waits_for_it_call_the_client() -> None:
     hosted, seen = host(Client()), []
 
@@ -193,7 +184,7 @@ except KeyboardInterrupt:
 hosted.close()
 """
     )
-    assert run(script) == "interrupted True usable\n"
+    assert run_script(script) == "interrupted True usable\n"
 
 
 def test_a_forked_child_has_a_loop_of_its_own_and_the_parent_keeps_its_connection(bootstrap: str) -> None:
@@ -218,7 +209,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print(sorted(topic.name for topic in admin.list_topics()))
 admin.close()
 """
-    assert run(script, bootstrap) == "['of-the-child', 'of-the-parent']\n"
+    assert run_script(script, bootstrap) == "['of-the-child', 'of-the-parent']\n"
 
 
 def test_the_process_ends_though_a_client_is_still_open(bootstrap: str) -> None:
@@ -228,7 +219,7 @@ from broker.client import SyncAdmin
 admin = SyncAdmin(sys.argv[1])
 admin.list_topics()
 """
-    run(script, bootstrap)
+    run_script(script, bootstrap)
 
 
 def test_clients_that_are_open_at_the_end_of_the_process_are_closed_in_order() -> None:
@@ -241,7 +232,7 @@ async def client():
     print("closed")
 hosted = HostedClient(PROCESS_LOOP.get(), client())
 """
-    assert run(script) == "closed\n"
+    assert run_script(script) == "closed\n"
 
 
 def test_the_process_ends_though_a_thread_waits_for_an_answer() -> None:
@@ -258,4 +249,4 @@ threading.Thread(target=call, daemon=True).start()
 server.accept()
 """
     )
-    run(script)
+    run_script(script)

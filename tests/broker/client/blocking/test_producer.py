@@ -15,6 +15,7 @@ from broker.client import (
     NewTopic,
     OffsetSpec,
     Producer,
+    RecordMetadata,
     RecordTooLarge,
     SyncAdmin,
     SyncProducer,
@@ -22,6 +23,7 @@ from broker.client import (
     TopicPartition,
 )
 from jepsen.processes.ports import free_ports
+from tests.support.scripts import run_script
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
@@ -121,6 +123,25 @@ def test_a_record_that_is_refused_fails_its_delivery_and_its_callback(bootstrap:
     assert accepted == (metadata, None)
 
 
+def test_a_callback_may_hand_over_further_records(bootstrap: str) -> None:
+    create(bootstrap, "chained")
+    last: list[int] = []
+    with SyncProducer(bootstrap, linger_ms=0) as producer:
+
+        def send_next(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            assert metadata is not None, error
+            last.append(metadata.offset)
+            if metadata.offset < 5:
+                producer.send_soon("chained", b"value", on_delivery=send_next)
+
+        producer.send_soon("chained", b"value", on_delivery=send_next)
+        deadline = time.monotonic() + 30
+        while len(last) < 6:
+            assert time.monotonic() < deadline, last
+            producer.flush()
+    assert last == [0, 1, 2, 3, 4, 5]
+
+
 def test_records_for_which_there_is_no_room_time_out_together() -> None:
     (port,) = free_ports(1)
     with SyncProducer(f"127.0.0.1:{port}", buffer_memory=50_000, batch_size=1_000, max_block_ms=300) as producer:
@@ -142,3 +163,36 @@ def test_a_closed_producer_says_so(bootstrap: str) -> None:
         producer.send_soon("topic", b"value")
     with pytest.raises(ConfigError, match=r"did you mean linger\.ms"):
         SyncProducer(bootstrap, config={"linger": 5})
+
+
+def test_records_that_a_producer_has_when_the_process_ends_are_written(bootstrap: str) -> None:
+    create(bootstrap, "at-exit")
+    script = """
+import sys
+from broker.client import SyncProducer
+producer = SyncProducer(sys.argv[1], linger_ms=60_000, delivery_timeout_ms=120_000)
+for _ in range(100):
+    producer.send_soon("at-exit", b"value")
+"""
+    run_script(script, bootstrap)
+    assert latest(bootstrap, "at-exit") == 100
+
+
+def test_a_forked_process_writes_with_a_producer_of_its_own(bootstrap: str) -> None:
+    create(bootstrap, "forked")
+    script = """
+import os, sys
+from broker.client import SyncProducer
+with SyncProducer(sys.argv[1]) as producer:
+    producer.send("forked", b"parent")
+    child = os.fork()
+    if not child:
+        with SyncProducer(sys.argv[1]) as own:
+            own.send("forked", b"child")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for _ in range(10):
+        producer.send("forked", b"parent")
+"""
+    run_script(script, bootstrap)
+    assert latest(bootstrap, "forked") == 12

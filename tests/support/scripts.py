@@ -1,0 +1,20 @@
+"""Scripts in an interpreter of their own, as a user runs them."""
+
+import subprocess
+import sys
+
+from tests.support.source_code import ROOT
+
+
+def run_script(script: str, *arguments: str) -> str:
+    """The output of a script in an interpreter of its own, which must end well and without a word on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
