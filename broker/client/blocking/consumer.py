@@ -91,8 +91,9 @@ class SyncConsumer(BlockingClient[Consumer]):
         """The next record. Raises as `fetch` does."""
         # Records that are here already need no visit to the loop. Either this thread takes a record out of the
         # iterator or the loop does, which counts the ones that are left when it ends a run.
-        for record in self._consumer._ready():
-            return record
+        if not self._hosted.is_of_parent:
+            for record in self._consumer._ready():
+                return record
         return self._read(Consumer.__anext__, lambda record: _begin_of([record]))
 
     def fetch(self, max_records: int | None = None, timeout_s: float | None = None) -> list[ConsumerRecord]:

@@ -42,8 +42,10 @@ class BackgroundLoop:
         return not self._is_of_parent and self._thread.is_alive()
 
     def abandon(self) -> None:
-        """Tells the loop that it belongs to the parent of this process."""
+        """Tells the loop and its clients that they belong to the parent of this process."""
         self._is_of_parent = True
+        for client in self._clients:
+            client.is_of_parent = True
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Has the loop call a function. Any thread may call this, at any time. Raises ClosedError."""
@@ -105,6 +107,7 @@ class HostedClient(Generic[A]):
         self._opened = threading.Event()
         self._closed = threading.Event()
         self.ended = trio.Event()
+        self.is_of_parent = False
         loop.check_thread()
         loop.soon(loop.add, self)
         try:

@@ -20,6 +20,7 @@ from broker.client import (
     TopicPartition,
 )
 from broker.client.consumer.record_reader import RecordReader
+from tests.support.scripts import run_script
 
 # What only SyncConsumer takes in place of a listener with async methods, and what only a simulation gives.
 OTHERS = {"listener", "environment"}
@@ -202,6 +203,32 @@ def test_a_run_that_is_cut_counts_what_another_thread_takes_out_of_it_exactly() 
         reader.cut_run()
         thread.join()
         assert reader._run_length == len(taken)
+
+
+def test_a_forked_process_reads_with_a_consumer_of_its_own(bootstrap: str) -> None:
+    write(bootstrap, "forked-consumer", 20)
+    script = """
+import os, sys
+from itertools import islice
+from broker.client import ClosedError, SyncConsumer, TopicPartition
+partition = TopicPartition("forked-consumer", 0)
+with SyncConsumer(sys.argv[1], auto_offset_reset="earliest") as consumer:
+    consumer.assign([partition])
+    assert next(consumer).offset == 0
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            next(consumer)
+        except ClosedError:
+            with SyncConsumer(sys.argv[1], auto_offset_reset="earliest") as own:
+                own.assign([partition])
+                code = 0 if next(own).offset == 0 else 2
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [record.offset for record in islice(consumer, 19)] == list(range(1, 20))
+"""
+    run_script(script, bootstrap)
 
 
 def test_a_closed_consumer_says_so(bootstrap: str) -> None:
