@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import trio
 
 from broker.client import (
     Admin,
@@ -259,3 +260,19 @@ async def test_an_admin_is_used_within_its_block() -> None:
         await admin.list_topics()
     with pytest.raises(ClosedError, match="async with"):
         await Admin("localhost:9092").list_topics()
+
+
+async def test_an_exception_leaves_the_block_as_it_is() -> None:
+    async with admin_of({CreateTopicsRequest: lambda _: created(a=ErrorCode.POLICY_VIOLATION)}) as (node, _):
+        with pytest.raises(KafkaError) as raised:
+            async with Admin(node.address, config=FAST) as admin:
+                (await admin.create_topics([NewTopic("a", 1)])).raise_first()
+        assert raised.value.code == ErrorCode.POLICY_VIOLATION
+
+
+async def test_an_admin_whose_task_is_cancelled_leaves_no_connection() -> None:
+    async with admin_of({CreateTopicsRequest: lambda _: None}) as (node, _):
+        with trio.move_on_after(0.2):
+            async with Admin(node.address, config=FAST) as admin:
+                await admin.create_topics([NewTopic("a", 1)])
+        await node.wait_for_end()
