@@ -129,8 +129,8 @@ async def test_controllers_do_not_serve_what_belongs_to_brokers(tmp_path: Path) 
                 await admin.list_topics()
         async with Admin(controllers) as admin:
             with pytest.raises((UnsupportedByBroker, TimedOut)):
-                await admin.list_topics(timeout_ms=500)
+                await admin.list_topics(timeout_ms=1_500)
         async with Admin(bootstrap_controllers=bootstrap_servers(cluster)) as admin:
             with pytest.raises(KafkaError) as raised:
-                await admin.describe_cluster(timeout_ms=500)
+                await admin.describe_cluster(timeout_ms=1_500)
             assert raised.value.code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
