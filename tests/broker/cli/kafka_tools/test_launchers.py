@@ -7,6 +7,7 @@ from pathlib import Path
 
 from broker.cli.kafka_tools.tools import NAMES
 from tests.support.cluster_process import run_command
+from tests.support.source_code import ROOT
 
 
 def test_launchers_run_the_tools_with_and_without_sh(tmp_path: Path) -> None:
@@ -33,3 +34,8 @@ def test_install_replaces_its_own_launchers_and_nothing_else(tmp_path: Path) -> 
     assert answer.code == 1
     assert f"{tmp_path}/kafka-topics is not a launcher of kraft" in answer.errors
     assert not (tmp_path / "kafka-configs").exists()
+
+
+def test_the_document_lists_every_tool() -> None:
+    lines = (ROOT / "docs" / "kafka-tools.md").read_text().splitlines()
+    assert {line.split("`")[1] for line in lines if line.startswith("| `")} == set(NAMES)
