@@ -3,6 +3,7 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests; ARGS="-k words"
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
+#   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
 #   make check               lint, format, types
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
@@ -32,7 +33,7 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-interpreters check soak fuzz jepsen bench bench-client-library bench-kafka bench-replication \
+.PHONY: venv run test test-interpreters test-wheel check soak fuzz jepsen bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
@@ -45,6 +46,9 @@ test: $(VENV)/.installed-test
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters
+
+test-wheel: $(VENV)/.installed-package
+	.ci/test-wheel
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/ruff check .
