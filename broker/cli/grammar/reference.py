@@ -1,0 +1,145 @@
+"""The command reference, docs/commands.md, made from the grammar: `python -m broker.cli.grammar.reference`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import attrs
+import click
+
+from broker.cli.grammar.command import Command
+from broker.cli.grammar.options import CLUSTER_OPTIONS_HEADING, split_options
+from broker.cli.grammar.root import SECTIONS, kraft
+from broker.cli.output.shapes import Kind, Shape, describe_fields, nested_items
+
+_EXIT_CODES: Final = (
+    ("0", "done"),
+    ("1", "the cluster refused, a part failed, or what was checked is not well"),
+    ("2", "wrong arguments, or a wrong file, variable or context; nothing was asked of a cluster"),
+    ("3", "no server can be reached, or none answered in time"),
+    ("4", "a named topic, group, partition or context does not exist"),
+    ("130", "ended by Ctrl-C"),
+    ("141", "the reader of the output is gone, as in `kraft consume orders \\| head`"),
+)
+_HEAD: Final = """# Commands
+
+Every command of `kraft`, made from the grammar by `python -m broker.cli.grammar.reference`; a test holds it to that.
+
+## What all commands share
+
+**Which cluster.** `-b host:port,...` names brokers; it may stand before or after a command's name. Without it, the
+first of these counts: `bootstrap.servers` in the file of `--command-config`, the context of `--context`, the variable
+`KRAFT_BOOTSTRAP_SERVERS`, the current context (`KRAFT_CONTEXT`, or the one that `kraft context use` chose),
+`localhost:9092`. Other client configs come from the context, the file, and `-X key=value`; the last of these wins.
+
+**Contexts** are named clusters in a file: `$KRAFT_CONFIG`, or `kraft/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`).
+
+    kraft context add staging -b host1:9092,host2:9092 -X client.id=deploy
+    kraft context use staging
+"""
+_MIDDLE: Final = """
+**JSON.** `--json` prints objects in place of a table. Their keys are below, and will only be added to. Sizes are in
+bytes, times in milliseconds. Failures are sentences on standard error either way.
+
+**Exit codes.** A command that does several things goes on after a failure, and ends with the code of the first one.
+
+| code | meaning |
+|---|---|
+"""
+_COMPLETION: Final = """
+**Completion.** `eval "$(kraft completion bash)"` in `~/.bashrc`, likewise for zsh; for fish
+`kraft completion fish | source`. Commands, options, and names of topics and groups are completed.
+
+"""
+
+
+def reference() -> str:
+    """The whole document."""
+    rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_CODES)
+    parts = [_HEAD, _MIDDLE, rows, _COMPLETION, *_cluster_options()]
+    context = click.Context(kraft, info_name="kraft")
+    for heading, commands in SECTIONS.items():
+        parts.append(f"## {heading}\n\n")
+        for name, _, _ in commands:
+            command = kraft.get_command(context, name)
+            assert command is not None, "the grammar lists what there is"
+            parts += _command(command, name, context, 3)
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _cluster_options() -> Iterator[str]:
+    yield "The options of every command that asks a cluster:\n\n"
+    context = click.Context(kraft, info_name="kraft")
+    for heading, records in split_options(kraft, context):
+        if heading == CLUSTER_OPTIONS_HEADING:
+            yield _options(records)
+
+
+def _command(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent)
+    yield f"{'#' * level} {context.command_path}\n\n{_help(command)}\n\n"
+    if isinstance(command, click.Group):
+        own = [option for option in command.params if isinstance(option, click.Option)]
+        yield from _own_options(command, context) if own else ()
+        for each in command.list_commands(context):
+            inner = command.get_command(context, each)
+            assert inner is not None, "the group lists what there is"
+            yield from _command(inner, each, context, level + 1)
+        return
+    yield f"    {context.command_path} {' '.join(command.collect_usage_pieces(context))}\n\n"
+    yield from _own_options(command, context)
+    if isinstance(command, Command) and command.shape is not None:
+        yield from _shape(command.shape)
+
+
+def _own_options(command: click.Command, context: click.Context) -> Iterator[str]:
+    for heading, records in split_options(command, context):
+        own = [record for record in records if record[0] not in ("--help", "--json")]
+        if heading != CLUSTER_OPTIONS_HEADING and own:
+            yield _options(own)
+
+
+def _options(records: list[tuple[str, str]]) -> str:
+    rows = "".join(f"| `{_cell(option)}` | {_cell(meaning)} |\n" for option, meaning in records)
+    return f"| option | meaning |\n|---|---|\n{rows}\n"
+
+
+def _shape(shape: Shape) -> Iterator[str]:
+    kinds = {
+        Kind.ONE: "an object",
+        Kind.LIST: "a list of objects",
+        Kind.LINES: "an object on each line",
+    }
+    yield f"`--json` prints {kinds[shape.kind]}. {_sentences(shape.item)}\n\n{_fields(shape.item)}"
+    for item in dict.fromkeys(nested_items(shape.item)):
+        yield f"`{item.__name__}`: {_sentences(item)}\n\n{_fields(item)}"
+
+
+def _fields(item: type[attrs.AttrsInstance]) -> str:
+    rows = "".join(f"| `{name}` | {kind} |\n" for name, kind in describe_fields(item))
+    return f"| key | value |\n|---|---|\n{rows}\n"
+
+
+def _sentences(item: type[Any]) -> str:
+    return " ".join((item.__doc__ or "").split())
+
+
+def _help(command: click.Command) -> str:
+    """The command's text; paragraphs that click leaves as they are become blocks of code."""
+    paragraphs = (command.help or "").replace("\x08", "\b").split("\n\n")
+    shown = []
+    for paragraph in paragraphs:
+        lines = paragraph.split("\n")
+        if lines[0] == "\b":
+            shown.append("\n".join(f"    {line}" for line in lines[1:]))
+        else:
+            shown.append(" ".join(" ".join(lines).split()))
+    return "\n\n".join(shown)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

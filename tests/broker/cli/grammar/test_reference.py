@@ -1,0 +1,56 @@
+"""docs/commands.md says what the grammar has."""
+
+import click
+
+from broker.cli.grammar import Exit, kraft
+from broker.cli.grammar.command import ClusterCommand, Command
+from broker.cli.grammar.reference import reference
+from tests.support.source_code import ROOT
+
+DOCUMENT = ROOT / "docs" / "commands.md"
+
+
+def commands(command: click.Command, context: click.Context) -> dict[str, click.Command]:
+    """The commands below a group, by their whole names."""
+    if not isinstance(command, click.Group):
+        return {context.command_path: command}
+    found: dict[str, click.Command] = {}
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        found |= commands(inner, click.Context(inner, info_name=name, parent=context))
+    return found
+
+
+COMMANDS = commands(kraft, click.Context(kraft, info_name="kraft"))
+
+
+def test_the_command_reference_is_made_from_the_grammar() -> None:
+    """Where it is not: `python -m broker.cli.grammar.reference > docs/commands.md`."""
+    assert DOCUMENT.read_text() == reference()
+
+
+def test_every_exit_code_is_documented() -> None:
+    documented = {line.split("|")[1].strip() for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")}
+    assert {str(int(code)) for code in Exit} <= documented
+
+
+def test_every_command_says_what_it_does_in_a_sentence() -> None:
+    for name, command in COMMANDS.items():
+        first = (command.help or "").split("\n\n")[0]
+        assert first.endswith("."), name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, (name, parameter.name)
+
+
+def test_every_command_that_asks_a_cluster_prints_json() -> None:
+    assert [
+        name for name, command in COMMANDS.items() if isinstance(command, ClusterCommand) and command.shape is None
+    ] == []
+
+
+def test_commands_without_json_print_what_other_programs_define() -> None:
+    without = {name for name, command in COMMANDS.items() if isinstance(command, Command) and command.shape is None}
+    # Nodes' own output, the lines of Kafka's tools, and a shell's script.
+    assert without == {"kraft start", "kraft format", "kraft dump-log", "kraft cluster start", "kraft completion"}
