@@ -1,0 +1,91 @@
+"""README's tour, up to where nodes are killed: every command is run in a shell, and prints what it says there."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_code import ROOT
+
+PATIENCE_SECONDS = 90
+TOUR = (ROOT / "README.md").read_text().partition("## A tour of five minutes")[2].partition("**Kill a node.**")[0]
+
+
+def steps() -> list[tuple[str, list[str]]]:
+    """The commands of the tour, each with the lines that it prints."""
+    found: list[tuple[str, list[str]]] = []
+    blocks = TOUR[TOUR.index("**Look around.**") :]
+    for line in blocks.splitlines():
+        if line.startswith("    $ "):
+            found.append((line.removeprefix("    $ "), []))
+        elif line.startswith("    ") and found:
+            found[-1][1].append(line.removeprefix("    "))
+    return found
+
+
+def comparable(line: str) -> str:
+    """A line without what differs between runs: ids, numbers, paddings."""
+    return " ".join(re.sub(r"\d+", "0", re.sub(r"\b[\w-]{22}\b", "ID", line)).split())
+
+
+def matches(line: str, expected: str) -> bool:
+    """True if the line is as expected; `...` at the end stands for anything."""
+    if expected.endswith(" ..."):
+        return comparable(line).startswith(comparable(expected.removesuffix("...")))
+    return comparable(line) == comparable(expected)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A shell's variables on a machine where the README's cluster runs, on ports that are free."""
+    binaries = Path(sys.executable).parent
+    variables = {
+        **os.environ,
+        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "KRAFT_CONFIG": str(tmp_path / "config.toml"),
+    }
+    with (
+        (tmp_path / "out").open("wb") as output,
+        subprocess.Popen(
+            ["kraft", "cluster", "start", "--first-port", "0"],
+            cwd=tmp_path,
+            env=variables,
+            stdout=output,
+            stderr=output,
+        ) as cluster,
+    ):
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while (serves := re.search(r"all nodes serve clients, at (\S+);", (tmp_path / "out").read_text())) is None:
+                assert time.monotonic() < deadline, (tmp_path / "out").read_text()
+                time.sleep(0.05)
+            yield {**variables, "KRAFT_BOOTSTRAP_SERVERS": serves[1].partition(",")[0]}
+        finally:
+            cluster.terminate()
+
+
+def test_every_command_of_the_tour_prints_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
+    commands = steps()
+    assert len(commands) > 8
+    for command, expected in commands:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        printed = done.stdout.splitlines()
+        for index, line in enumerate(expected):
+            if line == "...":
+                break
+            assert matches(printed[index], line), f"{command}\nprints {printed[index]!r}, not {line!r}"
