@@ -74,7 +74,7 @@ class Cluster:
         Without a connection it tries the known brokers in random order, then the bootstrap servers, whose names are
         resolved again (KIP-899). Raises ConnectionLost after one round in which none could be reached.
         """
-        self._check_open()
+        await self._check_open()
         connected = [broker for link in self._all_links() if (broker := link.broker) is not None]
         if connected:
             return min(connected, key=lambda broker: broker.in_flight)
@@ -93,7 +93,7 @@ class Cluster:
 
     async def broker(self, node_id: int, purpose: Purpose = "general") -> Broker:
         """A connection to one broker, after its reconnect back-off. Raises ConnectionLost."""
-        self._check_open()
+        await self._check_open()
         node = self.metadata.brokers.get(node_id)
         if node is None:
             raise ConnectionLost(f"broker {node_id} is not part of the cluster at present")
@@ -148,7 +148,7 @@ class Cluster:
 
         Callers that wait at the same time share a request. Raises ConnectionLost, KafkaError.
         """
-        self._check_open()
+        await self._check_open()
         wanted = None if topics is None or self._followed is None else frozenset([*self._followed, *topics])
         begun_before = self._refreshes_begun
         async with self._refreshing:
@@ -208,7 +208,9 @@ class Cluster:
     def close(self) -> None:
         self._is_closed = True
 
-    def _check_open(self) -> None:
+    async def _check_open(self) -> None:
+        """Raises ClosedError; in a background task, which closing has cancelled, Cancelled."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
             raise ClosedError("the client is closed; open a new one")
 
@@ -223,8 +225,6 @@ class Cluster:
             try:
                 await self.refresh()
                 failures, failing_since = 0, inf
-            except ClosedError:  # closed while this task was about to run
-                return
             except (ConnectionLost, UnsupportedByBroker, KafkaError):
                 failures += 1
                 failing_since = min(failing_since, trio.current_time())
