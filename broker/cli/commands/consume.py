@@ -8,11 +8,13 @@ from typing import Final
 import attrs
 import click
 
-from broker.cli.commands.consume_range import Range, find_ranges, parse_start
+from broker.cli.commands.consume_range import Range, Start, find_ranges, parse_start
 from broker.cli.grammar import ClusterCommand, Invocation
 from broker.cli.grammar.arguments import TOPIC_PARTITIONS, Parsed, TopicPartitions, parse_time
 from broker.cli.grammar.clients import open_admin, open_consumer
+from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.settings import ClusterSettings
 from broker.cli.output import lines_of
 from broker.cli.output.progress import Progress
 from broker.cli.output.record_format import RecordFormat, compile_format
@@ -63,6 +65,13 @@ class Filters:
 @click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
 @click.option("-f", "--format", "record_format", type=FORMAT, metavar="FORMAT", help="As kcat's, '%t %p %o %k %s\\n'.")
 @click.option("-k", "--key", metavar="KEY", help="Only records with this key.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    shell_complete=complete_group,
+    help="Read as a member of a group, which assigns partitions and keeps offsets; --offset counts where it has none.",
+)
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header.")
 async def consume(
     invocation: Invocation,
@@ -74,6 +83,7 @@ async def consume(
     record_format: RecordFormat | None,
     key: str | None,
     headers: Sequence[str],
+    group: str | None,
 ) -> None:
     """Print the records of topics, and follow them until Ctrl-C, a count or an end.
 
@@ -81,22 +91,65 @@ async def consume(
     Tokens of --format: %t topic, %p partition, %o offset, %k key, %s value, %h headers, %K and %S lengths of key and
     value, %T timestamp in ms, %D date, %e leader epoch, %%; \\n, \\t, \\0 and \\xHH.
     """
+    start, until_ms = _parse_times(offset, until)
+    settings = invocation.cluster()
+    names = list(dict.fromkeys(topic for topic, _ in topics))
+    write = _writer(names, record_format, is_json=invocation.printer.is_json)
+    filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
+    if group is not None:
+        _check_member(topics, start, has_end=stops_at_end or until is not None)
+        await _read_as_member(settings, group, names, start, count, filters, write)
+        return
+    async with open_admin(settings) as admin:
+        partitions = await find_partitions(admin, topics)
+        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end)
+    # A place that is gone meanwhile is followed by the first one there is.
+    async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
+        await _print_records(consumer, ranges, count, filters, write)
+
+
+def _parse_times(offset: str, until: str | None) -> tuple[Start, int | None]:
+    """Where to begin, and the time to stop at. Raises UsageError."""
     now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
     try:
         start = parse_start(offset, now_ms)
     except ValueError as error:
         raise click.UsageError(f"{error}.", click.get_current_context()) from error
-    until_ms = None if until is None else parse_time(until, now_ms)
-    settings = invocation.cluster()
-    async with open_admin(settings) as admin:
-        partitions = await find_partitions(admin, topics)
-        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end)
-    names = list(dict.fromkeys(partition.topic for partition in partitions))
-    write = _writer(names, record_format, is_json=invocation.printer.is_json)
-    filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
-    # A place that is gone meanwhile is followed by the first one there is.
-    async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
-        await _print_records(consumer, ranges, count, filters, write)
+    return start, None if until is None else parse_time(until, now_ms)
+
+
+def _check_member(topics: Sequence[TopicPartitions], start: Start, *, has_end: bool) -> None:
+    """Raises UsageError for what a group decides itself."""
+    chooses_offset = start.offset is not None or start.time_ms is not None
+    if has_end or chooses_offset or any(numbers is not None for _, numbers in topics):
+        raise click.UsageError(
+            "A group chooses partitions and offsets: with --group, leave out --exit, --until, partitions, and offsets "
+            "other than beginning and end.",
+            click.get_current_context(),
+        )
+
+
+async def _read_as_member(
+    settings: ClusterSettings,
+    group: str,
+    topics: Sequence[str],
+    start: Start,
+    count: int | None,
+    filters: Filters,
+    write: Callable[[Iterable[ConsumerRecord]], None],
+) -> None:
+    """Until `count` records are printed. What was printed is committed."""
+    async with open_admin(settings):
+        pass  # it answers
+    reset = "latest" if start.is_at_end else "earliest"
+    async with open_consumer(settings, {"group.id": group, "auto.offset.reset": reset}) as consumer:
+        consumer.subscribe(topics)
+        printed = 0
+        while count is None or printed < count:
+            left = _FETCH_RECORDS if count is None else min(_FETCH_RECORDS, count - printed)
+            chosen = [record for record in await consumer.fetch(left) if filters.pass_(record)]
+            write(chosen)
+            printed += len(chosen)
 
 
 async def _print_records(

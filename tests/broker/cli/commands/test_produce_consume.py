@@ -148,6 +148,16 @@ def test_records_of_several_topics_are_told_apart(topic: str) -> None:
     assert consume(topic, f"{topic}-b") == [f"{topic}-0@0 one", f"{topic}-b-0@0 two"]
 
 
+def test_a_member_of_a_group_goes_on_where_the_group_is(topic: str) -> None:
+    fill(topic)
+    first = succeed("consume", topic, "-g", topic, "-n", "4").split()
+    rest = succeed("consume", topic, "-g", topic, "-n", "6").split()
+    assert sorted([*first, *rest]) == list("0123456789")
+    answer = run_command("consume", topic, "-g", topic, "-e")
+    assert answer.code == Exit.USAGE
+    assert "A group chooses partitions and offsets" in answer.errors
+
+
 def test_a_topic_is_followed_until_ctrl_c(topic: str) -> None:
     produce(topic, b"old\n")
     command = [sys.executable, "-m", "broker.cli", "consume", topic]
