@@ -94,7 +94,9 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
     assert f"```mermaid\n{diagram()}```" in (ROOT / "docs/architecture.md").read_text()
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/compatibility.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/compatibility.md", "docs/terminal.md"]
+)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
