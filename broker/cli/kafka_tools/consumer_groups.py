@@ -162,7 +162,8 @@ async def _listed(
     listed = await admin.list_groups(
         states=states, types=types, protocol_types=("consumer", ""), timeout_ms=options.value("timeout")
     )
-    return [group for groups in listed.raise_first().values() for group in groups]
+    by_name = {group.group_id: group for groups in listed.raise_first().values() for group in groups}
+    return [by_name[name] for name in hash_map_order(by_name)]
 
 
 async def _list(admin: Admin, options: Options) -> None:

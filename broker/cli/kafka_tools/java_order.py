@@ -16,10 +16,16 @@ def hash_map_order(names: Iterable[str], *, capacity: int = _DEFAULT_CAPACITY) -
     return _ordered(names, hash_code, capacity)
 
 
-def sized_hash_map_order(names: Iterable[str]) -> list[str]:
-    """As `hash_map_order`, of a map whose initial capacity is the number of names."""
-    unique = list(dict.fromkeys(names))
-    return _ordered(unique, hash_code, len(unique))
+def described_topics_order(names: Iterable[str]) -> list[str]:
+    """The order in which Kafka's admin client returns the descriptions of topics.
+
+    It puts them into a map of their number, copies this map, and puts the copy into another map of their number.
+    """
+    futures = list(dict.fromkeys(names))
+    count = len(futures)
+    for capacity in (count, int(count / _LOAD_FACTOR) + 1, count):
+        futures = _ordered(futures, hash_code, capacity)
+    return futures
 
 
 def partition_order(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

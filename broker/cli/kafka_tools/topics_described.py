@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from broker.cli.kafka_tools.java_order import hash_map_order, sized_hash_map_order
+from broker.cli.kafka_tools.java_order import described_topics_order, hash_map_order
 from broker.cli.kafka_tools.options import Options
 from broker.client.admin import (
     Admin,
@@ -75,7 +75,7 @@ async def describe_topics(admin: Admin, options: Options, topics: Sequence[str] 
     limit = options.value("partition-size-limit-per-response") or _PARTITIONS_PER_RESPONSE
     found = (await admin.describe_topics(topics, partition_limit=limit)).raise_first().values()
     by_name = {topic.name: topic for topic in found}
-    described = [by_name[name] for name in sized_hash_map_order(by_name)]
+    described = [by_name[name] for name in described_topics_order(by_name)]
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in described]
     configs = (await admin.describe_configs(resources)).raise_first()
     live_brokers = [node.id for node in (await admin.describe_cluster()).nodes]

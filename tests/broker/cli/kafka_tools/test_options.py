@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cli.kafka_tools.java_order import hash_map_order, partition_order, sized_hash_map_order
+from broker.cli.kafka_tools.java_order import described_topics_order, hash_map_order, partition_order
 from broker.cli.kafka_tools.options import OptionParser, Options, ToolEnd, UsageFailure, flag, integer, taking
 from broker.client import TopicPartition
 
@@ -110,8 +110,8 @@ def test_names_and_partitions_come_in_the_order_of_javas_hash_maps() -> None:
         "retention.ms",
         "segment.bytes",
     ]
-    topics = ["orders", "payments", "orders-2", "x", "y"]
-    assert sized_hash_map_order(topics) == ["orders-2", "x", "y", "orders", "payments"]
+    topics = ["__consumer_offsets", "my.topic_x", "orders"]
+    assert described_topics_order(topics) == ["my.topic_x", "orders", "__consumer_offsets"]
     partitions = [*(TopicPartition("orders", number) for number in (3, 1, 0, 2, 14, 7)), TopicPartition("größe", 2)]
     assert [f"{each.topic}-{each.partition}" for each in partition_order(partitions)] == [
         "orders-7",
