@@ -2,6 +2,7 @@
 #
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests; ARGS="-k words"
+#   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
 #   make check               lint, format, types
@@ -33,8 +34,9 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-interpreters test-wheel check soak fuzz jepsen bench bench-client-library bench-kafka bench-replication \
-	bench-followers bench-moves bench-groups bench-metadata bench-loop-holds kafka-dump-log
+.PHONY: venv run test test-client-kafka test-interpreters test-wheel check soak fuzz jepsen bench \
+	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
+	bench-loop-holds kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -43,6 +45,9 @@ run: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(ARGS)
+
+test-client-kafka: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/test_client_library.py --apache-kafka -k apache-kafka $(ARGS)
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters

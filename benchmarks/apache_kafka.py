@@ -6,6 +6,7 @@ Whatever is pinned about it is pinned here.
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.loadgen import CACHE
@@ -94,6 +95,7 @@ class ApacheKafka(Peer):
     start, as its users do."""
 
     name = f"apache kafka {KAFKA_VERSION}"
+    jvm_options: Sequence[str] = (*HEAP_OPTIONS, *JVM_OPTIONS)
 
     @property
     def _properties(self) -> Path:
@@ -119,4 +121,4 @@ class ApacheKafka(Peer):
         subprocess.run(storage, check=True, capture_output=True, env=os.environ | {"LC_ALL": "C"})
 
     def command(self) -> list[str]:
-        return java("kafka.Kafka", str(self._properties), options=HEAP_OPTIONS + JVM_OPTIONS, logging="server")
+        return java("kafka.Kafka", str(self._properties), options=list(self.jvm_options), logging="server")

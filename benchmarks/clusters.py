@@ -62,9 +62,10 @@ class KraftMember(Kraft):
 
 
 class ApacheKafkaMember(ApacheKafka):
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: _Place, jvm_options: Sequence[str]) -> None:
         super().__init__()
         self.place = place
+        self.jvm_options = jvm_options
 
     def properties(self) -> dict[str, str]:
         return self.place.properties(self)
@@ -116,6 +117,8 @@ def kraft_cluster(overrides: Mapping[str, str] | None = None, nodes: int = NODES
     return Cluster(f"{nodes} x {Kraft.name}", [KraftMember(place) for place in places])
 
 
-def apache_kafka_cluster(overrides: Mapping[str, str] | None = None) -> Cluster:
+def apache_kafka_cluster(
+    overrides: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ApacheKafka.jvm_options
+) -> Cluster:
     places = [_Place(node_id, overrides or {}) for node_id in range(1, NODES + 1)]
-    return Cluster(f"{NODES} x {ApacheKafka.name}", [ApacheKafkaMember(place) for place in places])
+    return Cluster(f"{NODES} x {ApacheKafka.name}", [ApacheKafkaMember(place, jvm_options) for place in places])

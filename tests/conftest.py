@@ -18,6 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--full", action="store_true", help="run the shows at full size: a million records, twenty kills, five minutes"
     )
+    group.addoption(
+        "--apache-kafka", action="store_true", help="run the client library's tests against Apache Kafka too"
+    )
     group.addoption("--rewrite-traces", action="store_true", help="write the golden traces anew, to be reviewed")
     group.addoption("--records", type=int, help="records per client and compression in the round trips")
 

@@ -1,0 +1,90 @@
+"""The clusters that the client library's tests run against: three nodes of ours, or three of Apache Kafka."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import trio
+
+from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
+from broker.client import Admin, Consumer, ConsumerRecord, NewTopic, TopicPartition
+
+OURS: Final = "ours"
+APACHE_KAFKA: Final = "apache-kafka"
+WITHIN_S: Final = 60.0
+
+# Small and quick, the same for both: a dead broker is missed after five seconds, members heartbeat every 200 ms.
+_OVERRIDES: Final = {
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "log.retention.ms": "-1",  # tests write records with old timestamps
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "5000",
+}
+# What ours does not have: transactions, and access control, which lets the one user of these tests do everything. And
+# time for three virtual machines that start on a few cores: they elect controllers in vain with the defaults.
+_KAFKA_OVERRIDES: Final = {
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "controller.quorum.election.timeout.ms": "4000",
+    "controller.quorum.fetch.timeout.ms": "8000",
+    "initial.broker.registration.timeout.ms": "180000",
+}
+# A small heap, and a compiler that is soon done: the tests last a minute or two.
+_JVM_OPTIONS: Final = ("-Xmx320M", "-Xms128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@attrs.frozen
+class ClientPeer:
+    """A running cluster, and whether it has what only Apache Kafka has."""
+
+    cluster: Cluster
+    is_apache_kafka: bool
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    async def create(
+        self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> list[TopicPartition]:
+        """Creates a topic with three replicas, waits until every partition has a leader, and returns the partitions."""
+        async with Admin(self.bootstrap) as admin:
+            created = await admin.create_topics([NewTopic(topic, partitions, 3, configs=dict(configs or {}))])
+            created.raise_first()
+            with trio.fail_after(WITHIN_S):
+                while True:
+                    described = (await admin.describe_topics([topic])).succeeded.get(topic)
+                    if described is not None and all(each.leader is not None for each in described.partitions):
+                        return [TopicPartition(topic, index) for index in range(partitions)]
+                    await trio.sleep(0.05)
+
+    async def read(self, partitions: Iterable[TopicPartition], count: int, **settings: Any) -> list[ConsumerRecord]:
+        """Reads `count` records of these partitions from their beginning. Fails if there are more, or not as many."""
+        async with Consumer(self.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
+            consumer.assign(list(partitions))
+            records = await self.take(consumer, count)
+            return records + await consumer.fetch(timeout_s=0)
+
+    async def take(self, consumer: Consumer, count: int) -> list[ConsumerRecord]:
+        """Fetches until there are `count` records."""
+        records: list[ConsumerRecord] = []
+        with trio.fail_after(WITHIN_S):
+            while len(records) < count:
+                records += await consumer.fetch()
+        return records
+
+
+def cluster_of(kind: str) -> Cluster:
+    """The cluster, not yet started."""
+    if kind == OURS:
+        return kraft_cluster(_OVERRIDES)
+    return apache_kafka_cluster(_OVERRIDES | _KAFKA_OVERRIDES, jvm_options=_JVM_OPTIONS)
