@@ -14,6 +14,7 @@ import confluent_kafka
 import pyarrow
 import pytest
 import trio
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from benchmarks import apache_kafka
 from broker.client import (
@@ -23,6 +24,7 @@ from broker.client import (
     Admin,
     BadPartition,
     BufferFull,
+    ClientQuota,
     ConfigChange,
     ConfigOperation,
     ConfigResource,
@@ -353,6 +355,10 @@ async def test_read_committed_returns_no_record_of_open_and_aborted_transactions
         assert state.transaction_start_offset == 12
         await trio.to_thread.run_sync(writer.commit_transaction)
         assert [record.value for record in await peer.take(consumer, 5)] == [b"c0", b"c1", b"c2", b"c3", b"c4"]
+        async with Admin(peer.bootstrap) as admin:
+            fenced = (await admin.fence_producers([topic])).value(topic)
+        assert fenced.producer_id == described.producer_id
+        assert fenced.epoch > described.producer_epoch
     async with Consumer(peer.bootstrap, **committed) as consumer:
         consumer.assign([partition])
         table = await consumer.fetch_arrow(timeout_s=WITHIN_S)
@@ -683,6 +689,11 @@ async def test_the_cluster_and_its_quorum_are_described(peer: ClientPeer) -> Non
         assert features.supported["metadata.version"].highest >= level >= 25
         updated = await admin.update_features({"metadata.version": FeatureUpdate(level)}, validate_only=True)
         updated.raise_first()
+        with pytest.raises(KafkaError, match="BROKER_ID_NOT_REGISTERED"):
+            await admin.unregister_broker(99)
+        # Apache Kafka's nodes, formatted with controller.quorum.voters, have a quorum that cannot be changed.
+        with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION" if peer.is_apache_kafka else "VOTER_NOT_FOUND"):
+            await admin.remove_raft_voter(99, bytes(range(16)))
         directories = (await admin.describe_log_dirs()).raise_first()
         assert sorted(directories) == [1, 2, 3]
         assert all(each.error is None and each.total_bytes for dirs in directories.values() for each in dirs.values())
@@ -776,6 +787,26 @@ async def test_access_control_quotas_and_credentials_are_described(peer: ClientP
             while await admin.describe_acls(of_topic) != [binding]:
                 await trio.sleep(0.05)
         assert (await admin.delete_acls([of_topic])).value(of_topic) == [binding]
+
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+        alteration = UserScramCredentialUpsertion("ada", credential, b"secret")
+        theirs = AdminClient({"bootstrap.servers": peer.bootstrap})
+        altered = theirs.alter_user_scram_credentials([alteration])["ada"]
+        await trio.to_thread.run_sync(altered.result)
+        quota = ["--alter", "--add-config", "producer_byte_rate=1000", "--entity-type", "users", "--entity-name", "ada"]
+        tool = apache_kafka.java("kafka.admin.ConfigCommand", "--bootstrap-server", peer.bootstrap, *quota)
+        await trio.run_process(tool, capture_stdout=True)
+        with trio.fail_after(WITHIN_S):
+            while await admin.describe_client_quotas() != [
+                ClientQuota({"user": "ada"}, {"producer_byte_rate": 1000.0})
+            ]:
+                await trio.sleep(0.05)
+            while not (credentials := (await admin.describe_user_scram_credentials()).succeeded):
+                await trio.sleep(0.05)
+        assert [
+            (user, [(each.mechanism.name, each.iterations) for each in of_user])
+            for user, of_user in credentials.items()
+        ] == [("ada", [("SCRAM_SHA_512", 8192)])]
 
 
 # The blocking faces and Arrow
