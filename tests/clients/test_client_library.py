@@ -80,6 +80,13 @@ def peer(request: pytest.FixtureRequest, full: bool) -> Iterator[ClientPeer]:
 
 
 @pytest.fixture
+def peer_with_transactions(peer: ClientPeer) -> ClientPeer:
+    if not peer.is_apache_kafka:
+        pytest.skip("only Apache Kafka has transactions")
+    return peer
+
+
+@pytest.fixture
 def group(topic: str) -> str:
     """The name of a group that was not used before."""
     return f"group-{topic}"
@@ -321,9 +328,10 @@ async def test_reset_policies_choose_where_to_begin(peer: ClientPeer, topic: str
             await consumer.fetch()
 
 
-async def test_read_committed_returns_no_record_of_open_and_aborted_transactions(peer: ClientPeer, topic: str) -> None:
-    if not peer.is_apache_kafka:
-        pytest.skip("only Apache Kafka has transactions")
+async def test_read_committed_returns_no_record_of_open_and_aborted_transactions(
+    peer_with_transactions: ClientPeer, topic: str
+) -> None:
+    peer = peer_with_transactions
     (partition,) = await peer.create(topic)
     open_for_ever = {"bootstrap.servers": peer.bootstrap, "transactional.id": topic, "linger.ms": 0}
     writer = confluent_kafka.Producer(open_for_ever)
