@@ -46,11 +46,11 @@ class _Asked:
 
 
 class Connection:
-    """See the module's docstring. Nothing moves but while `run` runs.
+    """A connection to a broker, which several tasks may use at once. Requests are sent only while `run` runs.
 
-    Where a request is not answered within `request_timeout_ms`, the connection is lost for all: answers come in order,
-    so nothing behind it can be answered either. Who has less patience cancels its own call; the request is not sent
-    then, if it was not yet, and otherwise its answer is thrown away.
+    If a request is not answered within `request_timeout_ms`, the connection is lost for all tasks: responses come in
+    the order of the requests, so later requests cannot be answered either. A task that wants to wait for less time
+    cancels its call. Its request is then not sent, if it was not sent before; otherwise its response is dropped.
     """
 
     def __init__(self, stream: trio.SocketStream, client_id: str, *, request_timeout_ms: float) -> None:
@@ -70,7 +70,7 @@ class Connection:
     async def open(
         cls, host: str, port: int, client_id: str, *, connect_timeout_ms: float, request_timeout_ms: float
     ) -> "Connection":
-        """Raises ConnectionLost where nobody answers in time."""
+        """Connects to a broker. Raises ConnectionLost if that takes longer than `connect_timeout_ms`, or fails."""
         try:
             with trio.fail_after(connect_timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
@@ -101,6 +101,7 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
+        """True if the connection cannot be used again."""
         return bool(self._lost)
 
     @property
@@ -135,8 +136,9 @@ class Connection:
     def post(self, payload: bytes, on_response: Callable[[bytes | None], None], *, is_answered: bool = True) -> None:
         """Queue a request after those posted before, and return at once; the caller bounds how many it posts.
 
-        `on_response` gets the payload of the response, with a correlation id of the connection's, or None where the
-        connection is lost. Of a request that is not answered it gets b"" when the kernel has it. Raises ConnectionLost.
+        `on_response` gets the payload of the response, with a correlation id of the connection's, or None if the
+        connection is lost. Without a response (`is_answered` is False), it gets b"" when the kernel has taken the
+        request. Raises ConnectionLost.
         """
         self._enqueue(
             payload,

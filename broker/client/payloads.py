@@ -10,7 +10,7 @@ from broker.wire.schema import Buffer
 
 
 def encode_request(request: Any, version: int, client_id: str) -> bytes:
-    """The payload of a request, with correlation id 0. Raises WireError for what the version cannot say."""
+    """The payload of a request, with correlation id 0. Raises WireError if the version cannot express it."""
     header = encode_request_header(request.__message__.key, version, 0, client_id)
     return b"".join([header, *encode(request, version)])
 

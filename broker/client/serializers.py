@@ -9,19 +9,19 @@ from typing import Any, Protocol
 
 
 class Serializer(Protocol):
-    """Turns the keys or the values of a producer into bytes. It is not asked about None, which stays None."""
+    """Turns the keys or the values of a producer into bytes. None is not serialized: it stays None."""
 
     def serialize(self, topic: str, value: Any, /) -> bytes: ...
 
 
 class Deserializer(Protocol):
-    """Turns bytes into the keys or the values of a consumer. It is not asked about None, which stays None."""
+    """Turns bytes into the keys or the values of a consumer. None is not deserialized: it stays None."""
 
     def deserialize(self, topic: str, data: bytes, /) -> Any: ...
 
 
 class BytesSerializer:
-    """Takes and returns bytes. It is what a client without a serializer does."""
+    """Takes and returns bytes. Clients use it unless another serializer is given."""
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview, /) -> bytes:
         """Raises TypeError for anything but bytes."""

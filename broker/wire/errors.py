@@ -12,7 +12,7 @@ class WireError(ValueError):
 
 
 class KafkaError(Exception):
-    """The broker's one domain error: a code a client understands, and a message for the human behind it."""
+    """An error of the protocol: Kafka's error code, and a message for people."""
 
     def __init__(self, code: "ErrorCode", message: str = "") -> None:
         super().__init__(code, message)

@@ -56,7 +56,7 @@ class PatternType(_Tolerant):
 
 
 class AclOperation(_Tolerant):
-    """What is allowed or denied."""
+    """The operation that an access control entry allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -100,7 +100,7 @@ class AclBinding:
 
 @attrs.frozen
 class AclFilter:
-    """Finds entries. None and ANY match everything."""
+    """Matches access control entries. None and ANY match everything."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -112,6 +112,7 @@ class AclFilter:
 
 
 ALL_ACLS: Final = AclFilter()
+"""The filter that matches every access control entry."""
 
 
 def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
@@ -149,7 +150,7 @@ class AclCalls(Routing):
     async def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: float | None = None
     ) -> Results[AclBinding, None]:
-        """Adds entries."""
+        """Adds access control entries."""
 
         async def ask(broker: Broker, pending: Sequence[AclBinding], deadline: Deadline) -> Outcomes[AclBinding, None]:
             request = CreateAclsRequest(creations=[_creation(binding) for binding in pending])

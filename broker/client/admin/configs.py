@@ -29,7 +29,7 @@ from broker.wire.api.list_config_resources import ListConfigResourcesRequest, Li
 
 
 class ConfigResourceType(IntEnum):
-    """What has configs."""
+    """The type of a resource that has configs."""
 
     UNKNOWN = 0
     TOPIC = 2

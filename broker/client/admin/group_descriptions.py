@@ -29,9 +29,10 @@ _DEAD: Final = "Dead"
 class MemberDescription:
     """A member of a group.
 
-    `assignment` is what it has. Groups of the consumer protocol also have the target that it is led to, its epoch
-    and its subscription; `is_classic` is True for a member that speaks the classic protocol there (KIP-848). Groups of
-    the classic protocol have the bytes of the member's own metadata and assignment; of consumers these are decoded.
+    `assignment` has the partitions that it owns. In groups of the consumer protocol, `target_assignment` has those
+    that it is to own, and its epoch and its subscription are known; `is_classic` is True for a member that speaks the
+    classic protocol there (KIP-848). In groups of the classic protocol, the bytes of the member's own metadata and
+    assignment are known; those of consumers are decoded.
     """
 
     member_id: str

@@ -33,6 +33,7 @@ from broker.wire.api.offset_fetch import (
 from broker.wire.errors import ErrorCode, KafkaError
 
 GroupOffsets: TypeAlias = Results[TopicPartition, OffsetAndMetadata | None]
+"""The committed offsets of a group by partition; None for a partition without one."""
 
 # From version 8 on OffsetFetch takes many groups (KIP-709), from 10 on topics by id, which this call does not know.
 _MANY_GROUPS_SINCE: Final = 8

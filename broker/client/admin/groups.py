@@ -88,8 +88,8 @@ class GroupCalls(Routing):
     ) -> Results[str, None]:
         """Removes static members by their instance ids; all members where `instance_ids` is None.
 
-        The results are by instance id, or by member id for dynamic members, of whom the group is rid this way only.
-        Raises KafkaError.
+        The results are by instance id, and by member id for dynamic members, which are only removed along with all
+        others. Raises KafkaError.
         """
 
         async def ask(broker: Broker, pending: Sequence[str], deadline: Deadline) -> Outcomes[str, Results[str, None]]:

@@ -22,7 +22,10 @@ _UNKNOWN: Final = -1
 
 
 class LogDirReplica(NamedTuple):
-    """`offset_lag` is how many records a replica is missing; a future one is to replace one in another directory."""
+    """A replica in a log directory. `offset_lag` is how many records it is behind.
+
+    A future replica is a copy that will replace the current replica, which is in another directory of the broker.
+    """
 
     size_bytes: int
     offset_lag: int

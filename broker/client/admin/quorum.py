@@ -61,7 +61,7 @@ class QuorumCalls(Routing):
     """Calls on the controllers' quorum."""
 
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
-        """Raises KafkaError."""
+        """Describes the quorum of controllers: leader, voters and observers. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> QuorumDescription:
             topic = RequestedTopic(topic_name=METADATA_TOPIC, partitions=[RequestedPartition(partition_index=0)])
@@ -80,7 +80,7 @@ class QuorumCalls(Routing):
         cluster_id: str | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Makes a controller that runs a voter. `directory_id` is that of its metadata log. Raises KafkaError."""
+        """Makes a running controller a voter. `directory_id` is that of its metadata log. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> None:
             request = AddRaftVoterRequest(
@@ -98,7 +98,7 @@ class QuorumCalls(Routing):
     async def remove_raft_voter(
         self, voter_id: int, directory_id: bytes, *, cluster_id: str | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Takes a controller's vote. Raises KafkaError."""
+        """Makes a voter an observer, which no longer votes. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> None:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)

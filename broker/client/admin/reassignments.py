@@ -29,7 +29,7 @@ _TYPES_SINCE = 1
 
 
 class ElectionType(IntEnum):
-    """Who is elected: the first replica of the list, or any that is alive, which may lose records."""
+    """Which replica becomes the leader: the first one of the list, or any that is alive, which may lose records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -110,7 +110,7 @@ class ReassignmentCalls(Routing):
         election_type: ElectionType = ElectionType.PREFERRED,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Has leaders elected, of these partitions or of all.
+        """Elects leaders of these partitions, or of all partitions.
 
         A partition that is led as wanted has the error ELECTION_NOT_NEEDED; where all partitions are meant, it is
         left out. Raises KafkaError.

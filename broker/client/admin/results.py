@@ -7,6 +7,7 @@ from broker.client.errors import ClientError, KafkaError, check
 from broker.wire.errors import ErrorCode
 
 Failure: TypeAlias = KafkaError | ClientError
+"""The error of an item in `Results`: the broker's, or the client's."""
 
 K = TypeVar("K")
 V = TypeVar("V")

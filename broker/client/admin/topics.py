@@ -35,8 +35,8 @@ from broker.wire.api.delete_records import (
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from broker.wire.api.metadata import MetadataRequest, MetadataResponse
 
-# The offset that deletes all records that are committed.
 HIGH_WATERMARK: Final = -1
+"""The offset for `delete_records` that deletes all committed records."""
 
 _DEFAULT: Final = -1
 # CreateTopics fills in the cluster's defaults from this version on (KIP-464).

@@ -42,7 +42,7 @@ class ProducerDescription(NamedTuple):
 
 @attrs.frozen
 class TransactionDescription:
-    """`start_ms` is None while no transaction is open; `partitions` take part in the one that is."""
+    """`start_ms` is None while no transaction is open; `partitions` are those of the open transaction."""
 
     transactional_id: str
     state: str

@@ -11,8 +11,10 @@ from broker.client.blocking.client import BlockingClient, blocking
 class SyncAdmin(BlockingClient[Admin]):
     """`Admin` for scripts, notebooks and threads: the same methods, which block.
 
-    with SyncAdmin("localhost:9092") as admin:
-        admin.create_topics([NewTopic("orders", num_partitions=6)]).raise_first()
+        with SyncAdmin("localhost:9092") as admin:
+            admin.create_topics([NewTopic("orders", num_partitions=6)]).raise_first()
+
+    Several threads may use one.
     """
 
     def __init__(

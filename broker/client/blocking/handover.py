@@ -42,6 +42,7 @@ class QueuedRecord:
 
     @property
     def is_done(self) -> bool:
+        """True if the record was written, or given up."""
         return self.error is not None or (self.delivery is not None and self.delivery.is_done)
 
     def outcome(self) -> RecordMetadata:

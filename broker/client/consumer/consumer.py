@@ -59,6 +59,7 @@ class Consumer:
         environment: Environment | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
+        """Raises ConfigError. `assignors` replace `partition.assignment.strategy`; the group is a classic one then."""
         self._config = read_config(ConsumerConfig, bootstrap_servers, config, settings)
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._pattern = pattern
@@ -202,7 +203,7 @@ class Consumer:
         await self._opened().unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly these partitions, without a group's say. Partitions that stay keep their positions."""
+        """Reads exactly these partitions, chosen by the caller. Partitions that stay assigned keep their positions."""
         self._opened().assign(partitions)
 
     def assignment(self) -> set[TopicPartition]:
@@ -238,7 +239,7 @@ class Consumer:
         self._opened().reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Reads only what is written from now on."""
+        """Reads only what is written from now on to these partitions, to all that are assigned if there are none."""
         self._opened().reset(partitions, LATEST)
 
     async def position(self, partition: TopicPartition) -> int:

@@ -11,11 +11,12 @@ from broker.client.types import RecordMetadata
 
 
 class Delivery:
-    """Await it for the RecordMetadata, or look whether it `is_done`. To drop it does not take the record back.
+    """The outcome of a record that was handed to a Producer: await it for the RecordMetadata.
 
-    It is made for every record, so it only points into the record's batch; an event is made when a task waits.
+    The record is written even if its delivery is dropped.
     """
 
+    # A delivery is made for every record, so it only points into its batch. An event is made when a task waits.
     __slots__ = ("_batch", "_index")
 
     def __init__(self, batch: Batch, index: int) -> None:

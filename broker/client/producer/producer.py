@@ -56,7 +56,7 @@ class Producer:
         environment: Environment | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        """Raises ConfigError. `partitioner` replaces the choice of Kafka's default, see `partitioners`."""
+        """Raises ConfigError. `partitioner` chooses the partitions in place of Kafka's default partitioner."""
         self.config = read_config(ProducerConfig, bootstrap_servers, config, settings)
         self._key_serializer: Serializer = key_serializer or _BYTES
         self._value_serializer: Serializer = value_serializer or _BYTES

@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -26,8 +26,8 @@ from broker.wire.errors import ErrorCode
 
 _log: Final = logging.getLogger(__name__)
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-CommitCallback = Callable[[Offsets, Exception | None], None]
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], None]
 # Commits that wait for the coordinator; an application that calls commit_soon for every record would else fill the
 # memory while the coordinator is away.
 COMMITS_WAITING_MAX: Final = 1_000

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -10,7 +10,7 @@ from broker.client.errors import ConfigError
 from broker.client.metadata_cache import MetadataCache
 
 # The coordinator's regular expressions are RE2's; Python's have more.
-Pattern = str | re.Pattern[str]
+Pattern: TypeAlias = str | re.Pattern[str]
 _NO_TOPICS: Final[frozenset[str]] = frozenset()
 
 

@@ -16,7 +16,7 @@ NO_GENERATION: Final = -1
 
 @attrs.frozen
 class LastAssignment:
-    """What the group gave to a member last, and in which generation. Kept by the member after it has given it up."""
+    """The last assignment of a member, and its generation. The member remembers it after it has revoked it."""
 
     partitions: Sequence[TopicPartition]
     generation: int
@@ -24,7 +24,10 @@ class LastAssignment:
 
 @attrs.frozen(kw_only=True)
 class MemberSubscription:
-    """What a member says about itself when it joins: `owned` and `generation` of version 1 and 2 on, `rack` of 3."""
+    """The subscription that a member sends when it joins.
+
+    `owned` is empty, `generation` is -1 and `rack` is None from members whose version of the subscription lacks them.
+    """
 
     topics: Sequence[str]
     owned: Sequence[TopicPartition] = ()
@@ -35,17 +38,19 @@ class MemberSubscription:
 
 
 class Assignor(Protocol):
-    """Distributes partitions over the members of a group. All members have to name it the same.
+    """Distributes partitions over the members of a classic group. All members must have one of the same `name`.
 
-    A cooperative one (KIP-429) is called twice for a partition that moves: the first time it must leave the partition
-    out, until its owner has revoked it.
+    A cooperative assignor (KIP-429) is called twice for a partition that moves: the first time it must leave the
+    partition out, until its owner has revoked it.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name by which the members of a group choose a common assignor."""
 
     @property
-    def is_cooperative(self) -> bool: ...
+    def is_cooperative(self) -> bool:
+        """True if members keep what they own during a rebalance, unless the assignment moves it."""
 
     def user_data(self, last: LastAssignment | None) -> bytes | None:
         """What a member tells the group's leader when it joins, besides its subscription."""
