@@ -1,4 +1,4 @@
-"""docs/client.md: each example runs against a node, and prints what the document says."""
+"""docs/client.md and docs/migration.md: each example runs against a node, and prints what the document says."""
 
 import ast
 import inspect
@@ -14,8 +14,11 @@ import trio
 from tests.support.node_process import NodeProcess
 from tests.support.source_code import ROOT
 
-DOCUMENT = ROOT / "docs/client.md"
-SECTIONS = re.findall(r"^## (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+SECTIONS = [
+    (document, section)
+    for document in ("docs/client.md", "docs/migration.md")
+    for section in re.findall(r"^## (.+)$", (ROOT / document).read_text(), re.MULTILINE)
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +29,25 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.stop()
 
 
-def examples(section: str) -> list[tuple[int, str, str | None]]:
+def examples(document: str, section: str) -> list[tuple[int, str, str | None]]:
     """The Python blocks of a section, each with its line, and the output that a text block behind it shows."""
-    text = DOCUMENT.read_text()
+    text = (ROOT / document).read_text()
     start = text.index(f"\n## {section}\n")
     end = text.find("\n## ", start + 1)
     blocks = re.finditer(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", text[: end if end > 0 else None], re.DOTALL)
     return [(text.count("\n", 0, block.start(1)), block[1], block[2]) for block in blocks if block.start() > start]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_examples_of_the_tour_run_and_print_what_they_show(section: str, bootstrap: str) -> None:
+@pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
+def test_the_examples_run_and_print_what_they_show(document: str, section: str, bootstrap: str) -> None:
     names: dict[str, Any] = {}
-    for line, code, expected in examples(section):
+    for line, code, expected in examples(document, section):
         source = "\n" * line + code.replace("localhost:9092", bootstrap)
-        compiled = compile(source, DOCUMENT, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        compiled = compile(source, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         printed = io.StringIO()
         with redirect_stdout(printed):
             result = eval(compiled, names)
             if inspect.iscoroutine(result):
                 trio.run(lambda result=result: result)
         if expected is not None:
-            assert printed.getvalue() == expected, f"line {line}"
+            assert printed.getvalue() == expected, f"{document}, line {line}"
