@@ -95,7 +95,17 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/compatibility.md", "docs/terminal.md"]
+    "document",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/client.md",
+        "docs/client-reference.md",
+        "docs/compatibility.md",
+        "docs/migration.md",
+        "docs/terminal.md",
+    ],
 )
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
