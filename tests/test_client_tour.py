@@ -1,9 +1,13 @@
-"""docs/client.md and docs/migration.md: each example runs against a node, and prints what the document says."""
+"""docs/client.md and docs/migration.md: each example runs against a node, and prints what the document says.
+
+So do the README's first example, and those in docstrings, which docs/client-reference.md shows.
+"""
 
 import ast
 import inspect
 import io
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import Any
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 import trio
 
+import broker.client
 from tests.support.node_process import NodeProcess
 from tests.support.source_code import ROOT
 
@@ -18,12 +23,13 @@ SECTIONS = [
     (document, section)
     for document in ("docs/client.md", "docs/migration.md")
     for section in re.findall(r"^## (.+)$", (ROOT / document).read_text(), re.MULTILINE)
-]
+] + [("README.md", "Two commands")]
 
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    node = NodeProcess(tmp_path_factory.mktemp("node") / "data")
+    at_once = {"group.initial.rebalance.delay.ms": "0"}
+    node = NodeProcess(tmp_path_factory.mktemp("node") / "data", at_once)
     node.start()
     yield node.bootstrap
     node.stop()
@@ -38,16 +44,47 @@ def examples(document: str, section: str) -> list[tuple[int, str, str | None]]:
     return [(text.count("\n", 0, block.start(1)), block[1], block[2]) for block in blocks if block.start() > start]
 
 
+def docstring_example(name: str) -> str:
+    """The indented block in the docstring of a public name, if there is one."""
+    text = inspect.getdoc(getattr(broker.client, name)) or ""
+    blocks = [block for block in text.split("\n\n") if block.startswith("    ")]
+    return textwrap.dedent("\n\n".join(blocks))
+
+
+def run(code: str, document: str, names: dict[str, Any]) -> str:
+    """Runs an example, and returns what it prints."""
+    compiled = compile(code, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        result = eval(compiled, names)
+        if inspect.iscoroutine(result):
+            trio.run(lambda: result)
+    return printed.getvalue()
+
+
 @pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
 def test_the_examples_run_and_print_what_they_show(document: str, section: str, bootstrap: str) -> None:
     names: dict[str, Any] = {}
     for line, code, expected in examples(document, section):
-        source = "\n" * line + code.replace("localhost:9092", bootstrap)
-        compiled = compile(source, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            result = eval(compiled, names)
-            if inspect.iscoroutine(result):
-                trio.run(lambda result=result: result)
+        printed = run("\n" * line + code.replace("localhost:9092", bootstrap), document, names)
         if expected is not None:
-            assert printed.getvalue() == expected, f"{document}, line {line}"
+            assert printed == expected, f"{document}, line {line}"
+
+
+@pytest.mark.parametrize("name", [name for name in broker.client.__all__ if docstring_example(name)])
+def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
+    """Each has a topic of its own; consumers find a record in it, and leave the loop where the example goes on."""
+    topic = f"orders-{name}"
+    changes = {
+        "localhost:9092": bootstrap,
+        "orders": topic,
+        'group_id="tour"': f'group_id="{topic}", auto_offset_reset="earliest"',
+        "...": "break",
+    }
+    if "Consumer" in name:
+        with broker.client.SyncProducer(bootstrap) as producer:
+            producer.send(topic, b"value")
+    code = docstring_example(name)
+    for old, new in changes.items():
+        code = code.replace(old, new)
+    run(code, name, dict(vars(broker.client)) | {each: getattr(broker.client, each) for each in broker.client.__all__})
