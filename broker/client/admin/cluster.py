@@ -144,7 +144,7 @@ class ClusterCalls(Routing):
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False, timeout_ms: float | None = None
     ) -> Results[str, None]:
-        """Changes levels of features: all of them or none, by brokers of Kafka 4.0 and later."""
+        """Changes the levels of features. Brokers of Kafka 4.0 and later change all of them or none."""
 
         async def ask(broker: Broker, pending: Sequence[str], deadline: Deadline) -> Outcomes[str, None]:
             request = UpdateFeaturesRequest(
@@ -167,7 +167,7 @@ class ClusterCalls(Routing):
         return await self._change(updates, ask, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
-        """Forgets a broker that is gone for good. Raises KafkaError."""
+        """Removes a broker that was shut down for good from the cluster. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> None:
             response: UnregisterBrokerResponse = await broker.call(UnregisterBrokerRequest(broker_id=broker_id))

@@ -51,8 +51,9 @@ class GroupCalls(Routing):
     ) -> Results[int, list[GroupListing]]:
         """Lists the groups that each broker coordinates; `.chained()` of the results is all groups.
 
-        Groups pass that have one of the states ("Stable", "Empty", ...), one of the types ("classic", "consumer",
-        "share", ...) and one of the protocol types ("consumer", "connect", ...). An empty filter lets all pass.
+        A group is listed if it has one of the `states` ("Stable", "Empty", ...), one of the `types` ("classic",
+        "consumer", "share", ...) and one of the `protocol_types` ("consumer", "connect", ...). An empty filter selects
+        all groups.
         """
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         protocols = set(protocol_types)

@@ -88,7 +88,7 @@ class QuotaCalls(Routing):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None
     ) -> Results[str, list[ScramCredential]]:
-        """Returns the credentials of users (None: of all). RESOURCE_NOT_FOUND: the user has none."""
+        """Returns the credentials of users (None: of all). The error of a user without any is RESOURCE_NOT_FOUND."""
         names = None if users is None else [UserName(name=user) for user in users]
         if names == []:
             return Results({})

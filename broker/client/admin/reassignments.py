@@ -112,8 +112,8 @@ class ReassignmentCalls(Routing):
     ) -> Results[TopicPartition, None]:
         """Elects leaders of these partitions, or of all partitions.
 
-        A partition that is led as wanted has the error ELECTION_NOT_NEEDED; where all partitions are meant, it is
-        left out. Raises KafkaError.
+        The error of a partition that has the right leader already is ELECTION_NOT_NEEDED. If `partitions` is None, the
+        results leave such partitions out. Raises KafkaError.
         """
 
         async def ask(

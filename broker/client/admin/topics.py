@@ -174,7 +174,7 @@ class TopicCalls(Routing):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
-        """Adds partitions to topics; the counts are those after it."""
+        """Adds partitions to topics. `topics` maps each topic to the number of partitions that it is to have in all."""
 
         async def ask(broker: Broker, pending: Sequence[str], deadline: Deadline) -> Outcomes[str, None]:
             request = CreatePartitionsRequest(

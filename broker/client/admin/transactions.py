@@ -79,7 +79,7 @@ class TransactionCalls(Routing):
         broker_id: int | None = None,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, list[ProducerDescription]]:
-        """Describes the producers that partitions know: their leaders', or those of the replicas on one broker."""
+        """Describes the producers that the leaders of partitions know, or the replicas on the broker `broker_id`."""
 
         async def ask(
             broker: Broker, pending: Sequence[TopicPartition], deadline: Deadline
@@ -129,8 +129,9 @@ class TransactionCalls(Routing):
     ) -> Results[int, list[TransactionListing]]:
         """Lists the transactions that each broker coordinates; `.chained()` of the results is all of them.
 
-        Transactions pass that have one of the states ("Ongoing", ...), one of the producer ids, are open for longer
-        than `open_for_ms`, and whose id matches the pattern, a regular expression of RE2. Without a filter all pass.
+        A transaction is listed if it has one of the `states` ("Ongoing", ...) and one of the `producer_ids`, has been
+        open for longer than `open_for_ms`, and its id matches the pattern, a regular expression of RE2. A filter that
+        is not given selects all transactions.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
