@@ -8,6 +8,7 @@ import trio
 
 from broker.client import Producer, RecordMetadata
 from broker.client.environment import Environment
+from broker.client.producer.batch import NO_OFFSET
 from jepsen.history import Operation
 from jepsen.values import Sending
 from jepsen.workloads.client import AMBIGUOUS, Client
@@ -100,6 +101,7 @@ class _Sent:
             self.session.failed()
         elif len(self.lives) == 1 and self.session.lives_of(self.operation) == self.lives:
             (life,) = self.lives
-            history.ok(self.operation, metadata.offset, life=life)
+            # A duplicate of a batch that the leader has forgotten is known to be in the log, but not where.
+            history.ok(self.operation, None if metadata.offset == NO_OFFSET else metadata.offset, life=life)
         else:
             history.info(self.operation, AMBIGUOUS)
