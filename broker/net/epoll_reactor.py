@@ -36,9 +36,11 @@ class EpollReactor:
     def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
         """Serve a connected, non-blocking socket from now on; the reactor closes it.
 
-        Raises OSError where the kernel refuses, with the socket closed.
+        Raises OSError where the kernel refuses, and where the reactor has ended, with the socket closed.
         """
         try:
+            if self._epoll.closed:  # the connection was accepted in the moment in which the node stopped
+                raise OSError("the node stops")
             if self._send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             self._epoll.register(sock.fileno(), _READ)

@@ -97,6 +97,23 @@ async def server(request: pytest.FixtureRequest, nursery: trio.Nursery) -> Async
     nursery.cancel_scope.cancel()
 
 
+async def test_connection_that_is_accepted_while_the_node_stops_is_closed(nursery: trio.Nursery) -> None:
+    commands = Commands()
+    limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=6, idle_ms_max=600_000)
+    acceptor = Acceptor(commands.commit, limits, kernel_socket, commands.on_close, commands.on_refused)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    with trio.CancelScope() as running:
+        running.cancel()
+        await acceptor.run()
+    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
+    async with await trio.open_tcp_stream("127.0.0.1", listeners[0].socket.getsockname()[1]) as client:
+        with trio.fail_after(5):
+            assert await client.receive_some() == b""
+    assert commands.refused == ["the node stops"]
+    assert acceptor.connection_count == 0
+    nursery.cancel_scope.cancel()
+
+
 async def read_frame(stream: trio.abc.ReceiveStream, held: bytearray) -> bytes:
     async def exactly(count: int) -> bytes:
         while len(held) < count:
