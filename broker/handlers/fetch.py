@@ -161,7 +161,7 @@ def _read_many(
 
 
 class ParkedFetch(Pending):
-    """A fetch that waits for `min_bytes`, or for its deadline, whichever comes first.
+    """A fetch that waits for `min_bytes`, or for its deadline, if that comes first.
 
     Many partitions are looked at in steps. Those that move meanwhile are `_late`, and looked at again.
     """

@@ -61,7 +61,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 def _is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
-    """Also a group of which all is asked for: nobody knows how much that is."""
+    """Also a group of which all is asked for: its size is not known before."""
     if len(groups) > FEW_GROUPS or any(group.topics is None for group in groups):
         return True
     return any(

@@ -29,7 +29,7 @@ _LEAVES: Final = 0.01
 
 
 class StorageLost(Exception):
-    """A server has lost storage: nobody knows on which side of that the library's responses were given."""
+    """A server has lost storage: the library's responses may be from before or after the loss."""
 
 
 class LibraryMember(GroupMember):
@@ -67,7 +67,7 @@ class LibraryMember(GroupMember):
         raise ConnectionLost(code.name)
 
     def fetch_identity(self) -> tuple[str | None, int]:
-        """As nobody: the epoch may move on meanwhile."""
+        """Without an identity: the epoch may move on meanwhile."""
         return None, -1
 
     @property

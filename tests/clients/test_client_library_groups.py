@@ -1,4 +1,4 @@
-"""Members of the client library and of third-party clients in one group, whichever of them leads it."""
+"""Members of the client library and of third-party clients in one group, led by either kind."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -91,5 +91,5 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
 
 
 def _discard_output() -> None:
-    """Have the interpreter flush into nothing at its end, rather than complain about a pipe that nobody reads."""
+    """Have the interpreter flush into nothing at its end, rather than complain about a pipe without a reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -204,7 +204,7 @@ class _Printer:
         self._skips_errors = skips_errors
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Raises FormatError, and BrokenPipeError where nobody reads the output any more."""
+        """Raises FormatError, and BrokenPipeError where the reader of the output has gone."""
         lines = []
         try:
             for record in records:

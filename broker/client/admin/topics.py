@@ -138,7 +138,7 @@ class TopicCalls(Routing):
             response: DeleteTopicsResponse = await broker.call(request, version=version)
             outcomes: Outcomes[str | bytes, None] = {}
             for result in response.responses:
-                # Brokers report both the name and the id, whichever was asked for.
+                # Brokers report both the name and the id, even if only one was asked for.
                 for topic in (result.name or "", result.topic_id):
                     outcomes[topic] = failure(result.error_code, result.error_message)
             return outcomes

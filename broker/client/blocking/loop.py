@@ -112,7 +112,7 @@ class HostedClient(Generic[A]):
         loop.soon(loop.add, self)
         try:
             self._opened.wait()
-        except BaseException:  # interrupted: nobody will close it
+        except BaseException:  # interrupted: the caller cannot close it
             self.close_soon()
             raise
         if self._failure is not None:
@@ -196,7 +196,7 @@ class HostedClient(Generic[A]):
                 self._cancel_calls()
                 if self._block_error is not None:
                     raise _BlockFailed from self._block_error
-        except Exception as failure:  # noqa: BLE001 - whoever uses the client is told
+        except Exception as failure:  # noqa: BLE001 - the client's user is told
             if self._block_error is None:
                 self._failure = failure
 

@@ -1,7 +1,7 @@
 """Fetched bytes that wait for the consumer's next polls.
 
-They stay encoded until they are taken: as records (`read` and `advance`), or in bulk by whoever decodes them otherwise
-(`encoded`, `offset`, `aborted` and `advance_to`).
+They stay encoded until they are taken: as records (`read` and `advance`), or in bulk by a caller that decodes them
+otherwise (`encoded`, `offset`, `aborted` and `advance_to`).
 """
 
 from collections import deque

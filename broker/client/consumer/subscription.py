@@ -11,7 +11,7 @@ from broker.client.types import OffsetAndMetadata, TopicPartition
 
 
 class SubscriptionKind(Enum):
-    """How partitions are chosen: by nobody yet, by `assign`, or by the group for `subscribe`."""
+    """How partitions are chosen: not yet, by `assign`, or by the group for `subscribe`."""
 
     NONE = auto()
     ASSIGNED = auto()

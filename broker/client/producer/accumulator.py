@@ -78,8 +78,8 @@ class Drained:
 class Accumulator:
     """See the module's docstring. `identity` is None for a producer without idempotence.
 
-    Whoever adds a record to a batch also adds its size to the batch's and to the used memory. `on_batch` is called when
-    a batch was begun, that is, when `drain` may have something new to say.
+    A caller that adds a record to a batch also adds its size to the batch's and to the used memory. `on_batch` is
+    called when a batch was begun, that is, when `drain` may return more.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Batch:
         self.moved: list[tuple[Batch, int]] | None = None
 
     def succeed(self, base_offset: int, log_append_time_ms: int = _NO_LOG_APPEND_TIME) -> None:
-        """Notes where the batch was written, and calls back. `base_offset` is NO_OFFSET where nobody knows."""
+        """Notes where the batch was written, and calls back. `base_offset` is NO_OFFSET where it is unknown."""
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self._finish()

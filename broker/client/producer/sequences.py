@@ -4,7 +4,7 @@ A broker accepts a batch only if it continues the sequence of the batch before i
 and it answers a batch that it already has as a success. So a batch may be sent again with the same sequence as often as
 needed, and is appended once.
 
-A batch that is given up leaves a gap: nobody knows whether it was appended. Until that is known, no new batch of the
+A batch that is given up leaves a gap: it is unknown whether it was appended. Until that is known, no new batch of the
 partition gets a sequence. The batches after it that have sequences already are sent again: a success shows that
 the lost batch was appended too, an OUT_OF_ORDER_SEQUENCE_NUMBER shows that it was not. In the second case, and where no
 batch is left to ask with, the producer raises its epoch (KIP-360) and the partition starts again at sequence 0.

@@ -16,7 +16,7 @@ from broker.wire.records.varint import read_varint, read_zigzag
 
 Header: TypeAlias = tuple[str, bytes | None]
 
-# Header keys are UTF-8, but nobody checks: this keeps other bytes intact from reading to writing.
+# Header keys are UTF-8, but brokers do not check: this keeps other bytes intact from reading to writing.
 HEADER_KEY_ERRORS: Final = "surrogateescape"
 
 # The loop reads this many records before it looks for a run, and twice as many after each time it finds none.

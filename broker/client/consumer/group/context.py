@@ -1,4 +1,4 @@
-"""What a consumer's membership works with, whichever protocol its group speaks."""
+"""What a consumer's membership works with, in groups of both protocols."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A consumer's membership in its group, whichever of Kafka's two protocols the group speaks.
+"""A consumer's membership in its group, by either of Kafka's two protocols.
 
 The consumer polls; a background task joins, sends heartbeats and rebalances, and waits for polls where the assignment
 changes. A poll is:

@@ -1,4 +1,4 @@
-"""A condition that tasks wait for: whoever changes what it is about notifies all that wait."""
+"""A condition that tasks wait for: the task that changes its subject notifies all that wait."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""How the tools end as processes: by a signal, and where nobody reads their output any more."""
+"""How the tools end as processes: by a signal, and where the reader of their output has gone."""
 
 import signal
 import subprocess

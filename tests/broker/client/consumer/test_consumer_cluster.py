@@ -30,7 +30,7 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
 
 
 async def send_numbers(cluster: RunningCluster, first: int, count: int) -> None:
-    """One record after the other, to whichever broker leads, until each is acknowledged."""
+    """Sends one record after the other to the leader until each is acknowledged."""
     for number in range(first, first + count):
         with trio.fail_after(WITHIN_S):
             while not await _is_sent(cluster, b"%d" % number):

@@ -23,7 +23,7 @@ class StickyAssignment:
 def assign_sticky(
     topics: TopicRacks, members: Mapping[str, MemberSubscription], claims: Mapping[str, Claim]
 ) -> StickyAssignment:
-    """Distributes all partitions of `topics` that somebody reads."""
+    """Distributes all partitions of `topics` that a member reads."""
     subscribed = {member: frozenset(topics).intersection(members[member].topics) for member in sorted(members)}
     topics = {name: topics[name] for name in sorted(frozenset[str]().union(*subscribed.values()))}
     ownership = settle_claims(topics, members, claims)

@@ -43,7 +43,7 @@ class GeneralAssignment:
         self._homes = dict(self._owners)
         movable = [each for each in self._partitions if len(self._readers[each.topic]) > 1]
         if not is_revoking:
-            # Moving what is new disturbs nobody.
+            # Moving what is new disturbs no member.
             self._balance([each for each in added if len(self._readers[each.topic]) > 1])
         self._balance(movable)
         assignments: Assignments = {member: [] for member in self._subscribed}
