@@ -43,13 +43,14 @@ class ClassicClients(GroupsShard):
         member_id: str = "",
         *,
         instance_id: str | None = None,
-        protocols: Mapping[str, bytes] = RANGE,
+        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]] = RANGE,
         protocol_type: str = "consumer",
         version: int = LATEST,
         session_timeout_ms: int = SESSION_MS,
         rebalance_timeout_ms: int = REBALANCE_MS,
         group_id: str = GROUP,
     ) -> Completion[JoinGroupResponse]:
+        pairs = protocols.items() if isinstance(protocols, Mapping) else protocols
         request = JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=session_timeout_ms,
@@ -57,7 +58,7 @@ class ClassicClients(GroupsShard):
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols.items()],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in pairs],
         )
         self.ids_given += 1
         joiner = Joiner(

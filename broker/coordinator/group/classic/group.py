@@ -58,9 +58,19 @@ class Protocol:
     metadata: bytes
 
 
+def distinct_protocols(named: Iterable[tuple[str, bytes]]) -> tuple[Protocol, ...]:
+    """The protocols of these names and metadata, in this order; of several with one name, the first."""
+    protocols: dict[str, bytes] = {}
+    for name, metadata in named:
+        protocols.setdefault(name, metadata)
+    return tuple(Protocol(name, metadata) for name, metadata in protocols.items())
+
+
 @attrs.frozen(kw_only=True)
 class Member:
-    """`protocols` are in the order of the member's preference. `is_new` until it has taken part in a generation.
+    """`protocols` are in the order of the member's preference, each name once.
+
+    `is_new` until it has taken part in a generation.
 
     `joining` and `syncing` wait for the answer to the member's JoinGroup and SyncGroup.
     """

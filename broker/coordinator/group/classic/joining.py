@@ -4,7 +4,15 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member, Protocol, Waiter, session_key
+from broker.coordinator.group.classic.group import (
+    ClassicGroup,
+    GroupState,
+    Member,
+    Protocol,
+    Waiter,
+    distinct_protocols,
+    session_key,
+)
 from broker.coordinator.group.classic.rebalance import (
     begin_rebalance,
     complete_if_all_joined,
@@ -193,6 +201,5 @@ def _take_over(step: Step, former_id: str, joiner: Joiner) -> str:
 
 
 def _protocols(request: JoinGroupRequest) -> tuple[Protocol, ...]:
-    """As the member prefers them; the first one counts of those that have the same name."""
-    named = {each.name: each for each in reversed(request.protocols)}
-    return tuple(Protocol(each.name, each.metadata) for each in request.protocols if named[each.name] is each)
+    """As the member prefers them."""
+    return distinct_protocols((each.name, each.metadata) for each in request.protocols)

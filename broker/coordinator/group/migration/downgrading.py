@@ -9,7 +9,13 @@ from typing import TypeVar
 
 from broker.coordinator.decision import CoordinatorRecord, Decision
 from broker.coordinator.group.classic.carrying import begin_step, decided
-from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member, Protocol
+from broker.coordinator.group.classic.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    GroupState,
+    Member,
+    distinct_protocols,
+)
 from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat, subscriptions
 from broker.coordinator.group.classic.step import Step
 from broker.coordinator.group.classic.stored import stored_key, stored_value
@@ -129,5 +135,5 @@ def _member(member: ConsumerMember) -> Member:
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=classic.session_timeout_ms,
-        protocols=tuple(Protocol(name, metadata) for name, metadata in classic.protocols),
+        protocols=distinct_protocols(classic.protocols),
     )

@@ -105,6 +105,14 @@ def test_members_vote_for_the_protocol(clients: ClassicClients) -> None:
     assert {told(each).protocol_name for each in joining} == {"b"}, "only b and c are known to all, and two prefer b"
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once(clients: ClassicClients) -> None:
+    twice = [("a", b"first"), ("a", b"second"), ("b", b"")]
+    joining = [clients.ask_to_join(version=3, protocols=wish) for wish in (twice, {"b": b"", "a": b""}, twice)]
+    clients.pass_ms(10 * INITIAL_DELAY_MS)
+    assert {told(each).protocol_name for each in joining} == {"a"}
+    assert [each.metadata for each in told(joining[0]).members] == [b"first", b"", b"first"]
+
+
 @pytest.mark.parametrize(
     "fields", [{"protocols": {"other": b""}}, {"protocol_type": "connect"}, {"protocols": {}}, {"protocol_type": ""}]
 )

@@ -49,6 +49,20 @@ def test_a_classic_group_becomes_a_consumer_group_and_a_classic_one_again(
     assert (classic_group(shard).state, classic_group(shard).generation) == (GroupState.STABLE, epoch + 1)
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once_in_a_downgrade(shard: ConsumerGroups) -> None:
+    members = classics(shard, 2)
+    newcomer = ConsumerClient(shard, "new", ["a"])
+    newcomer.heartbeat()
+    settle(shard, [*members, newcomer])
+    protocol = members[0].join_request().protocols[0]
+    members[0].join(protocols=[protocol, protocol])
+    settle(shard, [*members, newcomer])
+    newcomer.leave()
+    settle(shard, members)
+    assert classic_group(shard).elected_protocol() == protocol.name
+    assert sorted(len(member.names()["a"]) for member in members) == [2, 2]
+
+
 def facts(shard: ConsumerGroups) -> tuple[object, ...]:
     group = shard.group
     return dict(group.members), dict(group.targets), group.epoch, group.assignment_epoch
