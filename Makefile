@@ -7,6 +7,7 @@
 #   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
 #   make check               lint, format, types
 #   make docs                the references of the client library and of the commands, from the source
+#   make terminal-images     docs/images: what some commands print on a terminal
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
@@ -35,7 +36,7 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs soak fuzz jepsen bench \
+.PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds kafka-dump-log
 
@@ -64,6 +65,9 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check
 docs: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.client_reference > docs/client-reference.md
 	$(BIN)/python -m broker.cli.grammar.reference > docs/commands.md
+
+terminal-images: $(VENV)/.installed-test
+	$(BIN)/python -m tests.support.terminal_images
 
 soak: $(VENV)/.installed
 	$(BIN)/python -m jepsen sim --seed $(FIRST) --count $(SEEDS) --time $(SECONDS) --jobs $(JOBS) $(ARGS)

@@ -115,7 +115,7 @@ PARTITION_COLUMNS: Sequence[Column[PartitionRow]] = (
     Column("replicas", lambda row: _ids(row.replicas)),
     Column("isr", lambda row: _ids(row.isr), style=lambda row: "yellow" if len(row.isr) < len(row.replicas) else ""),
     Column("elr", lambda row: _ids(row.elr)),
-    Column("offline", lambda row: _ids(row.offline), style=lambda row: "red"),
+    Column("offline", lambda row: _ids(row.offline), style=lambda row: "red" if row.offline else ""),
 )
 
 
