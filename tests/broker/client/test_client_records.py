@@ -1,5 +1,7 @@
 """Fetched bytes to ConsumerRecords, and records to batches, against the plain reader and writer of batches."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -193,6 +195,32 @@ def test_what_is_decompressed_at_a_time_is_bounded() -> None:
         data[index * len(large) : index * len(large) + 8] = index.to_bytes(8)
     records, next_offset = decode_records(data, "t", 0, from_offset=0)
     assert (len(records), next_offset) == (2, 2)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_decoding_runs_no_collection_of_garbage_and_leaves_the_collector_as_it_was(is_enabled: bool) -> None:
+    data = batch(0, *("x" * 10_000))
+    collections: list[str] = []
+    found_enabled = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    gc.collect()
+    # A generation of one object: a collection would begin at once.
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(lambda phase, _: collections.append(phase))
+    try:
+        gc.set_threshold(1)
+        collections.clear()
+        records, _ = decode_records(data, "t", 0, from_offset=0)
+        in_decoding = len(collections)
+        with pytest.raises(CorruptBatch):
+            decode_records(data[:-1] + b"y", "t", 0, from_offset=0)
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.pop()
+        (gc.enable if found_enabled else gc.disable)()
+    assert len(records) == 10_000
+    assert in_decoding < 100, "those before and after, not one after every few records"
 
 
 @given(records_lists, st.data())
