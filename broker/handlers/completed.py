@@ -44,5 +44,4 @@ def _answer(
     respond: Callable[[T | CoordinatorError], Message],
     outcome: T | CoordinatorError,
 ) -> None:
-    if not pending.done:
-        pending.complete(context.encode(respond(outcome)))
+    context.complete(pending, partial(respond, outcome))

@@ -31,7 +31,9 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> De
 def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Pending]:
     partitions = context.services.partitions
     response = DeleteRecordsResponse()
-    parked = ParkedDeleteRecords(context.own_connection, partitions.get, lambda: context.encode(response))
+    parked = ParkedDeleteRecords(
+        context.own_connection, partitions.get, lambda parked: context.complete(parked, lambda: response)
+    )
     deleted = 0
     try:
         for topic in request.topics:

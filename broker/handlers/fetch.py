@@ -273,7 +273,7 @@ class ParkedFetch(Pending):
         if len(self._reading.found) > FEW:
             self._context.complete_in_steps(self, self.respond_in_steps())
         else:
-            self.complete(self._context.encode(_respond(self._context, self._reading, self._isolation_level)))
+            self._context.complete(self, lambda: _respond(self._context, self._reading, self._isolation_level))
 
     def _stop_waiting(self) -> None:
         self._end_wait()

@@ -110,6 +110,10 @@ class Context(Generic[S]):
         """
         return self.dispatcher.later.take_turns(self, response)
 
+    def complete(self, pending: Pending, respond: Callable[[], "Message"]) -> None:
+        """Complete a reply that was parked with the response that `respond` makes. A failure ends the connection."""
+        self.dispatcher.later.complete(self, pending, respond)
+
     def complete_in_steps(self, pending: Pending, response: Steps["Message"]) -> None:
         """Complete a reply that was parked with what the steps lead to, taken in slices."""
         self.dispatcher.later.complete_in_steps(self, pending, response)

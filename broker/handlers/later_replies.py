@@ -58,6 +58,19 @@ class LaterReplies:
         except Exception as error:
             raise self._failed(context.client, error) from error
 
+    def complete(self, context: Context[Any], pending: Pending, respond: Callable[[], Message]) -> None:
+        """See `Context.complete`. What calls it is not the client's own: a timer, or another client's request."""
+        if pending.done:
+            return
+        try:
+            frame = context.encode(respond())
+        except FsyncFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
+            context.own_connection.close(str(self._failed(context.client, error)))
+        else:
+            pending.complete(frame)
+
     def complete_in_steps(self, context: Context[Any], pending: Pending, response: Steps[Message]) -> None:
         """See `Context.complete_in_steps`."""
         reply = self._slices.finish(encoded_in_steps(context, response))

@@ -8,7 +8,7 @@ import trio
 
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadline, Deadlines
-from broker.net.reply import Part, Pending
+from broker.net.reply import Pending
 from broker.replication.partition import Partition
 from broker.replication.trimming import low_watermark
 from broker.wire.api.delete_records import DeleteRecordsPartitionResult
@@ -46,7 +46,7 @@ class ParkedDeleteRecords(Pending):
 
     __slots__ = ("_answer", "_deadline", "_find", "_open")
 
-    def __init__(self, connection: Connection, find: FindPartition, answer: Callable[[], bytes | list[Part]]) -> None:
+    def __init__(self, connection: Connection, find: FindPartition, answer: Callable[[Pending], None]) -> None:
         super().__init__(connection)
         self._open: dict[Partition, list[Deletion]] = {}
         self._find = find
@@ -86,7 +86,7 @@ class ParkedDeleteRecords(Pending):
 
     def _finish(self) -> None:
         self._stop_waiting()
-        self.complete(self._answer())
+        self._answer(self)
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:

@@ -155,7 +155,7 @@ class _Waits:
         if len(self._awaited) > _ENCODED_AT_ONCE:
             self._context.complete_in_steps(pending, self._settled(errors))
         else:
-            pending.complete(self._context.encode(run(self._settled(errors))))
+            self._context.complete(pending, lambda: run(self._settled(errors)))
 
     def _settled(self, errors: dict[int, ErrorCode]) -> Steps[ProduceResponse]:
         late = [(*self._awaited[number], code) for number, code in errors.items()]

@@ -13,7 +13,7 @@ from struct import error as struct_error
 from typing import Any, Final, NoReturn
 
 from broker.wire.errors import WireError
-from broker.wire.schema import FIXED_CODES, FieldSpec, FieldType, Struct
+from broker.wire.schema import FIXED_CODES, STRING_BYTES_MAX, FieldSpec, FieldType, Struct
 from broker.wire.source import STEP_ELEMENTS, Source
 from broker.wire.varint import read_varint
 
@@ -22,9 +22,6 @@ from broker.wire.varint import read_varint
 REQUEST_ELEMENTS_MAX: Final = 500_000
 # Metadata of a cluster with 200,000 partitions: each brings its replicas and its in-sync replicas.
 RESPONSE_ELEMENTS_MAX: Final = 4_000_000
-
-# What a string's length of two bytes can say. Kafka refuses longer ones in flexible versions too, which could say more.
-STRING_BYTES_MAX: Final = 0x7FFF
 
 # Arrays of these are decoded by one call.
 _NUMBERS: Final = ("int8", "int16", "uint16", "int32", "uint32", "int64", "float64")

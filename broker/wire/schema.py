@@ -31,6 +31,9 @@ FIXED_CODES: Final = {
     "uuid": "16s",
 }
 
+# What a string's length of two bytes can say. Kafka refuses longer ones in flexible versions too, which could say more.
+STRING_BYTES_MAX: Final = 0x7FFF
+
 _SPEC: Final = "wire"
 _FOREVER: Final = 1 << 15
 

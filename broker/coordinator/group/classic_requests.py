@@ -24,9 +24,12 @@ from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.list_groups import ListedGroup
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
+from broker.wire.schema import STRING_BYTES_MAX
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+# Of the name in front of a UUID, so that both fit a string of the protocol.
+_PREFIX_BYTES_MAX: Final = STRING_BYTES_MAX - 37
 
 
 def join_group(
@@ -190,6 +193,10 @@ def delete_groups(state: GroupsState, now_ms: int, group_ids: Sequence[str]) -> 
 
 
 def new_member_id(prefix: str, random_bits: int) -> str:
-    """An id that nobody had before: a random UUID behind who asks for it. `random_bits` are 128."""
+    """An id that no member had before: a random UUID behind the name of the client. `random_bits` are 128.
+
+    A name that is too long for a string of the protocol together with the UUID is cut.
+    """
     digits = f"{random_bits:032x}"
-    return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    fitting = prefix.encode()[:_PREFIX_BYTES_MAX].decode(errors="ignore")
+    return "-".join((fitting, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -64,6 +64,16 @@ async def stable(client: WireClient, version: int = 9, **fields: Any) -> str:
     return member_id
 
 
+@pytest.mark.parametrize("name", ["a" * 32767, "\u00e9" * 16383])
+async def test_member_id_of_a_client_with_the_longest_name_fits_the_response(tmp_path: Path, name: str) -> None:
+    async with running_node(tmp_path, **SETTINGS) as node, connected(node.port) as client:
+        await coordinated(client)
+        answer = await joined(client, 5, group_instance_id=name)
+        assert answer.member_id.startswith(name[:16000])
+        assert len(answer.member_id.encode()) <= 32767
+        assert await stable(client, 9, group_instance_id=name, group_id="other")
+
+
 def client_of(node: RunningNode) -> Any:
     return connected(node.port)
 

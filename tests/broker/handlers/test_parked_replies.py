@@ -1,0 +1,83 @@
+"""Replies that were parked and are completed from elsewhere: by a timer, or by another client's request."""
+
+from collections.abc import AsyncIterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from broker.handlers.dispatch import Dispatcher
+from broker.handlers.handler import Handler, RequestContext
+from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.reply import Pending
+from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kraft.env import Env, RealDisk, kernel_socket, real_env
+from tests.support.running_node import Traced
+from tests.support.wire_client import connected
+
+HEARTBEAT = 12
+UNENCODABLE = 1 << 20
+
+
+class ParkedHeartbeats:
+    """A service that answers no Heartbeat before the test does."""
+
+    def __init__(self) -> None:
+        self.traced = Traced()
+        self.parked: list[tuple[RequestContext, Pending]] = []
+        self.port = 0
+
+    def park(self, context: RequestContext, request: HeartbeatRequest) -> Pending:
+        pending = Pending(context.own_connection)
+        self.parked.append((context, pending))
+        return pending
+
+    async def until_parked(self, count: int) -> None:
+        with trio.fail_after(20):
+            while len(self.parked) < count:
+                await trio.sleep(0.01)
+
+    def complete(self, index: int, error_code: int) -> None:
+        context, pending = self.parked[index]
+        context.complete(pending, lambda: HeartbeatResponse(error_code=error_code))
+
+
+@pytest.fixture
+async def heartbeats(nursery: trio.Nursery) -> AsyncIterator[ParkedHeartbeats]:
+    service = ParkedHeartbeats()
+    services: Any = SimpleNamespace(env=Env(RealDisk(), Random(), real_env(service.traced).wall, service.traced))
+    dispatcher = Dispatcher(services, [Handler(HEARTBEAT, 0, 4, immediate=service.park)], nursery)
+    limits = ConnectionLimits(1 << 20, connections_max=8, connections_per_ip_max=8, idle_ms_max=600_000)
+    acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda _: None, lambda *_: None)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(acceptor.run)
+    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, dispatcher)
+    service.port = listeners[0].socket.getsockname()[1]
+    yield service
+    nursery.cancel_scope.cancel()
+
+
+async def test_failure_to_answer_later_closes_the_connection_alone(heartbeats: ParkedHeartbeats) -> None:
+    async with connected(heartbeats.port) as failing, connected(heartbeats.port) as other:
+        await failing.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(1)
+        await other.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(2)
+        heartbeats.complete(0, UNENCODABLE)
+        heartbeats.complete(1, 27)
+        await failing.expect_close()
+        assert "WireError" in str(heartbeats.traced.of("handler-failed")[0]["error"])
+        assert (await other.receive()).error_code == 27
+
+
+async def test_answer_to_a_client_that_has_gone_does_nothing(heartbeats: ParkedHeartbeats) -> None:
+    async with connected(heartbeats.port) as client:
+        await client.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(1)
+    with trio.fail_after(20):
+        while not heartbeats.parked[0][1].done:
+            await trio.sleep(0.01)
+    heartbeats.complete(0, UNENCODABLE)
+    assert not heartbeats.traced.of("handler-failed")
