@@ -19,7 +19,7 @@ from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, produce, read_values
-from tests.support.running_cluster import COMBINED, RunningCluster, running_cluster
+from tests.support.running_cluster import COMBINED, WITHIN_S, RunningCluster, running_cluster
 from tests.support.wire_client import connected, only
 
 TWO_AND_ONE = {1: "broker", 2: "broker", 3: "controller"}
@@ -39,17 +39,17 @@ async def live_brokers(cluster: RunningCluster, node_id: int) -> list[int]:
 
 
 async def until_live(cluster: RunningCluster, node_id: int, wanted: list[int]) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(WITHIN_S):
         while await live_brokers(cluster, node_id) != wanted:
             await trio.sleep(0.01)
 
 
-async def until_topics(cluster: RunningCluster, wanted: list[str]) -> None:
-    """Brokers follow the log; who asks another than the one it changed something through may be early."""
-    with trio.fail_after(10):
-        for node in cluster.nodes.values():
-            while node.is_up and node.config.is_broker and await topic_names(cluster, node.node_id) != wanted:
-                await trio.sleep(0.01)
+async def assert_all_describe(cluster: RunningCluster, wanted: list[str]) -> None:
+    """Every broker describes these topics once it knows what the active controller has committed."""
+    await cluster.until_images_match()
+    for node in cluster.nodes.values():
+        if node.is_up and node.config.is_broker:
+            assert await topic_names(cluster, node.node_id) == wanted
 
 
 # Roles
@@ -62,7 +62,7 @@ async def test_what_one_broker_is_asked_all_of_them_know(tmp_path: Path, roles: 
         for node_id in brokers:
             async with connected(cluster.port(node_id)) as client:
                 await create_topic(client, f"via-{node_id}", partitions=4)
-        await until_topics(cluster, [f"via-{node_id}" for node_id in brokers])
+        await assert_all_describe(cluster, [f"via-{node_id}" for node_id in brokers])
         for node_id in brokers:
             assert await live_brokers(cluster, node_id) == brokers
 
@@ -71,7 +71,7 @@ async def test_partitions_are_spread_and_each_broker_serves_its_own(tmp_path: Pa
     async with running_cluster(tmp_path, TWO_AND_ONE) as cluster:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=4)
-        await until_topics(cluster, ["topic"])
+        await assert_all_describe(cluster, ["topic"])
         partitions = only((await metadata(cluster, 2)).topics).partitions
         leaders = {partition.partition_index: partition.leader_id for partition in partitions}
         assert set(leaders.values()) == {1, 2}
@@ -148,7 +148,7 @@ async def test_the_death_of_the_active_controller_is_a_short_pause(tmp_path: Pat
                 await create_topic(client, f"after-{life}")
             await cluster.start()
             names += [f"after-{life}", f"before-{life}"]
-        await until_topics(cluster, sorted(names))
+        await assert_all_describe(cluster, sorted(names))
 
 
 async def test_a_broker_that_dies_is_not_told_of_for_long(tmp_path: Path) -> None:
@@ -165,6 +165,7 @@ async def test_a_broker_that_stops_says_goodbye(tmp_path: Path) -> None:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=2)
         await cluster.nodes[1].stop()
+        await cluster.until_images_match()
         states = [event["state"] for event in cluster.nodes[1].traced.of("broker-state")]
         assert states[-2:] == ["PENDING_CONTROLLED_SHUTDOWN", "SHUTTING_DOWN"]
         assert await live_brokers(cluster, 2) == [2]
@@ -258,12 +259,12 @@ async def test_nodes_start_from_snapshots_and_a_new_one_is_sent_one(tmp_path: Pa
         async with connected(cluster.port(1)) as client:
             for name in names:
                 await create_topic(client, name)
-        for node_id in (1, 2, 3):
-            await cluster.nodes[node_id].crash()
-            assert cluster.nodes[node_id].traced.of("snapshot_taken")
+        for node in (cluster.nodes[node_id] for node_id in (1, 2, 3)):
+            await cluster.until(lambda node=node: bool(node.traced.of("snapshot_taken")))
+            await node.crash()
 
         await cluster.start()
-        await until_topics(cluster, names)
+        await assert_all_describe(cluster, names)
         assert cluster.nodes[4].traced.of("snapshot_installed")
         assert await live_brokers(cluster, 4) == [1, 2, 3, 4]
         for topic in (await metadata(cluster, 4)).topics:

@@ -1,6 +1,6 @@
 """A topic called "topic", on the nodes of a running cluster: made, described, written, read, and seen on disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from broker.wire.records import iter_headers, iter_records
 from tests.support.requests import batch, produce, read_values
 from tests.support.running_cluster import WITHIN_S, RunningCluster
 from tests.support.wire_client import connected, only
+
+# Followers of a busy machine have this long to fetch a batch. It is less than a test waits for a response.
+_PRODUCE_TIMEOUT_MS = 8_000
 
 
 async def create_replicated(
@@ -39,8 +42,7 @@ async def create_replicated(
     async with connected(cluster.port(brokers[0])) as client:
         result = only((await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7)).topics)
     assert result.error_code == 0, result.error_message
-    for node_id in brokers:
-        await until_described(cluster, node_id, leader=assignments[0][0])
+    await cluster.until_images_match()
 
 
 async def described(cluster: RunningCluster, node_id: int, index: int = 0) -> Any:
@@ -60,31 +62,39 @@ async def until_described(
     isr: Sequence[int] | None = None,
     replicas: Sequence[int] | None = None,
 ) -> Any:
-    """The partition, once this leads it, these are in sync, and it has these replicas in this order."""
-    with trio.fail_after(WITHIN_S):
-        while True:
-            partition = await described(cluster, node_id, index)
-            if (
-                partition is not None
-                and leader in (None, partition.leader_id)
-                and (isr is None or sorted(isr) == sorted(partition.isr_nodes))
-                and (replicas is None or list(replicas) == list(partition.replica_nodes))
-            ):
-                return partition
-            await trio.sleep(0.01)
+    """The partition, once a broker knows this leader, these in-sync replicas and these replicas in this order.
+
+    All other brokers know as much when this returns, its leader among them.
+    """
+
+    def holds(partition: Any) -> bool:
+        return (
+            leader in (None, partition.leader_id)
+            and (isr is None or sorted(isr) == sorted(partition.isr_nodes))
+            and (replicas is None or list(replicas) == list(partition.replica_nodes))
+        )
+
+    return await _until_described_as(cluster, node_id, index, holds)
 
 
 async def until_led_by_another(cluster: RunningCluster, node_id: int, former: int) -> Any:
+    """The partition, once a broker knows that another broker than `former` leads it; the others know that too then."""
+    return await _until_described_as(cluster, node_id, 0, lambda partition: partition.leader_id not in (-1, former))
+
+
+async def _until_described_as(cluster: RunningCluster, node_id: int, index: int, holds: Callable[[Any], bool]) -> Any:
     with trio.fail_after(WITHIN_S):
-        while (partition := await described(cluster, node_id)) is None or partition.leader_id in (-1, former):
+        while (partition := await described(cluster, node_id, index)) is None or not holds(partition):
             await trio.sleep(0.01)
+    await cluster.until_images_match()
     return partition
 
 
 async def send(cluster: RunningCluster, node_id: int, *values: bytes, index: int = 0, acks: int = -1) -> int:
     """Produce one batch; the error code."""
     async with connected(cluster.port(node_id)) as client:
-        return int((await produce(client, batch(*values), index=index, acks=acks)).error_code)
+        answer = await produce(client, batch(*values), index=index, acks=acks, timeout_ms=_PRODUCE_TIMEOUT_MS)
+        return int(answer.error_code)
 
 
 async def read(cluster: RunningCluster, node_id: int, index: int = 0) -> list[bytes | None]:

@@ -23,9 +23,12 @@ def batch(*values: bytes | None, key: bytes | None = None, timestamp: int = NO_T
     return encode_batch([Record(timestamp=timestamp, key=key, value=value) for value in values], **fields)
 
 
-def produce_request(records: bytes | None, *, topic: str = "topic", index: int = 0, acks: int = -1) -> ProduceRequest:
+def produce_request(
+    records: bytes | None, *, topic: str = "topic", index: int = 0, acks: int = -1, timeout_ms: int = 1_000
+) -> ProduceRequest:
     data = PartitionProduceData(index=index, records=records)
-    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
 
 
 def fetch_request(

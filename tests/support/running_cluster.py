@@ -81,7 +81,7 @@ class RunningCluster:
     nursery: trio.Nursery
 
     async def start(self, *node_ids: int) -> None:
-        """Start these nodes, or all that are down, and wait until they serve."""
+        """Start these nodes, or all that are down, and wait until they serve and every broker knows that they do."""
         chosen = [self.nodes[node_id] for node_id in node_ids] or [
             each for each in self.nodes.values() if not each.is_up
         ]
@@ -89,6 +89,7 @@ class RunningCluster:
             async with trio.open_nursery() as starting:
                 for node in chosen:
                     starting.start_soon(self.nursery.start, node.run)
+        await self.until_images_match()
 
     def start_soon(self, node_id: int) -> None:
         """Start a node that may have to wait for others."""
@@ -122,6 +123,20 @@ class RunningCluster:
         with trio.fail_after(WITHIN_S):
             while not holds():
                 await trio.sleep(0.005)
+
+    async def until_images_match(self) -> None:
+        """Wait until every node that is up knows all metadata that any of them knows now.
+
+        A change is acknowledged once the active controller has committed it. The other nodes follow a moment later, as
+        in Kafka, so a test waits here before it reads a change that the controller has acknowledged from a broker.
+        """
+        latest = max(self._image_offsets(), default=-1)
+        await self.until(lambda: all(offset >= latest for offset in self._image_offsets()))
+
+    def _image_offsets(self) -> list[int]:
+        """The offsets of the images of the nodes that are up."""
+        running = [node.node for node in self.nodes.values() if node.is_up and node.node is not None]
+        return [node.loader.image.offset for node in running if node.loader is not None]
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ PREFERRED = 0
 
 
 async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tmp_path: Path) -> None:
-    async with coordinated(tmp_path, write_timeout_ms=300) as (cluster, runtimes):
+    async with coordinated(tmp_path, write_timeout_ms=1_000) as (cluster, runtimes):
         runtime = runtimes[1]
         assert await runtime.put("a", "1") == ""
         parked = runtime.write(wait_for_put)

@@ -75,6 +75,7 @@ async def test_brokers_without_a_replica_say_so(tmp_path: Path) -> None:
                 while (await produce(client, records)).error_code:
                     await trio.sleep(0.005)
             assert only((await described(client)).active_producers).producer_id == 7
+        await cluster.until_images_match()
         for other in (second, third):
             async with connected(other.port) as client:
                 assert (await described(client)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -16,7 +16,7 @@ from broker.wire.api.describe_quorum import (
     RequestedTopic,
 )
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -45,21 +45,6 @@ def named(*names: str, creates: bool = False) -> MetadataRequest:
     )
 
 
-async def wait_for_topic(client: WireClient, name: str = "topic") -> None:
-    """A broker hears of what another one has done a moment later."""
-    with trio.fail_after(WITHIN_S):
-        while only((await client.call(named(name), 12)).topics).error_code:
-            await trio.sleep(0.005)
-
-
-async def all_brokers(client: WireClient, node_ids: list[int]) -> MetadataResponse:
-    """The metadata, once this broker has heard that all of them are unfenced."""
-    with trio.fail_after(WITHIN_S):
-        while sorted(described(metadata := await client.call(MetadataRequest(topics=[]), 12))) != node_ids:
-            await trio.sleep(0.005)
-    return metadata
-
-
 async def named_voters(client: WireClient) -> DescribeQuorumResponse:
     """The quorum, once all voters have told which directories are theirs."""
     with trio.fail_after(WITHIN_S):
@@ -86,7 +71,7 @@ async def test_every_broker_tells_of_the_same_cluster(tmp_path: Path) -> None:
 
         for port in ports.values():
             async with connected(port) as client:
-                metadata = await all_brokers(client, list(ports))
+                metadata = await client.call(MetadataRequest(topics=[]), 12)
                 assert (described(metadata), metadata.controller_id) == (ports, active.node_id)
 
                 brokers = await client.call(DescribeClusterRequest(), 2)
@@ -117,7 +102,7 @@ async def test_any_broker_has_topics_created(tmp_path: Path) -> None:
                 assert (answer.error_code, len(answer.partitions)) == (0, 1)
 
                 topic_id = await create_topic(client, created)
-                await wait_for_topic(client, created)
+                await cluster.until_images_match()
                 assert only((await client.call(named(created), 12)).topics).topic_id == topic_id
 
 
@@ -143,7 +128,8 @@ async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -
     async with running_cluster(tmp_path, roles) as cluster:
         for node_id in (2, 3):
             async with connected(cluster.port(node_id)) as client:
-                assert (await all_brokers(client, [2, 3])).controller_id == node_id
+                metadata = await client.call(MetadataRequest(topics=[]), 12)
+                assert (sorted(described(metadata)), metadata.controller_id) == ([2, 3], node_id)
                 assert (await client.call(DescribeClusterRequest(), 2)).controller_id == node_id
 
                 await create_topic(client, f"topic-{node_id}")
@@ -161,7 +147,7 @@ async def test_who_asks_the_wrong_broker_is_told_the_right_one(tmp_path: Path) -
         connected(cluster.port(2)) as wrong,
     ):
         topic_id = await create_topic(right, replicas=[1, 2])
-        await wait_for_topic(wrong)
+        await cluster.until_images_match()
 
         produced = await wrong.call(produce_request(batch(b"value"), index=0), 12)
         answer = only(only(produced.responses).partition_responses)
@@ -177,13 +163,8 @@ async def test_who_asks_the_wrong_broker_is_told_the_right_one(tmp_path: Path) -
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 0)
         assert [(each.node_id, each.port) for each in fetched.node_endpoints] == [(1, cluster.port(1))]
 
-        await wait_for_topic(right)
-        assert (
-            only(
-                only((await right.call(produce_request(batch(b"value")), 12)).responses).partition_responses
-            ).error_code
-            == 0
-        )
+        produced = await right.call(produce_request(batch(b"value")), 12)
+        assert only(only(produced.responses).partition_responses).error_code == 0
         assert await read_values(right) == [b"value"]
 
 
@@ -194,7 +175,7 @@ async def test_no_broker_answers_for_partitions_of_others(tmp_path: Path) -> Non
         connected(cluster.port(2)) as wrong,
     ):
         await create_topic(right, replicas=[1, 2])
-        await wait_for_topic(wrong)
+        await cluster.until_images_match()
 
         for index, code in (
             (0, ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -7,7 +7,7 @@ import trio
 from broker.replication.backlog import AT_ONCE, PER_TURN, Backlog
 from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.support.replicated_topics import create_replicated, send, until_described
+from tests.support.replicated_topics import create_replicated, described, send
 from tests.support.running_cluster import WITHIN_S, running_cluster
 from tests.support.wire_client import connected, only
 
@@ -63,9 +63,9 @@ async def test_many_partitions_come_and_go_and_come_again_under_the_same_name(tm
                 growth = CreatePartitionsTopic(name="topic", count=count, assignments=None)
                 request = CreatePartitionsRequest(topics=[growth], timeout_ms=5_000)
                 assert only((await client.call(request, 3)).results).error_code == 0
+            await cluster.until_images_match()
             for index in (0, count - 1):
-                leader = (await until_described(cluster, 1, index)).leader_id
-                await until_described(cluster, leader, index, leader=leader)
+                leader = (await described(cluster, 1, index)).leader_id
                 with trio.fail_after(WITHIN_S):
                     while await send(cluster, leader, b"%d" % life, index=index) != 0:
                         await trio.sleep(0.01)

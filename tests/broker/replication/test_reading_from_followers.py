@@ -21,11 +21,13 @@ from tests.support.wire_client import WireClient, connected, only
 RACKS = {1: "north", 2: "south", 3: "west"}
 SELECTING = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    # Whoever has to wait for the next round of an idle follower would be seen to.
-    "replica.fetch.wait.max.ms": "5000",
+    # So long that a test fails where somebody has to wait for the next fetch of an idle follower.
+    "replica.fetch.wait.max.ms": "20000",
 }
 OF_NODES = {node_id: {"broker.rack": rack} for node_id, rack in RACKS.items()}
 FETCH_VERSION = 12
+# Less than an idle follower waits, and enough for a busy machine.
+PROMPT_S = 10.0
 
 
 # The rule
@@ -67,9 +69,15 @@ async def fetched(
 
 
 async def until_read(client: WireClient, values: list[bytes]) -> None:
-    """The follower hears of new records with its next fetch."""
+    """Waits until a follower serves exactly these records.
+
+    It learns of new records with its next fetch. Before its first fetch of a leader epoch it serves nothing at all.
+    """
     with trio.fail_after(WITHIN_S):
-        while [record.value for record in records_of(await fetched(client))] != values:
+        while True:
+            partition = await fetched(client)
+            if partition.error_code == 0 and [record.value for record in records_of(partition)] == values:
+                return
             await trio.sleep(0.005)
 
 
@@ -111,7 +119,7 @@ async def test_followers_hear_at_once_of_what_is_committed(tmp_path: Path) -> No
         async with connected(cluster.port(1)) as leader, connected(cluster.port(3)) as follower:
             for count in range(1, 4):
                 assert (await produce(leader, batch(b"value"))).error_code == 0
-                with trio.fail_after(2):  # less than an idle follower waits
+                with trio.fail_after(PROMPT_S):
                     await until_read(follower, [b"value"] * count)
 
 
@@ -119,9 +127,10 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered(tmp_path: Path) -
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         async with connected(cluster.port(2)) as follower:
+            await until_read(follower, [])
             await follower.send(fetch_request(max_wait_ms=60_000), FETCH_VERSION)
             assert await send(cluster, 1, b"a") == 0
-            with trio.fail_after(2):
+            with trio.fail_after(PROMPT_S):
                 response = await follower.receive()
             assert [record.value for record in records_of(only(only(response.responses).partitions))] == [b"a"]
 

@@ -32,7 +32,6 @@ async def test_followers_hold_the_very_bytes_that_the_leader_acknowledged(tmp_pa
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
         for index, leader in enumerate((1, 2, 3)):
-            await until_described(cluster, leader, index, leader=leader)
             for number in range(20):
                 assert await send(cluster, leader, b"%d" % number, b"x" * number, index=index) == 0
             held = [content(tmp_path, node_id, index) for node_id in (1, 2, 3)]
@@ -104,7 +103,8 @@ async def test_a_broker_that_stops_hands_over_without_a_loss_and_knows_what_was_
         for number in range(5):
             assert await send(cluster, 1, b"%d" % number) == 0
         await cluster.nodes[1].stop()
-        partition = await until_described(cluster, 2)
+        await cluster.until_images_match()
+        partition = await described(cluster, 2)
         assert partition.leader_id in (2, 3)
         assert (tmp_path / "node-1" / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["topic 0 5"]
         assert await send(cluster, partition.leader_id, b"5") == 0

@@ -23,6 +23,7 @@ async def test_replicas_are_moved_and_the_move_is_verified(tmp_path: Path, capsy
     async with running_cluster(tmp_path) as cluster:
         tools = Tools(",".join(f"127.0.0.1:{cluster.port(node_id)}" for node_id in cluster.nodes), capsys)
         await tools.run("kafka-topics", "--create", "--topic", "orders", "--replica-assignment", "1,2")
+        await cluster.until_images_match()
         await tools.run("kafka-topics", "--describe", "--topic", "orders")
         topics = tmp_path / "topics.json"
         topics.write_text('{"topics": [{"topic": "orders"}], "version": 1}')
@@ -50,6 +51,7 @@ async def test_replicas_are_moved_and_the_move_is_verified(tmp_path: Path, capsy
         with trio.fail_after(60):
             while await tools.lines(REASSIGN, "--list") != ["No partition reassignments found."]:
                 await trio.sleep(0.1)
+        await cluster.until_images_match()
         assert await tools.lines(REASSIGN, "--verify", *plan) == [
             "Status of partition reassignment:",
             "Reassignment of partition orders-0 is completed.",
@@ -57,6 +59,7 @@ async def test_replicas_are_moved_and_the_move_is_verified(tmp_path: Path, capsy
             "Clearing broker-level throttles on brokers 1,2,3",
             "Clearing topic-level throttles on topic orders",
         ]
+        await cluster.until_images_match()
         assert await tools.lines("kafka-configs", "--describe", "--broker", "3") == [
             "Dynamic configs for broker 3 are:"
         ]

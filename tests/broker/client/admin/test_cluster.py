@@ -80,6 +80,7 @@ async def test_the_quorum_is_described_and_refuses_voters_that_are_none(tmp_path
 async def test_a_broker_that_stops_leaves_the_answers_of_the_others(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster, Admin(bootstrap_servers(cluster)) as admin:
         (await admin.create_topics([NewTopic("orders", assignments={0: [1, 2], 1: [2, 3], 2: [3, 1]})])).raise_first()
+        await cluster.until_images_match()
         log_dirs = (await admin.describe_log_dirs()).raise_first()
         replicas = {
             node: sorted(partition.partition for log_dir in dirs.values() for partition in log_dir.replicas)
@@ -89,6 +90,7 @@ async def test_a_broker_that_stops_leaves_the_answers_of_the_others(tmp_path: Pa
         ends = {TopicPartition("orders", index): OffsetSpec.LATEST for index in range(3)}
         assert len((await admin.list_offsets(ends)).raise_first()) == 3
         await cluster.nodes[3].stop()
+        await cluster.until_images_match()
         log_dirs = await admin.describe_log_dirs([1, 2, 3])
         assert list(log_dirs.succeeded) == [1, 2]
         absent = log_dirs[3]

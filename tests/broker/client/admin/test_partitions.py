@@ -104,12 +104,14 @@ async def test_replicas_are_moved_listed_and_led_by_the_preferred_one_kip_455_46
             while under_way := await admin.list_partition_reassignments([P0]):
                 assert under_way[P0].adding_replicas == (3,)
                 await trio.sleep(0.02)
+        await cluster.until_images_match()
         partition = (await admin.describe_topics(["orders"])).value("orders").partitions[0]
         assert (partition.replicas, set(partition.isr), partition.leader) == ((3, 1), {1, 3}, 1)
         elected = await admin.elect_leaders([P0, P1, NOWHERE])
         assert list(elected.succeeded) == [P0]
         assert _code(elected[P1]) == ErrorCode.ELECTION_NOT_NEEDED
         assert _code(elected[NOWHERE]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await cluster.until_images_match()
         assert (await admin.describe_topics(["orders"])).value("orders").partitions[0].leader == 3
         unclean = await admin.elect_leaders([P0], election_type=ElectionType.UNCLEAN)
         assert _code(unclean[P0]) == ErrorCode.ELECTION_NOT_NEEDED
