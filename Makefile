@@ -49,7 +49,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(ARGS)
 
 test-client-kafka: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/clients/test_client_library.py --apache-kafka -k apache-kafka $(ARGS)
+	$(BIN)/python -m pytest tests/clients/client_library --apache-kafka -k apache-kafka $(ARGS)
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters

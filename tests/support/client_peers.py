@@ -1,17 +1,20 @@
 """The clusters that the client library's tests run against: three nodes of ours, or three of Apache Kafka."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 
 from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
-from broker.client import Admin, Consumer, ConsumerRecord, NewTopic, TopicPartition
+from broker.client import Admin, Consumer, ConsumerRecord, KafkaError, NewTopic, Producer, TopicPartition
+from broker.client.admin import TopicDescription
+from broker.wire.errors import ErrorCode
 
 OURS: Final = "ours"
 APACHE_KAFKA: Final = "apache-kafka"
 WITHIN_S: Final = 60.0
+NOON_MS: Final = 1_700_000_000_000
 
 # Small and quick, the same for both: a dead broker is missed after five seconds, members heartbeat every 200 ms.
 _OVERRIDES: Final = {
@@ -56,16 +59,31 @@ class ClientPeer:
     async def create(
         self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> list[TopicPartition]:
-        """Creates a topic with three replicas, waits until every partition has a leader, and returns the partitions."""
+        """Creates a topic with three replicas, and returns the partitions once every broker knows their leaders."""
         async with Admin(self.bootstrap) as admin:
             created = await admin.create_topics([NewTopic(topic, partitions, 3, configs=dict(configs or {}))])
-            created.raise_first()
-            with trio.fail_after(WITHIN_S):
-                while True:
-                    described = (await admin.describe_topics([topic])).succeeded.get(topic)
-                    if described is not None and all(each.leader is not None for each in described.partitions):
-                        return [TopicPartition(topic, index) for index in range(partitions)]
-                    await trio.sleep(0.05)
+            topic_id = created.value(topic).topic_id
+        await self.until_described(
+            topic,
+            lambda described: (
+                described.topic_id == topic_id and all(each.leader is not None for each in described.partitions)
+            ),
+        )
+        return [TopicPartition(topic, index) for index in range(partitions)]
+
+    async def until_described(self, topic: str, holds: Callable[[TopicDescription], bool]) -> None:
+        """Waits until `holds` of each broker's description of a topic.
+
+        Brokers learn of a change a moment after the controller has acknowledged it.
+        """
+        with trio.fail_after(WITHIN_S):
+            for member in self.cluster.members:
+                async with Admin(member.bootstrap) as admin:
+                    while True:
+                        described = (await admin.describe_topics([topic])).succeeded.get(topic)
+                        if described is not None and holds(described):
+                            break
+                        await trio.sleep(0.02)
 
     async def read(self, partitions: Iterable[TopicPartition], count: int, **settings: Any) -> list[ConsumerRecord]:
         """Reads `count` records of these partitions from their beginning. Fails if there are more, or not as many."""
@@ -88,3 +106,25 @@ def cluster_of(kind: str) -> Cluster:
     if kind == OURS:
         return kraft_cluster(_OVERRIDES)
     return apache_kafka_cluster(_OVERRIDES | _KAFKA_OVERRIDES, jvm_options=_JVM_OPTIONS)
+
+
+async def fill(peer: ClientPeer, partitions: Sequence[TopicPartition], count: int) -> None:
+    """Writes `count` records, numbered and a second apart, to each partition."""
+    async with Producer(peer.bootstrap) as producer:
+        deliveries = [
+            producer.send_soon(
+                partition.topic,
+                b"%d" % number,
+                partition=partition.partition,
+                timestamp_ms=NOON_MS + 1000 * number,
+            )
+            for partition in partitions
+            for number in range(count)
+        ]
+        for delivery in deliveries:
+            await delivery
+
+
+def code_of(outcome: object) -> ErrorCode:
+    assert isinstance(outcome, KafkaError), outcome
+    return outcome.code
