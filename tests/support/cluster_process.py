@@ -2,11 +2,12 @@
 
 import contextlib
 import io
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.cli import main
 from broker.storage.meta_properties import read_meta_properties
@@ -14,6 +15,8 @@ from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.processes.ports import free_ports
 from kraft.env import RealDisk
 from tests.support.node_process import NodeProcess
+
+WITHIN_S = 60.0
 
 
 class Answer(NamedTuple):
@@ -101,12 +104,17 @@ class ClusterProcess:
         return answer
 
     def start(self) -> None:
-        """Format and start all nodes, and wait until they serve."""
+        """Format and start all nodes, and wait until they serve and every broker knows that they do."""
         for node_id, node in self.nodes.items():
             self.format(node_id)
             node.launch()
         for node in self.nodes.values():
             node.wait_serving()
+        self.ask_every_broker(
+            lambda described: sorted(broker["id"] for broker in described["brokers"]) == sorted(self.brokers),
+            "cluster",
+            "describe",
+        )
 
     def stop(self, timeout: float = 20) -> float:
         """Ask all that run to shut down at the same time, and wait; returns the seconds that took."""
@@ -123,6 +131,23 @@ class ClusterProcess:
         """End all processes, whatever state they are in."""
         for node in self.nodes.values():
             node.discard()
+
+    def ask_every_broker(self, holds: Callable[[Any], bool], *arguments: str) -> Any:
+        """The JSON that a command prints, once `holds` of the answer of each broker that runs.
+
+        A change is acknowledged once the active controller has committed it. Brokers learn of it a moment later, as in
+        Kafka, so a test waits here before it takes any broker's answer for the latest.
+        """
+        deadline = time.monotonic() + WITHIN_S
+        for node_id in self.brokers:
+            node = self.nodes[node_id]
+            while node.is_running:
+                answer = run_command(*arguments, "--bootstrap-server", node.bootstrap, "--json")
+                if answer.code == 0 and holds(printed := json.loads(answer.output)):
+                    break
+                assert time.monotonic() < deadline, f"broker {node_id} answers {answer}"
+                time.sleep(0.02)
+        return printed
 
     def quorum(self, *arguments: str) -> Answer:
         """`kraft quorum <arguments>`, asked of the nodes that run."""
@@ -152,12 +177,18 @@ class ClusterProcess:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def part(self, node_id: int) -> str:
-        """What a node is in the quorum: Leader, Follower or Observer; as it is now, not with a disk that it lost."""
-        directory_id = self.directory_id(node_id)
-        (row,) = [
-            each for each in self.replication() if (each["NodeId"], each["DirectoryId"]) == (str(node_id), directory_id)
-        ]
-        return row["Status"]
+        """What a node is in the quorum: Leader, Follower or Observer; as it is now, not with a disk that it lost.
+
+        Waits until the leader knows the node: a new leader knows an observer from its first fetch on.
+        """
+        key = (str(node_id), self.directory_id(node_id))
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            for row in self.replication():
+                if (row["NodeId"], row["DirectoryId"]) == key:
+                    return row["Status"]
+            assert time.monotonic() < deadline, f"the leader does not know node {node_id}"
+            time.sleep(0.02)
 
     def status(self) -> dict[str, str]:
         """`kraft quorum describe --status` by the names of its lines."""

@@ -33,9 +33,27 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **configs: object)
 
 
 def create_replicated_topic(bootstrap: str, topic: str, partitions: int, replicas: int, **configs: object) -> None:
+    """Create a topic, and wait until each of the bootstrap servers knows the leaders of its partitions."""
     named = {key.replace("_", "."): str(value) for key, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, replicas, config=named)])[topic].result(30)
+    servers = bootstrap.split(",")
+    if len(servers) > 1:
+        for server in servers:
+            _wait_until_led(server, topic, partitions)
+
+
+def _wait_until_led(server: str, topic: str, partitions: int) -> None:
+    """Brokers learn of a topic a moment after the controller has acknowledged it."""
+    admin = AdminClient({"bootstrap.servers": server})
+    deadline = time.monotonic() + PASS_TIMEOUT_S
+    while True:
+        found = admin.list_topics(timeout=30).topics.get(topic)
+        led = [] if found is None else [each for each in found.partitions.values() if each.leader >= 0]
+        if len(led) == partitions:
+            return
+        assert time.monotonic() < deadline, f"{server} does not know the leaders of {topic}"
+        time.sleep(0.02)
 
 
 def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryLedger) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
+from tests.support.confluent_driver import create_replicated_topic
 from tests.support.group_history import GroupHistory, Partition
 from tests.support.group_members import ConfluentMember, GroupMember, Membership, stop_all, wait_until
 from tests.support.member_process import MemberProcess
@@ -59,8 +60,7 @@ class Play:
         consumer.close()
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, self.replicas)])[topic].result(30)
+        create_replicated_topic(self.bootstrap, topic, partitions, self.replicas)
         self.produced |= {(topic, index): 0 for index in range(partitions)}
 
     def produce(self, records_each: int = RECORDS_EACH) -> None:
@@ -159,7 +159,17 @@ class Play:
         """Wait until the coordinator says so."""
         wanted = type_, state, members
         wait_until(
-            lambda: self.description() == wanted, lambda: f"{wanted}: {self.description()}", within_s=30, every_s=0.2
+            lambda: self.description() == wanted, lambda: f"{wanted}: {self.description()}", within_s=30, every_s=0.05
+        )
+
+    def is_stable(self) -> None:
+        """Wait until the coordinator says that the group is stable with all of the members."""
+        wanted = "STABLE", len(self.members)
+        wait_until(
+            lambda: self.description()[1:] == wanted,
+            lambda: f"{wanted}: {self.description()}",
+            within_s=30,
+            every_s=0.05,
         )
 
     def description(self) -> tuple[str, str, int]:

@@ -1,8 +1,8 @@
 """The commands about a cluster of three nodes: its health, log directories, features, elections, moves."""
 
 import json
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +10,16 @@ from broker.cli.grammar import Exit
 from tests.support.cluster_process import ClusterProcess, run_command
 from tests.support.command_output import ask, succeed
 
-PATIENCE_SECONDS = 60
+
+def create(cluster: ClusterProcess, topic: str, *arguments: str) -> None:
+    """Create a topic, and wait until every broker knows it."""
+    succeed("topics", "create", topic, *arguments)
+    cluster.ask_every_broker(bool, "topics", "describe", topic)
 
 
-def leaders(topic: str) -> list[int | None]:
-    return [each["leader"] for each in ask("topics", "describe", topic)[0]["partitions"]]
+def leaders(described: Any) -> list[int | None]:
+    """The leaders of a topic's partitions, in what `kraft topics describe` prints."""
+    return [each["leader"] for each in described[0]["partitions"]]
 
 
 def test_the_brokers_of_a_cluster_are_shown(three_nodes: ClusterProcess) -> None:
@@ -31,7 +36,7 @@ def test_the_quorum_is_described_as_json(three_nodes: ClusterProcess) -> None:
 
 
 def test_log_directories_are_shown_with_their_replicas(three_nodes: ClusterProcess) -> None:
-    succeed("topics", "create", "logged", "-p", "2", "-r", "2")
+    create(three_nodes, "logged", "-p", "2", "-r", "2")
     rows = ask("log-dirs", "describe", "-t", "logged")
     assert [row["broker"] for row in rows] == [1, 2, 3]
     assert sum(len(row["replicas"]) for row in rows) == 4
@@ -53,13 +58,17 @@ def test_features_are_described_and_changed(three_nodes: ClusterProcess) -> None
 
 
 def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Path) -> None:
-    succeed("topics", "create", "moved", "-p", "4", "-r", "2")
+    create(three_nodes, "moved", "-p", "4", "-r", "2")
     path = tmp_path / "plan.json"
     path.write_text(succeed("reassign", "plan", "moved", "--brokers", "1,2", "-r", "2"))
     assert {tuple(sorted(each["replicas"])) for each in json.loads(path.read_text())["partitions"]} == {(1, 2)}
     succeed("reassign", "execute", str(path), "--wait")
-    partitions = ask("topics", "describe", "moved")[0]["partitions"]
-    assert [sorted(each["replicas"]) for each in partitions] == [[1, 2]] * 4
+    three_nodes.ask_every_broker(
+        lambda topics: [sorted(each["replicas"]) for each in topics[0]["partitions"]] == [[1, 2]] * 4,
+        "topics",
+        "describe",
+        "moved",
+    )
     assert ask("reassign", "status", "--wait") == []
     assert succeed("reassign", "cancel") == "Nothing is being reassigned.\n"
     # A plan that is carried out leaves nothing to plan.
@@ -80,35 +89,33 @@ def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Pat
 def test_a_move_that_cannot_be_is_refused(
     three_nodes: ClusterProcess, arguments: list[str], code: Exit, message: str
 ) -> None:
-    succeed("topics", "create", "planned", "-r", "1", "--if-not-exists")
+    create(three_nodes, "planned", "-r", "1", "--if-not-exists")
     answer = run_command("reassign", *arguments)
     assert answer.code == code
     assert message in answer.errors
 
 
 def test_the_health_names_what_is_wrong_and_an_election_puts_leaders_back(three_nodes: ClusterProcess) -> None:
-    succeed("topics", "create", "led", "-p", "3", "-r", "3")
+    create(three_nodes, "led", "-p", "3", "-r", "3")
     healthy = ask("cluster", "health")
     assert (healthy["is_healthy"], healthy["problems"], healthy["under_replicated"]) == (True, [], 0)
     assert [broker["is_alive"] for broker in healthy["brokers"]] == [True] * 3
     assert sum(controller["is_leader"] for controller in healthy["controllers"]) == 1
 
-    preferred = leaders("led")
+    led = ("topics", "describe", "led")
+    preferred = leaders(ask(*led))
     three_nodes.nodes[3].kill()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while 3 in leaders("led"):
-        assert time.monotonic() < deadline, "broker 3 still leads"
+    three_nodes.ask_every_broker(lambda topics: 3 not in leaders(topics), *led)
     answer = run_command("cluster", "health")
     assert answer.code == Exit.FAILED
     assert "! broker 3 is down: start it again" in answer.output
     assert "fewer replicas in sync than they should" in answer.output
 
     three_nodes.nodes[3].start()
-    while run_command("cluster", "health").code:
-        assert time.monotonic() < deadline, "the cluster does not recover"
+    three_nodes.ask_every_broker(lambda health: health["is_healthy"], "cluster", "health")
     elected = run_command("elect", "led")
     assert elected.code == Exit.OK, elected.errors
-    assert leaders("led") == preferred
+    three_nodes.ask_every_broker(lambda topics: leaders(topics) == preferred, *led)
 
 
 def test_an_unclean_election_names_its_topics(three_nodes: ClusterProcess) -> None:
