@@ -180,7 +180,7 @@ def test_a_waiting_reader_gets_a_record_when_it_comes(
         producer.produce(topic, b"%d" % number, partition=0)
         producer.poll(0)
         assert next_message(consumer).value() == b"%d" % number
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
 
 
 def test_a_reader_follows_a_writer(bootstrap: str, topic: str, reader: Callable[..., Consumer]) -> None:

@@ -93,8 +93,8 @@ async def test_no_part_of_a_large_answer_is_held_back(client: WireClient) -> Non
     await create_topic(client)
     await produce(client, batch(bytes(300_000)))
 
-    with trio.fail_after(1.5):
-        for _ in range(10):
+    with trio.fail_after(8):
+        for _ in range(50):
             assert len((await fetch(client)).records) > 300_000
 
 

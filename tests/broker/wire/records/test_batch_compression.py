@@ -129,9 +129,9 @@ def test_a_wrong_gzip_checksum_is_corrupt() -> None:
 
 def test_small_gzip_members_take_linear_time() -> None:
     members = gzip.compress(bytes(random.Random(1).randbytes(40))) * 20_000
-    started = time.perf_counter()
+    started = time.thread_time()
     assert len(decompress(Compression.GZIP, members, 800_000)) == 800_000
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 ZSTD_FRAME = b"\x28\xb5\x2f\xfd\x00\x58"  # without a content size
