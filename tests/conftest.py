@@ -10,7 +10,7 @@ from trio.testing import MockClock
 settings.register_profile("kraft", deadline=None)
 settings.load_profile("kraft")
 
-FIGURES = pytest.StashKey[list[str]]()
+FIGURE = "figure"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,10 +25,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--records", type=int, help="records per client and compression in the round trips")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = []
-
-
 @pytest.fixture(scope="session")
 def full(pytestconfig: pytest.Config) -> bool:
     """Whether the run was asked for the sizes that a show needs, rather than the quick ones of every day."""
@@ -40,7 +36,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Report a measured figure: it is printed with the name of its test at the end of the run."""
 
     def report(text: str) -> None:
-        request.config.stash[FIGURES].append(f"{request.node.name}: {text}")
+        request.node.user_properties.append((FIGURE, f"{request.node.name}: {text}"))
 
     return report
 
@@ -54,8 +50,10 @@ def jumping_clock() -> MockClock:
     return MockClock(autojump_threshold=0.005)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[FIGURES]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [each for of_outcome in terminalreporter.stats.values() for each in of_outcome]
+    calls = [each for each in reports if isinstance(each, pytest.TestReport) and each.when == "call"]
+    if lines := [text for call in calls for name, text in call.user_properties if name == FIGURE]:
         terminalreporter.section("figures")
-        for line in config.stash[FIGURES]:
-            terminalreporter.write_line(line)
+        for line in lines:
+            terminalreporter.write_line(str(line))
