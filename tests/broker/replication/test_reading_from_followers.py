@@ -71,7 +71,7 @@ async def fetched(
 async def until_read(client: WireClient, values: list[bytes]) -> None:
     """Waits until a follower serves exactly these records.
 
-    It learns of new records with its next fetch. Before its first fetch of a leader epoch it serves nothing at all.
+    It learns of new records with its next fetch. Until the leader of the epoch has answered it, it serves nothing.
     """
     with trio.fail_after(WITHIN_S):
         while True:
@@ -127,12 +127,13 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered(tmp_path: Path) -
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         async with connected(cluster.port(2)) as follower:
-            await until_read(follower, [])
-            await follower.send(fetch_request(max_wait_ms=60_000), FETCH_VERSION)
             assert await send(cluster, 1, b"a") == 0
+            await until_read(follower, [b"a"])
+            await follower.send(fetch_request(1, max_wait_ms=60_000), FETCH_VERSION)
+            assert await send(cluster, 1, b"b") == 0
             with trio.fail_after(PROMPT_S):
                 response = await follower.receive()
-            assert [record.value for record in records_of(only(only(response.responses).partitions))] == [b"a"]
+            assert [record.value for record in records_of(only(only(response.responses).partitions))] == [b"b"]
 
 
 async def test_what_followers_serve_and_what_they_refuse(tmp_path: Path) -> None:
