@@ -6,7 +6,8 @@ lost. What a broker asks for itself allows for that. A client may be told that i
 it in the same place.
 
 That an abandoned request does not run *later* than its repetition is for the connections to ensure. This side resets
-one that it gives up with requests open; the controller closes those of its brokers when it is deposed.
+one that it gives up with requests open; the controller carries out nothing more over those of its brokers when it is
+deposed, and closes them once it has answered what it has decided.
 
 A connection is used once the other side has been heard over it, as Kafka's is. Where only the way back is cut, and
 something between the two accepts connections for the controller, heartbeats on ever new ones would keep a broker

@@ -139,10 +139,8 @@ class Quorum:
         return self.end_offset - 1
 
     async def wait_committed(self, epoch: int, offset: int) -> None:
-        self._machines.check_leads(epoch)
-        while self.committed_end_offset <= offset:
+        while not self._machines.is_committed(epoch, offset):
             await self._machines.changed()
-            self._machines.check_leads(epoch)
 
     async def change_voters(self, request: VoterChangeRequest) -> VoterChangeResponse:
         """Add, remove or update a voter; only the leader can, others answer NOT_LEADER_OR_FOLLOWER and who it is."""

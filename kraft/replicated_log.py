@@ -127,7 +127,7 @@ class ReplicatedLog(Protocol):
     async def wait_committed(self, epoch: int, offset: int) -> None:
         """Return once the record appended at `offset` in `epoch` is committed and every listener has heard of it.
 
-        Raises NotLeader when leadership was lost first. The record may be committed or gone then: nobody knows.
+        Raises NotLeader when leadership was lost before that. The record may be committed or gone then: nobody knows.
         """
         ...
 

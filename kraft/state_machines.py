@@ -26,6 +26,8 @@ class StateMachines:
         self.leadership = Leadership(None, epoch)
         self.committed_end_offset = 0
         self.has_data = False
+        # The last epoch in which this replica led, and up to where entries were committed until it ceased to.
+        self._led_until = (-1, 0)
         self._node_id = node_id
         self._trace = trace
         self._log = log
@@ -96,8 +98,20 @@ class StateMachines:
 
     def stop(self) -> None:
         """Nobody is told of anything from now on; those who wait are, that this replica leads no more."""
-        self.leadership = Leadership(None, self.leadership.epoch)
+        self._succeed(Leadership(None, self.leadership.epoch))
         self.notify()
+
+    def is_committed(self, epoch: int, offset: int) -> bool:
+        """Whether the entry at `offset`, which this replica appended in `epoch`, is committed.
+
+        An entry that was committed stays so when the leadership ends, perhaps by that very commit: a leader that is
+        removed from the voters resigns then. Raises NotLeader for one that was not committed until the end.
+        """
+        led_epoch, end_offset = self._led_until
+        if led_epoch == epoch and offset < end_offset:
+            return True
+        self.check_leads(epoch)
+        return offset < self.committed_end_offset
 
     def check_leads(self, epoch: int) -> None:
         """Raises NotLeader unless the listeners know this replica as the leader in `epoch`."""
@@ -111,6 +125,11 @@ class StateMachines:
     def notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+
+    def _succeed(self, leadership: Leadership) -> None:
+        if self.leadership.leader_id == self._node_id:
+            self._led_until = (self.leadership.epoch, self.committed_end_offset)
+        self.leadership = leadership
 
     def _proceed(self, handed_over: Callable[[int], None]) -> None:
         """One slice, or one announcement."""
@@ -137,7 +156,7 @@ class StateMachines:
 
     def _announce(self, leadership: Leadership) -> None:
         if leadership != self.leadership:
-            self.leadership = leadership
+            self._succeed(leadership)
             if leadership.leader_id == self._node_id:
                 self._trace("leader", epoch=leadership.epoch)
             for listener in self._listeners:

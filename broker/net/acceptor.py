@@ -173,6 +173,12 @@ class Acceptor:
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.close(reason)
 
+    def finish_all(self, listener: str, reason: str | None) -> None:
+        """As `close_all`; but what was carried out already is answered before its connection is closed."""
+        self._times_closed[listener] += 1
+        for connection in [each for each in self._activity if each.listener == listener]:
+            connection.finish(reason)
+
     def _admitted(self, stream: trio.SocketStream, listener: str) -> str | None:
         """The address of who connected; None where it is gone already, or is one too many.
 

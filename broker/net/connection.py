@@ -92,6 +92,7 @@ class Connection:
 
     __slots__ = (
         "_exclusive",
+        "_is_finishing",
         "_on_close",
         "_pending",
         "_request_size_max",
@@ -132,6 +133,7 @@ class Connection:
         self._pending: deque[Pending] = deque()
         self._exclusive: ExclusivePending | None = None
         self._resumed: Callable[[], Reply] | None = None
+        self._is_finishing = False
         self.buffer = ReceiveBuffer()
         self.outgoing: list[Part] = []
         self.outgoing_size = 0
@@ -190,6 +192,8 @@ class Connection:
                     self.outgoing_size += len(reply)
                 else:
                     self._reply(reply)
+            if self._is_finishing:
+                return self._close_if_answered()
         except ProtocolError as error:
             self.close(str(error))
         return False
@@ -207,6 +211,25 @@ class Connection:
         if exclusive is self._exclusive:
             self._resumed = answer
             self._run(self)
+        elif self._is_finishing and exclusive in self._pending:
+            self._pending.remove(exclusive)
+            exclusive.abandon()
+            self._collect()
+            self._run(self)
+
+    def finish(self, reason: str | None) -> None:
+        """Close as soon as the requests that were carried out are answered, and the answers are sent.
+
+        No other request is carried out: neither one that has arrived, nor one that waits for its turn in `resume`.
+        """
+        if self.closed or self._is_finishing:
+            return
+        self._is_finishing, self.close_reason = True, reason
+        if self._resumed is not None:
+            self._resumed = None
+            self._pending.pop().abandon()  # nothing is run behind an exclusive reply, so it is the last
+        self._exclusive = ExclusivePending(self)  # nothing is run behind it, and it is never answered
+        self._close_if_answered()
 
     def close(self, reason: str | None) -> None:
         """Close now, dropping every reply; the reason is for the log (None: the peer simply left)."""
@@ -216,12 +239,19 @@ class Connection:
         self.close_reason = reason
         self.outgoing.clear()
         self.outgoing_size = 0
+        self._exclusive = None
         pending, self._pending = self._pending, deque()
         for reply in pending:
             reply.abandon()
         transport, self.transport = self.transport, _CLOSED
         transport.shut()
         self._on_close(self)
+
+    def _close_if_answered(self) -> bool:
+        """Whether something has yet to be sent; closes the connection where nothing has, and no answer is to come."""
+        if not self.awaits_reply:
+            self.close(self.close_reason)
+        return bool(self.outgoing)
 
     @property
     def awaits_reply(self) -> bool:

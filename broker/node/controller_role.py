@@ -23,7 +23,9 @@ class ControllerRole:
     """Registers what it needs to hear with the quorum when it is made; its requests run in `nursery`.
 
     A listener of the quorum itself: whoever asked an active controller that is deposed has to connect again. What it
-    left in a connection could otherwise be done when this node leads again, long after it was done elsewhere.
+    left in a connection could otherwise be done when this node leads again, long after it was done elsewhere. Requests
+    that were decided are answered first: that of a leader which removed itself from the voters is committed, and the
+    next leader would answer its repetition with VOTER_NOT_FOUND.
     """
 
     def __init__(self, shared: Shared, nursery: trio.Nursery) -> None:
@@ -97,7 +99,7 @@ class ControllerRole:
         was_active, self._was_active = self._was_active, self.controller.is_active
         if was_active:
             for listener in self._shared.config.endpoints.controller_listeners:
-                self._shared.acceptor.close_all(listener.name, "this node is not the active controller any more")
+                self._shared.acceptor.finish_all(listener.name, "this node is not the active controller any more")
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Of no interest here."""

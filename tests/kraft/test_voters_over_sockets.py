@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest, VoterChangeRequest
+from kraft.replicated_log import NotLeader
 from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes, snapshot
 
 
@@ -61,6 +62,22 @@ async def test_from_one_voter_to_three_and_back(figure: Callable[[str], None]) -
         assert (await quorum.leader()).node_id == 2
         assert quorum.nodes[2].quorum.core.voters.ids == (2,)
         figure(f"{len(acknowledged)} records acknowledged meanwhile")
+
+
+async def test_record_that_is_committed_with_the_removal_of_its_leader_is_acknowledged_kip_853() -> None:
+    """The commit of both ends the leadership. Whoever waited for the record heard that the leader had changed."""
+    async with running_nodes(3) as nodes, trio.open_nursery() as nursery:
+        leader = await nodes.leader()
+        quorum = leader.quorum
+        epoch = quorum.leadership.epoch
+        offset = quorum.append(epoch, [b"last"])
+        nursery.start_soon(quorum.wait_committed, epoch, offset)
+        removed = await quorum.change_voters(RemoveVoterRequest(leader.voter.key, 5_000))
+        assert removed.error is Error.NONE
+        await nodes.until(lambda: quorum.leadership.leader_id != leader.node_id)
+        await quorum.wait_committed(epoch, offset)
+        with pytest.raises(NotLeader):
+            await quorum.wait_committed(epoch, offset + 100)
 
 
 @pytest.mark.parametrize("which", ["leader", "follower"])

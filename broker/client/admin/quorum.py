@@ -98,19 +98,12 @@ class QuorumCalls(Routing):
     async def remove_raft_voter(
         self, voter_id: int, directory_id: bytes, *, cluster_id: str | None = None, timeout_ms: float | None = None
     ) -> None:
-        """Makes a voter an observer, which no longer votes. Raises KafkaError.
-
-        A leader that removes itself steps down at once, so the response to the broker that forwarded the request can be
-        lost. The broker repeats the request then, and the next leader does not find the voter: that is a success.
-        """
-        before = await self.describe_metadata_quorum(timeout_ms=timeout_ms)
-        was_voter = any((each.id, each.directory_id) == (voter_id, directory_id) for each in before.voters)
+        """Makes a voter an observer, which no longer votes. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> None:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
             response: RemoveRaftVoterResponse = await broker.call(request)
-            if not (was_voter and response.error_code == ErrorCode.VOTER_NOT_FOUND):
-                check(response.error_code, response.error_message)
+            check(response.error_code, response.error_message)
 
         await self._ask_controller(ask, timeout_ms)
 

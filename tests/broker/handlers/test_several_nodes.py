@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -120,6 +121,24 @@ async def test_a_controller_that_is_not_active_says_so(tmp_path: Path) -> None:
 
     assert (created.error_code, unregistered.error_code) == (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER)
     assert quorum.error_code == removed.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("asked", ["broker", "controller"])
+async def test_leader_that_removes_itself_from_the_voters_answers_before_it_resigns_kip_853(
+    tmp_path: Path, asked: str
+) -> None:
+    """Its connections were closed first. A broker then repeated the request at the next leader: VOTER_NOT_FOUND."""
+    async with running_cluster(tmp_path) as cluster:
+        active = await cluster.active_after()
+        epoch = cluster.epoch
+        port = others(cluster, active)[0].port if asked == "broker" else active.controller_port
+        async with connected(port) as client:
+            voters = _voters(await named_voters(client))
+            (directory_id,) = [each.replica_directory_id for each in voters if each.replica_id == active.node_id]
+            request = RemoveRaftVoterRequest(cluster_id=None, voter_id=active.node_id, voter_directory_id=directory_id)
+            removed = await client.call(request, 0)
+            assert (removed.error_code, removed.error_message) == (ErrorCode.NONE, None)
+        assert (await cluster.active_after(epoch)) is not active
 
 
 async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -> None:

@@ -176,6 +176,39 @@ async def test_an_exclusive_request_holds_back_later_requests(server: Server) ->
         assert server.commands.served == [b"exclusive", b"release other", b"echo second"]
 
 
+async def test_connection_that_finishes_answers_what_was_run_and_runs_nothing_more(server: Server) -> None:
+    async with await server.connect() as stream, await server.connect() as idle, await server.connect() as other:
+        await idle.send_all(frame(b"echo idle"))
+        assert await read_frame(idle, bytearray()) == b"idle"
+        await stream.send_all(frame(b"park") + frame(b"exclusive") + frame(b"echo not run"))
+        await until(lambda: len(server.commands.parked) == 2)
+        finishing = [server.commands.connections[-1], server.commands.connections[0]]
+        for connection in finishing:
+            connection.finish("enough")
+        await assert_closed(idle)
+        await stream.send_all(frame(b"echo not run either"))
+        await other.send_all(frame(b"release other") + frame(b"release other"))
+        held = bytearray()
+        assert [await read_frame(stream, held) for _ in range(2)] == [b"released", b"released"]
+        await assert_closed(stream)
+        assert server.commands.closed == ["enough", "enough"]
+        assert server.commands.served == [b"echo idle", b"park", b"exclusive", b"release other", b"release other"]
+
+
+async def test_connection_that_finishes_drops_a_request_that_waits_for_its_turn(server: Server) -> None:
+    async with await server.connect() as stream, await server.connect() as other:
+        await stream.send_all(frame(b"park") + frame(b"exclusive"))
+        await until(lambda: len(server.commands.parked) == 2)
+        connection, exclusive = server.commands.connections[-1], server.commands.parked.pop()
+        assert isinstance(exclusive, ExclusivePending)
+        connection.finish("enough")
+        connection.resume(exclusive, lambda: pytest.fail("it is not to be carried out"))
+        assert (exclusive.done, connection.closed) == (True, False)
+        await other.send_all(frame(b"release other"))
+        assert await read_frame(stream, bytearray()) == b"released"
+        await assert_closed(stream)
+
+
 async def test_one_connection_completes_another_connections_reply(server: Server) -> None:
     async with await server.connect() as waiting, await server.connect() as other:
         await waiting.send_all(frame(b"park"))
