@@ -1,14 +1,15 @@
 """The background work on a node's logs: retention, flushes, checkpoints, expired producers, delayed removals.
 
-With ten thousand idle partitions this must cost next to nothing: each pass looks at a log for well below a microsecond,
-lets other tasks run every hundred logs, and writes files only if they would change. Blocking work is in threads.
+With ten thousand idle partitions this must cost next to nothing: each pass looks at a log for about a microsecond, lets
+other tasks run every hundred logs or after a millisecond, and writes files only if they would change. Blocking work is
+in threads.
 """
 
 from collections.abc import Awaitable, Callable
 
 import trio
 
-from broker.storage.log_dir import LogDir, turns
+from broker.storage.log_dir import LogDir, LoopShare
 from broker.storage.log_dirs import LogDirs, NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
 from broker.storage.rolled_logs import FLUSHING_TASKS
@@ -59,14 +60,14 @@ class Housekeeping:
         for directory in self._log_dirs.partition_directories():
             with self._log_dirs.offline_on_error(directory):
                 has_removed = False
-                for turn in turns(directory.logs):
-                    for key, log in turn:
-                        if directory.logs.get(key) is log:
-                            removed = log.delete_old_segments(now_ms, self._high_watermark(*key))
-                            has_removed |= bool(removed)
-                            for path in removed:
-                                self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
-                    await trio.lowlevel.checkpoint()
+                share = LoopShare()
+                for key, log in list(directory.logs.items()):
+                    if directory.logs.get(key) is log:
+                        removed = log.delete_old_segments(now_ms, self._high_watermark(*key))
+                        has_removed |= bool(removed)
+                        for path in removed:
+                            self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
+                    await share.give_way()
                 if has_removed:  # so that the next start does not take them for lost
                     await directory.write_log_start_offsets()
 
@@ -76,12 +77,12 @@ class Housekeeping:
         next_ms = min(self._log_dirs.config.flush_scheduler_interval_ms, FLUSH_SCAN_MAX_MS)
         for directory in self._log_dirs.partition_directories():
             with self._log_dirs.offline_on_error(directory):
-                for turn in turns(directory.logs):
-                    for key, log in turn:
-                        next_ms = min(next_ms, log.config.flush_ms)
-                        if log.needs_flush(now_ms) and directory.logs.get(key) is log:
-                            await log.flush()
-                    await trio.lowlevel.checkpoint()
+                share = LoopShare()
+                for key, log in list(directory.logs.items()):
+                    next_ms = min(next_ms, log.config.flush_ms)
+                    if log.needs_flush(now_ms) and directory.logs.get(key) is log:
+                        await log.flush()
+                    await share.give_way()
         return max(next_ms, FLUSH_SCAN_MIN_MS)
 
     async def checkpoint_recovery_points(self) -> None:
@@ -97,11 +98,11 @@ class Housekeeping:
     async def expire_producers(self) -> None:
         """Forget the producers that were idle for producer.id.expiration.ms."""
         now_ms = self._now_ms()
-        for turn in turns(self._log_dirs.logs):
-            for _, log in turn:
-                log.producers.expiration_ms = self.producer_expiration_ms
-                log.producers.expire(now_ms)
-            await trio.lowlevel.checkpoint()
+        share = LoopShare()
+        for log in list(self._log_dirs.logs.values()):
+            log.producers.expiration_ms = self.producer_expiration_ms
+            log.producers.expire(now_ms)
+            await share.give_way()
 
     async def tidy(self) -> None:
         """Make new directories durable, forget deleted partitions' checkpoints, remove what is due."""

@@ -14,7 +14,7 @@ from broker.storage.cleaner.cleaning import Cleaning, CleaningAborted
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pace import Pace, Throttle
 from broker.storage.log import Log
-from broker.storage.log_dir import LogDir, PartitionKey, turns
+from broker.storage.log_dir import LogDir, LoopShare, PartitionKey
 from broker.storage.log_dirs import LogDirs
 from broker.wire.errors import WireError
 from kraft.env import Env, FsyncFailed
@@ -91,13 +91,13 @@ class Cleaner:
         """The first of the dirtiest; those that wait for longer than they may count as wholly dirty."""
         best: tuple[PartitionKey, Log, Cleanable] | None = None
         now_ms = self._now_ms()
-        for turn in turns(self._log_dirs.logs):
-            for key, log in turn:
-                if log.config.compact_enabled and self._is_available(key, log):
-                    share = self._look_at(key, log, now_ms)
-                    if share is not None and (best is None or share.ratio > best[2].ratio):
-                        best = key, log, share
-            await trio.lowlevel.checkpoint()
+        loop_share = LoopShare()
+        for key, log in list(self._log_dirs.logs.items()):
+            if log.config.compact_enabled and self._is_available(key, log):
+                share = self._look_at(key, log, now_ms)
+                if share is not None and (best is None or share.ratio > best[2].ratio):
+                    best = key, log, share
+            await loop_share.give_way()
         return best
 
     def _is_available(self, key: PartitionKey, log: Log) -> bool:

@@ -6,6 +6,7 @@ import attrs
 import pytest
 import trio
 
+from benchmarks.loop_holds import LoopHolds
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed
@@ -132,6 +133,20 @@ class TestHousekeeping:
         node.now_ms += 10**9
         assert await node.housekeeping().flush_due() == 10_000
         assert log.recovery_point == 0
+
+    async def test_retention_of_many_logs_with_new_records_lets_other_tasks_run(self, node):
+        """The indexes of 100 logs were completed in one go, which held the loop for 30 ms."""
+        log_dirs = await node.start()
+        logs = [log_dirs.create("orders", ORDERS, partition, CONFIG) for partition in range(200)]
+        for log in logs:
+            produce(log)
+        holds = LoopHolds()
+        trio.lowlevel.add_instrument(holds)
+        await trio.lowlevel.checkpoint()
+        await node.housekeeping().apply_retention()
+        await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(holds)
+        assert holds.longest_s < 0.01
 
     async def test_retention_ms_removes_segments_below_the_high_watermark(self, node):
         log_dirs = await node.start()
