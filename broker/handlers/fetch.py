@@ -5,7 +5,7 @@ epoch (KIP-595). Consumers get what is committed. Followers get all there is, an
 they have.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,7 +15,7 @@ from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leade
 from broker.handlers.fetch_readers import Reader, reader_of
 from broker.handlers.fetch_reading import Reading
 from broker.handlers.handler import RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, freed
+from broker.handlers.slices import STEP_ITEMS, Steps, emptied
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
 from broker.replication.fetch_sessions import Fetch, TargetKey
@@ -120,7 +120,7 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
             if len(targets) >= step_end:
                 step_end = len(targets) + STEP_ITEMS
                 yield
-    yield from freed(request)
+    yield from emptied(request.topics)
     context.services.partitions.commit_staged()
     reader = reader_of(context, request)
     try:
@@ -218,18 +218,19 @@ class ParkedFetch(Pending):
         fetched = list(self._reading.found.values())
         self._reading.found.clear()
         fetched.reverse()
-        responses: list[FetchableTopicResponse] = []
+        response = FetchResponse(session_id=asked.session_id)
+        leader_ids: dict[int, None] = {}
         try:
             while fetched:
                 some = fetched[: -STEP_ITEMS - 1 : -1]
-                _tell(self._context, self._reading, self._isolation_level, some, responses)
+                _tell(self._context, self._reading, self._isolation_level, some, response.responses, leader_ids)
                 del fetched[-STEP_ITEMS:]
                 yield
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=asked.session_id)
         yield from asked.end_in_steps()
-        endpoints = _endpoints(self._context, responses)
-        return FetchResponse(session_id=asked.session_id, responses=responses, node_endpoints=endpoints)
+        response.node_endpoints = _endpoints(self._context, leader_ids)
+        return response
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
         """The target's partition has moved, and has forgotten the target."""
@@ -295,14 +296,15 @@ def _respond(context: RequestContext, reading: Reading, isolation_level: int) ->
     """The response about few partitions."""
     asked = reading.fetch
     responses: list[FetchableTopicResponse] = []
+    leader_ids: dict[int, None] = {}
     try:
-        _tell(context, reading, isolation_level, reading.found.values(), responses)
+        _tell(context, reading, isolation_level, reading.found.values(), responses, leader_ids)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=asked.session_id)
     finally:
         asked.end()
     return FetchResponse(
-        session_id=asked.session_id, responses=responses, node_endpoints=_endpoints(context, responses)
+        session_id=asked.session_id, responses=responses, node_endpoints=_endpoints(context, leader_ids)
     )
 
 
@@ -312,8 +314,12 @@ def _tell(
     isolation_level: int,
     fetched: Iterable[FetchedPartition],
     responses: list[FetchableTopicResponse],
+    leader_ids: dict[int, None],
 ) -> None:
-    """Add those of which there is something to tell. Raises KafkaError, as `Fetch.select` does."""
+    """Add the partitions of which there is something to tell, and the leaders that they name.
+
+    Raises KafkaError, as `Fetch.select` does.
+    """
     selected = reading.fetch.select(fetched)
     reading.reader.sent(selected)
     last: str | bytes | None = None
@@ -327,17 +333,14 @@ def _tell(
                 responses.append(FetchableTopicResponse(topic=topic))
             else:
                 responses.append(FetchableTopicResponse(topic_id=topic))
-        responses[-1].partitions.append(_partition_data(context, found, isolation_level))
+        data = _partition_data(context, found, isolation_level)
+        if data.current_leader is not None:
+            leader_ids[data.current_leader.leader_id] = None
+        responses[-1].partitions.append(data)
 
 
-def _endpoints(context: RequestContext, responses: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
-    """Of the leaders that the response names."""
-    leader_ids = [
-        partition.current_leader.leader_id
-        for topic in responses
-        for partition in topic.partitions
-        if partition.current_leader is not None
-    ]
+def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
+    """Where these leaders are."""
     if not leader_ids:
         return []
     return [

@@ -14,7 +14,7 @@ from broker.wire.api.delete_groups import DeleteGroupsRequest
 from broker.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.describe_groups import DescribeGroupsRequest
-from broker.wire.api.fetch import FetchRequest
+from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.list_groups import ListGroupsRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -168,6 +168,18 @@ async def test_large_fetch_session_tells_of_what_changes_and_ends(tmp_path: Path
         refused = await client.call(_go_on(opened.session_id, 3), 12)
         assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert not any(partition.waiting for partition in _partitions(node))
+
+
+async def test_large_fetch_forgets_all_topics_that_it_names(tmp_path: Path) -> None:
+    """KIP-227; of more than 256 forgotten topics the last ones stayed in the session."""
+    names = [f"topic-{number:03}" for number in range(MANY_PARTITIONS)]
+    topics = [FetchTopic(topic=name, partitions=[FetchPartition(partition=0)]) for name in names]
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        opened = await client.call(FetchRequest(topics=topics, session_epoch=0), 12)
+        assert len(opened.responses) == MANY_PARTITIONS
+        forgotten = [ForgottenTopic(topic=name, partitions=[0]) for name in names[:-1]]
+        request = FetchRequest(session_id=opened.session_id, session_epoch=1, forgotten_topics_data=forgotten)
+        assert [told.topic for told in (await client.call(request, 12)).responses] == names[-1:]
 
 
 async def test_large_fetch_lets_go_of_its_partitions_when_its_connection_closes(tmp_path: Path) -> None:
