@@ -7,7 +7,11 @@ MESSAGE_LENGTH_MAX: Final = 2_000
 
 
 class ApiError(Exception):
-    """`name` is the name of Kafka's error code, `message` what the client is told."""
+    """`name` is the name of Kafka's error code, `message` what the client is told.
+
+    Where an error becomes an element of an answer, it is stored without its traceback. The traceback's frames refer to
+    the answer, and such a cycle would stay until the garbage collector finds it.
+    """
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     default_message: ClassVar[str] = "The server experienced an unexpected error when processing the request."

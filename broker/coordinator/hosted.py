@@ -97,7 +97,11 @@ class HostedShard(Generic[S]):
     # Asking
 
     def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T]:
-        """Have it decided, written, taken over, and answered when it is committed."""
+        """Have it decided, written, taken over, and answered when it is committed.
+
+        An error that is the answer loses its traceback: this very frame is in it and refers to the answer, so that each
+        refused request would leave a cycle for the garbage collector.
+        """
         completion: Completion[Any] = Completion()
         refusal = self._refusal()
         if refusal is not None:
@@ -107,12 +111,12 @@ class HostedShard(Generic[S]):
         try:
             decision = decide(self.state, now_ms)
         except CoordinatorError as error:
-            self.gate(completion, error)  # it tells of the state as well
+            self.gate(completion, error.with_traceback(None))  # it tells of the state as well
         else:
             try:
                 self._carry_out(decision, now_ms)
             except CoordinatorError as error:
-                completion.fail(error)
+                completion.fail(error.with_traceback(None))
                 return completion
             response: Any = decision.response
             if isinstance(response, _Parked):

@@ -1,16 +1,23 @@
 """Java's hash of a string, by which Kafka chooses the partition of a group or a transactional id."""
 
-from struct import iter_unpack
+from operator import mul
+from struct import unpack
 from typing import Final
 
 _FACTOR: Final = 31
 _INT_MASK: Final = 0xFFFFFFFF
 _INT_MIN_BITS: Final = 0x80000000
+# Characters that are hashed at once: a loop over each takes 3 ms for the longest group id, of 32 KB.
+_PIECE: Final = 256
+_POWERS: Final = tuple(pow(_FACTOR, exponent, _INT_MASK + 1) for exponent in range(_PIECE + 1))
 
 
 def java_hash(text: str) -> int:
     """The absolute value of String.hashCode(), with 0 for the one value that has none."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    units = unpack(f"<{len(encoded) // 2}H", encoded)
     hashed = 0
-    for (unit,) in iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
-        hashed = (hashed * _FACTOR + unit) & _INT_MASK
+    for first in range(0, len(units), _PIECE):
+        piece = units[first : first + _PIECE]
+        hashed = (hashed * _POWERS[len(piece)] + sum(map(mul, reversed(piece), _POWERS))) & _INT_MASK
     return abs(hashed - (hashed >> 31 << 32)) if hashed != _INT_MIN_BITS else 0

@@ -59,7 +59,7 @@ class ConfigsRoom:
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
-                outcomes.append(ConfigOutcome(resource, error))
+                outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *settle(image, self._schema, records)], outcomes)
 
     def alter(
@@ -77,7 +77,7 @@ class ConfigsRoom:
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
-                outcomes.append(ConfigOutcome(resource, error))
+                outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *settle(image, self._schema, records)], outcomes)
 
     def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:

@@ -71,8 +71,12 @@ def update_features(
     """
     records: list[MetadataRecord] = []
     proposed = {**image.features, **{update.name: update.level for update in updates}}
+    supported = _supported(image, node_id)
+    unknown_voter = next(
+        (voter for voter in voters if voter != node_id and voter not in image.cluster.controllers), None
+    )
     for update in updates:
-        reason = _reason_refused(image, update, node_id, voters)
+        reason = _reason_refused(image, update, supported, unknown_voter)
         if reason is None and update.name == METADATA_VERSION:
             _check_metadata_version(image, update)
         elif reason is None:
@@ -85,17 +89,22 @@ def update_features(
     return Decision(records, None)
 
 
-def _reason_refused(image: MetadataImage, update: FeatureUpdate, node_id: int, voters: Sequence[int]) -> str | None:
+def _reason_refused(
+    image: MetadataImage,
+    update: FeatureUpdate,
+    supported: Mapping[str, Mapping[str, VersionRange]],
+    unknown_voter: int | None,
+) -> str | None:
+    """`supported` is what each node understands; `unknown_voter` has not registered, if there is such a voter."""
     if update.upgrade_type not in list(UpgradeType):
         return "The controller does not support the given upgrade type."
     if update.level < 0:
         return "A feature version cannot be less than 0."
-    for who, features in _supported(image, node_id).items():
+    for who, features in supported.items():
         if reason := _reason_not_supported(update.level, who, features.get(update.name, _DOES_NOT_KNOW)):
             return reason
-    for voter in voters:
-        if voter != node_id and voter not in image.cluster.controllers:
-            return f"controller {voter} has not registered, and may not support this feature"
+    if unknown_voter is not None:
+        return f"controller {unknown_voter} has not registered, and may not support this feature"
     current = image.features.get(update.name, 0)
     if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
         return (

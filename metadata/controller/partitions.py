@@ -68,7 +68,7 @@ def create_partitions(
         except PolicyViolation:
             raise
         except ApiError as error:
-            outcomes.append(TopicOutcome(topic.name, error))
+            outcomes.append(TopicOutcome(topic.name, error.with_traceback(None)))
     return Decision(records, outcomes)
 
 

@@ -87,7 +87,7 @@ class ReassignmentsRoom:
                     self._alter(image, topic, asked.name, one, allow_factor_change, changes)
                     partitions.append(ReassignedPartition(one.partition_id))
                 except ApiError as error:
-                    partitions.append(ReassignedPartition(one.partition_id, error))
+                    partitions.append(ReassignedPartition(one.partition_id, error.with_traceback(None)))
             answers.append(ReassignedTopic(asked.name, partitions))
         return Decision(list(changes.values()), answers)
 

@@ -103,7 +103,7 @@ class TopicsRoom:
             try:
                 created.append(self._create(image, topic, records))
             except ApiError as error:
-                created.append(CreatedTopic(topic.name, error))
+                created.append(CreatedTopic(topic.name, error.with_traceback(None)))
         for name, times in named.items():
             if times > 1:
                 created.append(CreatedTopic(name, InvalidRequest("Duplicate topic name.")))
@@ -123,7 +123,7 @@ class TopicsRoom:
                 ids.append(topic_id)
                 answers.append(DeletedTopic(name, topic_id))
             except ApiError as error:
-                answers.append(DeletedTopic(topic.name, topic.topic_id, error))
+                answers.append(DeletedTopic(topic.name, topic.topic_id, error.with_traceback(None)))
         return Decision([RemoveTopicRecord(topic_id=topic_id) for topic_id in ids], answers)
 
     def check_total(self, topics: Sequence[NewTopic]) -> None:

@@ -1,5 +1,7 @@
 """What a coordinator's runtime promises: when state changes, when answers leave, how shards come and go."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,20 @@ async def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
 
 def refuse(state: Registers, now_ms: int) -> Decision[None]:
     raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
+
+
+async def test_refusal_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """Its traceback held the frame that refers to the answer: a cycle for each group that there is not."""
+    async with registers(tmp_path) as runtime:
+        gc.disable()
+        try:
+            refused = runtime.write(refuse)
+            error = weakref.ref(refused.outcome)
+            assert code_of(refused) == ErrorCode.ILLEGAL_GENERATION
+            del refused
+            assert error() is None
+        finally:
+            gc.enable()
 
 
 async def test_what_rests_on_what_is_committed_is_answered_at_once(tmp_path: Path) -> None:
@@ -319,6 +335,8 @@ def test_the_partition_of_a_key_is_that_of_java() -> None:
     assert java_hash("console-consumer-39416") == abs(_slow_java_hash("console-consumer-39416"))
     assert java_hash("polygenelubricants") == 0  # Integer.MIN_VALUE, which has no absolute value
     assert java_hash("grüße-😀") == abs(_slow_java_hash("grüße-😀"))
+    for length in (255, 256, 257, 1_000):
+        assert java_hash("ß€z" * length) == abs(_slow_java_hash("ß€z" * length))
 
 
 def _slow_java_hash(text: str) -> int:
