@@ -1,6 +1,6 @@
 """Replies that a coordinator completes: at once, or when what they rest on is committed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 # Groups that are asked about at once. A request about more is answered in slices.
 FEW_GROUPS: Final = 16
+# Groups of a large request whose outcomes are awaited together. Outcomes of 18,000 groups take 5 ms to gather, and as
+# long to be freed.
+PORTION_GROUPS: Final = 256
 
 
 def reply(
@@ -27,6 +30,12 @@ def reply(
 
     completion.then(partial(_answer, context, pending, respond))
     return pending
+
+
+def portions(group_ids: list[str], size: int = PORTION_GROUPS) -> Iterator[list[str]]:
+    """The groups of a large request, some at a time."""
+    for first in range(0, len(group_ids), size):
+        yield group_ids[first : first + size]
 
 
 async def outcome_of(completion: Completion[T]) -> T | CoordinatorError:

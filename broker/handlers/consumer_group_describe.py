@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.slices import each
 from broker.net.reply import Pending
@@ -40,12 +40,15 @@ def consumer_group_describe(
 async def _describe_many(
     context: RequestContext, request: ConsumerGroupDescribeRequest, group_ids: list[str]
 ) -> ConsumerGroupDescribeResponse:
+    response = ConsumerGroupDescribeResponse()
     describe = context.services.groups.consumer_group_describe
-    completions = await context.finish(each(describe, group_ids, _STEP_GROUPS))
-    outcome = await outcome_of(gather(completions))
-    assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-    described = each(partial(_described, request), zip(group_ids, outcome, strict=True))
-    return ConsumerGroupDescribeResponse(groups=await context.finish(described))
+    for some in portions(group_ids):
+        completions = await context.finish(each(describe, some, _STEP_GROUPS))
+        outcome = await outcome_of(gather(completions))
+        assert not isinstance(outcome, CoordinatorError), "each group has its own error"
+        described = each(partial(_described, request), zip(some, outcome, strict=True))
+        response.groups += await context.finish(described)
+    return response
 
 
 def _described(

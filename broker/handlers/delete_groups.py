@@ -1,7 +1,7 @@
 """DeleteGroups (key 42): forget groups without members, with all that they have committed."""
 
 from broker.coordinator.decision import CoordinatorError
-from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.slices import each
 from broker.net.reply import Pending
@@ -18,14 +18,14 @@ def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Dele
 
 
 async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteGroupsResponse:
-    """Some at a time: each portion is a decision of every partition that has groups of it."""
-    portions = [group_ids[first : first + FEW_GROUPS] for first in range(0, len(group_ids), FEW_GROUPS)]
-    begun = await context.finish(each(context.services.groups.delete_groups, portions, 1))
-    context.services.partitions.commit_staged()  # this is no connection's turn
+    """Deletes some groups at a time: each few are a decision of every partition that has some of them."""
     response = DeleteGroupsResponse()
-    for names, completion in begun:
-        outcome = await outcome_of(completion)
-        response.results += _results(names, outcome)
+    for some in portions(group_ids):
+        begun = await context.finish(each(context.services.groups.delete_groups, portions(some, FEW_GROUPS), 1))
+        context.services.partitions.commit_staged()  # this is no connection's turn
+        for names, completion in begun:
+            outcome = await outcome_of(completion)
+            response.results += _results(names, outcome)
     return response
 
 

@@ -7,7 +7,7 @@ from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.group import GroupState
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
+from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.slices import each
 from broker.net.reply import Pending
@@ -36,11 +36,14 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
 async def _describe_many(
     context: RequestContext, request: DescribeGroupsRequest, group_ids: list[str]
 ) -> DescribeGroupsResponse:
-    completions = await context.finish(each(context.services.groups.describe_group, group_ids))
-    outcome = await outcome_of(gather(completions))
-    assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-    described = each(partial(_described, context, request), zip(group_ids, outcome, strict=True))
-    return DescribeGroupsResponse(groups=await context.finish(described))
+    response = DescribeGroupsResponse()
+    for some in portions(group_ids):
+        completions = await context.finish(each(context.services.groups.describe_group, some))
+        outcome = await outcome_of(gather(completions))
+        assert not isinstance(outcome, CoordinatorError), "each group has its own error"
+        described = each(partial(_described, context, request), zip(some, outcome, strict=True))
+        response.groups += await context.finish(described)
+    return response
 
 
 def _described(

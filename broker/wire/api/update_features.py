@@ -5,6 +5,8 @@ Always flexible. Notable versions:
     2  no more results per feature: all are updated, or none (KIP-1022)
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
 
 
@@ -18,7 +20,11 @@ class FeatureUpdateKey:
     upgrade_type: int = field("int8", "1+", default=1)
 
 
-@request(key=57, versions="0-2", flexible="0+")
+# Kafka has fewer than ten features. All updates are one decision, which thousands of them would hold the loop for.
+_ELEMENTS_MAX: Final = 1_000
+
+
+@request(key=57, versions="0-2", flexible="0+", elements_max=_ELEMENTS_MAX)
 class UpdateFeaturesRequest:
     timeout_ms: int = field("int32", "0+", default=60000)
     feature_updates: list[FeatureUpdateKey] = field([FeatureUpdateKey], "0+", factory=list)
