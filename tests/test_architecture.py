@@ -69,6 +69,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.cli": ("broker", "kraft", "metadata"),
     "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
     "broker.spark": ("broker.client",),
+    "pyspark_kraft": ("broker.spark",),
     "jepsen": ("broker", "kraft", "metadata"),
     # Processes, links between them and clients are the same whether one measures or disturbs them.
     "benchmarks": ("broker", "jepsen", "kraft", "metadata"),
@@ -118,6 +119,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.lifecycle_protocol": frozenset(),
+    "broker.spark.options": frozenset(),
 }
 
 # Who reaches the world other than through Env and Trio, and why.

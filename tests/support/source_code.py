@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("kraft", "metadata", "broker", "jepsen", "benchmarks")
+PACKAGES = ("kraft", "metadata", "broker", "jepsen", "benchmarks", "pyspark_kraft")
 
 
 @attrs.frozen
