@@ -162,6 +162,9 @@ WORLDLY: dict[str, set[str]] = {
     # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
     "broker.client.blocking.handover": {"threading"},
     "broker.client.blocking.loop": {"os", "threading", "trio.to_thread.run_sync"},
+    # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
+    "broker.spark.clients": {"os", "threading", "time"},
+    "broker.spark.cluster_offsets": {"time"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

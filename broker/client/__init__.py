@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         NotAssigned,
         OffsetOutOfRange,
         PartitionFailed,
+        TopicDeleted,
     )
     from broker.client.consumer.group import (
         AssignmentError,
@@ -224,6 +225,7 @@ __all__ = [
     "SyncProducer",
     "SyncRebalanceListener",
     "TimedOut",
+    "TopicDeleted",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

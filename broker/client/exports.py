@@ -69,6 +69,7 @@ _MODULES: Final = {
         "NotAssigned",
         "OffsetOutOfRange",
         "PartitionFailed",
+        "TopicDeleted",
     ),
     "consumer.group": (
         "AssignmentError",

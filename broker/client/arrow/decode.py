@@ -5,6 +5,7 @@ are followed one after the other, and not even these where records are of one si
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -43,6 +44,7 @@ def decode_arrow(
     partition: int,
     *,
     from_offset: int,
+    until_offset: int = _NO_LIMIT,
     aborted: Iterable[AbortedTransaction] = (),
     read_committed: bool = False,
     check_crc: bool = True,
@@ -51,20 +53,21 @@ def decode_arrow(
 ) -> Iterator[DecodedRows]:
     """The records in a Fetch response's partition from `from_offset` on, as pyarrow RecordBatches of these columns.
 
-    It ends after `max_records`. Some of what it returns may have no rows, and only a new offset: that after control
+    It ends before `until_offset`, and after `max_records`. Some of what it returns may have no rows, and only a new offset: that after control
     batches, for example. Decoding is done as the iterator proceeds, a few MiB at a time.
 
     The same records are left out as in `decode_records`. Raises CorruptBatch and InvalidRecord at a damaged batch,
     after it has returned the records of the batches before; InvalidTimestamp where microseconds do not fit 64 bits, if
     the timestamp is asked for; ValueError for a column that does not exist.
     """
-    decoder = _Decoder(topic, partition, schema_of(columns), from_offset)
+    decoder = _Decoder(topic, partition, schema_of(columns), from_offset, until_offset)
     left = _NO_LIMIT if max_records is None else max_records
     batches = fetched_batches(
         buffer, from_offset=from_offset, aborted=aborted, read_committed=read_committed, is_crc_checked=check_crc
     )
+    wanted = takewhile(lambda batch: batch[1].base_offset < until_offset, batches)
     reached = from_offset
-    for contents in gather_contents(buffer, batches, left):
+    for contents in gather_contents(buffer, wanted, left):
         for decoded in decoder.decode_until_damage(contents, left):
             reached = max(reached, decoded.next_offset)
             yield decoded._replace(next_offset=reached)
@@ -84,6 +87,7 @@ class _Decoder:
     partition: int
     schema: Any
     from_offset: int
+    until_offset: int
 
     def without_rows(self, last: BatchHeader) -> DecodedRows:
         """What comes after batches of which the last one is this."""
@@ -127,7 +131,7 @@ class _Decoder:
         offsets = batches.offsets(fields.offset_deltas)
         columns = [self._column(name, octets, fields, headers, offsets, batches) for name in self.schema.names]
         decoded = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        is_wanted = offsets >= self.from_offset
+        is_wanted = (offsets >= self.from_offset) & (offsets < self.until_offset)
         if not is_wanted.all():
             decoded = decoded.filter(pa.array(is_wanted))
         return DecodedRows(decoded, int(offsets.max()) + 1, _known_epoch(int(batches.leader_epochs[-1])))

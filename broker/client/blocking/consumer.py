@@ -1,6 +1,6 @@
 """The blocking face of `Consumer`."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -13,6 +13,8 @@ from broker.client.consumer.consumer import ARROW_RECORDS_MAX, Consumer
 from broker.client.consumer.errors import NotAssigned
 from broker.client.consumer.group import Assignor, RebalanceListener
 from broker.client.consumer.group.subscribed_topics import Pattern
+from broker.client.consumer.range_reader import RangeReader
+from broker.client.consumer.record_reader import EncodedRecords
 from broker.client.errors import ClosedError
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -111,6 +113,32 @@ class SyncConsumer(BlockingClient[Consumer]):
         read = [*wanted, *(name for name in _PLACE_COLUMNS if name not in wanted)]
         table = self._read(lambda consumer: consumer.fetch_arrow(max_records, timeout_s, columns=read), _begin_of_table)
         return table.select(wanted)
+
+    def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] = (),
+        topic_id: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[Any]:
+        """The records from `start` up to `end` of one partition; see `Consumer.read_range`.
+
+        The calling thread decodes, while the background thread fetches what comes next.
+        """
+        from broker.client.arrow import DEFAULT_COLUMNS
+
+        async def begin(consumer: Consumer) -> RangeReader:
+            return consumer._range_reader(partition, start, end, topic_id)
+
+        async def take(consumer: Consumer) -> EncodedRecords | None:
+            return await reader.next(timeout_s)
+
+        reader = self._hosted.run(begin)
+        while (records := self._hosted.run(take)) is not None:
+            yield from records.decode_arrow(end, columns or DEFAULT_COLUMNS)
 
     def subscribe(
         self,

@@ -17,6 +17,7 @@ from broker.client.consumer.group.offsets import CommitCallback
 from broker.client.consumer.group.subscribed_topics import Pattern
 from broker.client.consumer.offset_reset import EARLIEST, LATEST, OffsetReset
 from broker.client.consumer.positions import Position
+from broker.client.consumer.range_reader import RangeReader
 from broker.client.consumer.record_reader import RecordReader
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError, ConfigError
@@ -164,11 +165,43 @@ class Consumer:
         It waits and raises as `fetch` does; the table is empty where the time is over. Raises ImportError unless numpy
         and pyarrow are installed (`pip install "kraft[arrow]"`), and ValueError for a column that does not exist.
         """
-        from broker.client.arrow import DEFAULT_COLUMNS, schema_of, table_of
+        from broker.client.arrow import schema_of, table_of
 
-        schema = schema_of(columns or DEFAULT_COLUMNS)
+        schema = schema_of(_arrow_columns(columns))
         taken = await self._poll_until(lambda reader: reader.take_arrow(max_records, schema.names), timeout_s)
         return table_of(taken, schema)
+
+    async def read_range(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str] = (),
+        topic_id: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Any]:
+        """The records of one partition from offset `start` up to, and without, `end`, as pyarrow RecordBatches.
+
+        Assigns the partition alone, and fetches nothing after the range. It ends exactly there, also where the last
+        offsets of the range have no records. The columns are those of `fetch_arrow`. With a `topic_id` of 16 bytes,
+        another topic that has been created with the same name is not read.
+
+        Raises OffsetOutOfRange, whatever `auto.offset.reset` is, TopicDeleted, CorruptRecords; KafkaError where a
+        broker refuses; TimedOut if nothing comes for `timeout_s`.
+        """
+        reader = self._range_reader(partition, start, end, topic_id)
+        wanted = _arrow_columns(columns)
+        while (records := await reader.next(timeout_s)) is not None:
+            for batch in records.decode_arrow(end, wanted):
+                yield batch
+
+    def _range_reader(
+        self, partition: TopicPartition, start: int, end: int, topic_id: bytes | None
+    ) -> RangeReader:
+        if not 0 <= start <= end:
+            raise ValueError(f"a range of offsets is from 0 on and does not end before it starts: [{start}, {end})")
+        return RangeReader(self._opened(), partition, start, end, topic_id)
 
     async def _poll_until(self, take: Callable[[RecordReader], list[_Taken]], timeout_s: float | None) -> list[_Taken]:
         """Polls until `take` returns something, or the time is over."""
@@ -341,3 +374,10 @@ class Consumer:
     async def topics(self) -> dict[str, list[PartitionMetadata]]:
         """All topics and their partitions. Raises KafkaError, TimedOut."""
         return {name: list(partitions) for name, partitions in (await self._opened().describe(None)).items()}
+
+
+def _arrow_columns(columns: Sequence[str]) -> Sequence[str]:
+    """The columns that are read where a call chooses none. Raises ImportError without numpy and pyarrow."""
+    from broker.client.arrow import DEFAULT_COLUMNS
+
+    return columns or DEFAULT_COLUMNS

@@ -194,6 +194,12 @@ class ConsumerEngine:
         self.subscription.assigned(partition).seek(position)
         self._look_again()
 
+    def read_range(self, partition: TopicPartition, start: int, end: int) -> None:
+        """Assigns this partition alone, and fetches from `start` to `end`."""
+        self.assign([partition])
+        self.subscription.assigned(partition).read_range(start, end)
+        self._look_again()
+
     def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
         """Looks up new positions of `partitions`, of all assigned ones if there are none."""
         self.reader.end_run()

@@ -56,6 +56,18 @@ class LogTruncation(OffsetOutOfRange):
         )
 
 
+class TopicDeleted(PartitionFailed):
+    """The topic is gone, or another one has been created with its name, in which the offsets mean nothing."""
+
+    def __init__(self, partition: TopicPartition, offset: int, *, is_recreated: bool) -> None:
+        what = "deleted and created again" if is_recreated else "deleted"
+        super().__init__(
+            f"topic {partition.topic} was {what}: offset {offset} of {_name(partition)} cannot be read",
+            partition,
+            offset,
+        )
+
+
 class CorruptRecords(PartitionFailed):
     """A batch cannot be read: its CRC, its compression or its records are wrong."""
 

@@ -257,6 +257,8 @@ class Fetcher:
                 self.notify()
             if data.records:
                 self._take_records(assigned, node_id, each, data, is_shared=is_shared)
+        if not response.throttle_time_ms:
+            _count_fetches(asked, parts)
         if self._is_recheck_due:
             self._is_recheck_due = False
             self._recheck()
@@ -307,7 +309,7 @@ class Fetcher:
             self._pause(assigned)
 
     def _out_of_range(self, assigned: AssignedPartition) -> None:
-        policy = self._subscription.policy
+        policy = self._subscription.policy_of(assigned)
         assert assigned.fetched is not None, "it was asked for"
         if policy is not None and not self._buffer.holds(assigned.partition):
             assigned.request_reset(policy)
@@ -324,3 +326,15 @@ class Fetcher:
 
     def _pause(self, assigned: AssignedPartition) -> None:
         assigned.retry_at = trio.current_time() + self._cluster.backoff.pause_s(1)
+
+
+def _count_fetches(
+    asked: Mapping[TopicPartition, tuple[AssignedPartition, Asked]], parts: Mapping[TopicPartition, PartitionData]
+) -> None:
+    """Counts the Fetches that found no records. A session's response leaves out partitions without news (KIP-227)."""
+    for key, (assigned, each) in asked.items():
+        data = parts.get(key)
+        if data is None:
+            assigned.count_fetch(is_empty=assigned.expects(each))
+        elif data.error_code == ErrorCode.NONE and data.preferred_read_replica < 0:
+            assigned.count_fetch(is_empty=not data.records)

@@ -134,8 +134,8 @@ class PositionUpdates:
         self._reset_without_offset(without)
 
     def _reset_without_offset(self, partitions: Collection[AssignedPartition]) -> None:
-        policy = self._subscription.policy
         for assigned in partitions:
+            policy = self._subscription.policy_of(assigned)
             if policy is None:
                 assigned.error = NoOffsetForPartition(assigned.partition)
             else:
@@ -185,7 +185,7 @@ class PositionUpdates:
 
     def _take_epoch_end(self, assigned: AssignedPartition, asked: Asked, answer: EpochEnd | KafkaError | None) -> None:
         if isinstance(answer, EpochEnd):
-            policy = self._subscription.policy
+            policy = self._subscription.policy_of(assigned)
             assigned.error = assigned.validated(asked, answer.epoch, answer.end_offset, policy) or assigned.error
         elif assigned.expects(asked):
             self._take_failure(assigned, answer)

@@ -79,6 +79,10 @@ class AssignedPartition:
     preferred_until: float = 0.0
     high_watermark: int | None = None
     last_stable_offset: int | None = None
+    # Nothing is fetched from this offset on, where only a range is read.
+    fetch_end: float = inf
+    # Fetches in a row that were answered without an error, without being throttled, and without records.
+    empty_fetches: int = 0
 
     @property
     def is_fetching(self) -> bool:
@@ -89,8 +93,20 @@ class AssignedPartition:
         """True if the next poll may return records of this partition."""
         return self.is_fetching and not self.is_paused and not self.is_being_revoked
 
+    @property
+    def is_range(self) -> bool:
+        """True if only the offsets up to `fetch_end` are read."""
+        return self.fetch_end != inf
+
     def may_fetch(self, now: float) -> bool:
-        return self.is_returnable and self.error is None and not self.waits_for_buffer and self.retry_at <= now
+        return (
+            self.is_returnable
+            and self.error is None
+            and not self.waits_for_buffer
+            and self.retry_at <= now
+            and self.fetched is not None
+            and self.fetched.offset < self.fetch_end
+        )
 
     def is_due(self, state: PositionState, now: float) -> bool:
         """True if the partition is in a state that needs a lookup, which may be made now."""
@@ -102,6 +118,11 @@ class AssignedPartition:
         self.consumed = self.fetched = position
         self.reset = None
         self._validate()
+
+    def read_range(self, start: int, end: int) -> None:
+        """Moves to `start`, and fetches nothing from `end` on, until the next seek."""
+        self.seek(Position(start))
+        self.fetch_end = end
 
     def request_reset(self, reset: OffsetReset) -> None:
         """Has the position looked up; there is none until then."""
@@ -199,6 +220,8 @@ class AssignedPartition:
         self.error = None
         self.retry_at = 0.0
         self.waits_for_buffer = False
+        self.fetch_end = inf
+        self.empty_fetches = 0
 
     # Replicas (KIP-392)
 
@@ -221,6 +244,10 @@ class AssignedPartition:
         return self.preferred_replica
 
     # Ends
+
+    def count_fetch(self, *, is_empty: bool) -> None:
+        """Counts a response that was neither an error nor throttled."""
+        self.empty_fetches = self.empty_fetches + 1 if is_empty else 0
 
     def update_ends(self, high_watermark: int, last_stable_offset: int) -> None:
         """Takes the ends of the log from a response; negative ones are unknown."""

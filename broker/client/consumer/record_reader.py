@@ -3,13 +3,49 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.errors import CorruptRecords, DeserializationFailed
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition
 from broker.client.consumer.positions import Position
 from broker.client.serializers import Deserializer
 from broker.client.types import ConsumerRecord, TopicPartition
+from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
+
+
+@attrs.frozen(eq=False)
+class EncodedRecords:
+    """Whole batches of one partition, of which the records from `from_offset` on are wanted."""
+
+    partition: TopicPartition
+    data: memoryview
+    from_offset: int
+    aborted: Sequence[AbortedTransaction]
+    read_committed: bool
+    check_crc: bool
+
+    def decode_arrow(self, until_offset: int, columns: Sequence[str]) -> Iterator[Any]:
+        """The records before `until_offset` as pyarrow RecordBatches of these columns. Raises CorruptRecords."""
+        from broker.client.arrow import decode_arrow
+
+        reached = self.from_offset
+        try:
+            for rows, reached, _ in decode_arrow(  # noqa: B007 - it is where decoding fails
+                self.data,
+                *self.partition,
+                from_offset=self.from_offset,
+                until_offset=until_offset,
+                aborted=self.aborted,
+                read_committed=self.read_committed,
+                check_crc=self.check_crc,
+                columns=columns,
+            ):
+                if rows.num_rows:
+                    yield rows
+        except WireError as error:
+            raise CorruptRecords(self.partition, reached, str(error)) from error
 
 
 class RecordReader:
@@ -87,6 +123,23 @@ class RecordReader:
                     break
                 raise CorruptRecords(fetched.assigned.partition, fetched.position.offset, str(error)) from error
             self._consume(fetched)
+        return taken
+
+    def take_encoded(self) -> EncodedRecords | None:
+        """The next records of one partition as they were fetched; None where there are none."""
+        fetched = self._buffer.first()
+        if fetched is None:
+            return None
+        taken = EncodedRecords(
+            fetched.assigned.partition,
+            fetched.encoded,
+            fetched.position.offset,
+            fetched.aborted,
+            self._read_committed,
+            self._check_crc,
+        )
+        fetched.advance_to(fetched.end)
+        self._consume(fetched)
         return taken
 
     def begin_run(self, limit: int) -> bool:

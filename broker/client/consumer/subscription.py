@@ -25,7 +25,7 @@ class SubscriptionState:
     """
 
     def __init__(self, policy: OffsetReset | None, reassigned: Callable[[], None] = lambda: None) -> None:
-        self.policy = policy
+        self._policy = policy
         self._reassigned = reassigned
         self.kind = SubscriptionKind.NONE
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
@@ -53,6 +53,10 @@ class SubscriptionState:
     def all_assigned(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
         """Raises NotAssigned, before anything is changed, if one of them is not."""
         return [self.assigned(partition) for partition in partitions]
+
+    def policy_of(self, assigned: AssignedPartition) -> OffsetReset | None:
+        """What happens to a position that is out of range. Where only a range is read, it is always an error."""
+        return None if assigned.is_range else self._policy
 
     # Choosing
 

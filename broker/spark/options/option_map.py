@@ -66,14 +66,14 @@ class OptionMap:
         value = self.text(name)
         return None if value is None else read_whole_number(name, value, at_most=at_most)
 
-    def duration_ms(self, name: str, *, default: int) -> int:
+    def duration_ms(self, name: str) -> int | None:
         """Milliseconds, from a number with one of Spark's units: us, ms, s, m, min, h, d; without one it is ms.
 
-        Raises IllegalOption.
+        None if the option is not set. Raises IllegalOption.
         """
         value = self.text(name)
         if value is None:
-            return default
+            return None
         match = _DURATION.fullmatch(value.strip())
         if match is None:
             raise IllegalOption(

@@ -51,6 +51,7 @@ class ReadOptions:
     group_id: str | None
     group_id_prefix: str
     is_filter_pushed: bool
+    max_timestamp_lateness_ms: int | None
     client_config: dict[str, object] = attrs.field(hash=False)
     remarks: tuple[str, ...] = ()
 
@@ -80,7 +81,7 @@ class ReadOptions:
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
-            max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", default=_MAX_TRIGGER_DELAY_MS),
+            max_trigger_delay_ms=_or_default(given.duration_ms("maxTriggerDelay"), _MAX_TRIGGER_DELAY_MS),
             poll_timeout_ms=_or_default(given.positive("kafkaConsumer.pollTimeoutMs"), _POLL_TIMEOUT_MS),
             fetch_offset_retries=_or_default(given.positive_int32("fetchOffset.numRetries"), _FETCH_OFFSET_RETRIES),
             fetch_offset_retry_interval_ms=_or_default(
@@ -89,6 +90,7 @@ class ReadOptions:
             group_id=None if group_id is None else str(group_id),
             group_id_prefix=given.text("groupIdPrefix") or (_STREAMING_PREFIX if is_streaming else _BATCH_PREFIX),
             is_filter_pushed=given.flag("pushDownPredicate", default=False),
+            max_timestamp_lateness_ms=given.duration_ms("maxTimestampLateness"),
             client_config=config,
             remarks=tuple(_remarks(given, is_streaming=is_streaming)),
         )

@@ -1,0 +1,55 @@
+"""Reading topics once, from a start to an end that are known when the query is planned."""
+
+from collections.abc import Iterable, Iterator
+from logging import getLogger
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceReader, Filter
+
+from broker.spark.cluster_offsets import ClusterOffsets
+from broker.spark.options import ReadOptions
+from broker.spark.predicates import Bounds, narrow, push
+from broker.spark.ranges import OffsetRange, split_ranges
+from broker.spark.reading import read_range
+
+_log: Final = getLogger(__name__)
+
+
+class KraftReader(DataSourceReader):
+    """Plans ranges of offsets on the driver, and reads one of them in each task."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._bounds = Bounds()
+        for remark in options.remarks:
+            _log.warning("%s", remark)
+
+    def partitions(self) -> list[Any]:
+        """The ranges, split by minPartitions and maxRecordsPerPartition."""
+        options = self._options
+        with ClusterOffsets(options) as cluster:
+            ranges = narrow(cluster.ranges(), self._bounds, cluster.at_times, options.max_timestamp_lateness_ms)
+        # Spark would make one task without a range of an empty list.
+        return split_ranges(ranges, options.min_partitions, options.max_records_per_partition) or [None]
+
+    def read(self, partition: OffsetRange | None) -> Iterator[Any]:
+        """Record batches of Arrow, with the columns that were asked for."""
+        return iter(()) if partition is None else read_range(partition, self._columns, self._options)
+
+
+class FilteringKraftReader(KraftReader):
+    """Takes predicates over from Spark.
+
+    A class of its own: Spark refuses readers with `pushFilters` unless `spark.sql.python.filterPushdown.enabled` is on.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Returns the filters that Spark has to apply itself."""
+        self._bounds, left = push(filters)
+        return left
+
+
+def batch_reader(options: ReadOptions, columns: tuple[str, ...]) -> DataSourceReader:
+    """The reader of a batch query."""
+    return FilteringKraftReader(options, columns) if options.is_filter_pushed else KraftReader(options, columns)

@@ -1,0 +1,169 @@
+"""Predicates on partition, topic, offset and timestamp, turned into what is read at all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+import attrs
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from broker.client import TopicPartition
+from broker.spark.ranges import OffsetRange
+
+_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+
+
+@attrs.frozen
+class Bounds:
+    """What the predicates that were pushed leave to be read: they hold together.
+
+    Offsets are from `offset_start` up to `offset_end`; so are times, in microseconds since 1970.
+    """
+
+    topics: frozenset[str] | None = None
+    topic_prefixes: tuple[str, ...] = ()
+    partitions: frozenset[int] | None = None
+    offset_start: int = 0
+    offset_end: int = _MAX
+    time_start_us: int | None = None
+    time_end_us: int | None = None
+
+    def includes(self, topic: str, partition: int) -> bool:
+        """True if the partition may have records that are wanted."""
+        return (
+            (self.topics is None or topic in self.topics)
+            and all(topic.startswith(prefix) for prefix in self.topic_prefixes)
+            and (self.partitions is None or partition in self.partitions)
+        )
+
+
+def push(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
+    """The bounds that the filters amount to, and the filters that Spark has still to apply to the rows.
+
+    A filter on timestamps is among them always: records are not in the order of their timestamps.
+    """
+    bounds = Bounds()
+    left = []
+    for each in filters:
+        pushed = _pushed(bounds, each)
+        if pushed is None:
+            left.append(each)
+            continue
+        bounds = pushed
+        if each.attribute == ("timestamp",) and not isinstance(each, IsNotNull):  # type: ignore[attr-defined]
+            left.append(each)
+    return bounds, left
+
+
+def narrow(
+    ranges: Iterable[OffsetRange],
+    bounds: Bounds,
+    at_times: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]],
+    max_lateness_ms: int | None,
+) -> list[OffsetRange]:
+    """The parts of the ranges that are within the bounds. `at_times` finds the first offsets at or after times.
+
+    Before the first record at or after a time there is none that is wanted. After the first one past the end there may
+    be some that are late, so ranges end there only where `max_lateness_ms` says how late they can be.
+    """
+    chosen = [
+        attrs.evolve(each, start=max(each.start, bounds.offset_start), end=min(each.end, bounds.offset_end))
+        for each in ranges
+        if bounds.includes(each.topic, each.partition)
+    ]
+    chosen = [each for each in chosen if each.size > 0]
+    if bounds.time_start_us is not None:
+        starts = at_times(dict.fromkeys((each.topic_partition for each in chosen), _ms_up(bounds.time_start_us)))
+        chosen = [attrs.evolve(each, start=_later(each, starts[each.topic_partition])) for each in chosen]
+    if bounds.time_end_us is not None and max_lateness_ms is not None:
+        end_ms = _ms_up(bounds.time_end_us) + max_lateness_ms
+        ends = at_times(dict.fromkeys((each.topic_partition for each in chosen), end_ms))
+        chosen = [attrs.evolve(each, end=_earlier(each, ends[each.topic_partition])) for each in chosen]
+    return [each for each in chosen if each.size > 0]
+
+
+def _later(whole: OffsetRange, offset: int | None) -> int:
+    """No record at or after the time leaves an empty range."""
+    return whole.end if offset is None else max(whole.start, offset)
+
+
+def _earlier(whole: OffsetRange, offset: int | None) -> int:
+    return whole.end if offset is None else min(whole.end, offset)
+
+
+def _ms_up(time_us: int) -> int:
+    """Records' timestamps are whole milliseconds; there are none before 1970 to look for."""
+    return max(-(-time_us // 1000), 0)
+
+
+def _pushed(bounds: Bounds, each: Filter) -> Bounds | None:
+    """The bounds with one more filter; None where it cannot be pushed."""
+    match each:
+        case IsNotNull((name,)) if name in _NEVER_NULL:
+            return bounds
+        case EqualTo((name,), value):
+            return _pushed_values(bounds, name, (value,))
+        case In((name,), values):
+            return _pushed_values(bounds, name, values)
+        case StringStartsWith(("topic",), prefix):
+            return attrs.evolve(bounds, topic_prefixes=(*bounds.topic_prefixes, prefix))
+        case GreaterThanOrEqual((name,), value):
+            return _from(bounds, name, value, 0)
+        case GreaterThan((name,), value):
+            return _from(bounds, name, value, 1)
+        case LessThan((name,), value):
+            return _until(bounds, name, value, 0)
+        case LessThanOrEqual((name,), value):
+            return _until(bounds, name, value, 1)
+    return None
+
+
+def _pushed_values(bounds: Bounds, name: str, values: tuple[Any, ...]) -> Bounds | None:
+    wanted = frozenset(values)
+    match name:
+        case "topic":
+            return attrs.evolve(bounds, topics=wanted if bounds.topics is None else wanted & bounds.topics)
+        case "partition":
+            partitions = wanted if bounds.partitions is None else wanted & bounds.partitions
+            return attrs.evolve(bounds, partitions=partitions)
+        case "offset" | "timestamp" if len(wanted) == 1:
+            (value,) = wanted
+            start = _from(bounds, name, value, 0)
+            return None if start is None else _until(start, name, value, 1)
+    return None
+
+
+def _from(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
+    if name == "offset":
+        return attrs.evolve(bounds, offset_start=max(bounds.offset_start, value + after))
+    if name == "timestamp":
+        start = _microseconds(value) + after
+        return attrs.evolve(bounds, time_start_us=max(start, bounds.time_start_us or start))
+    return None
+
+
+def _until(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
+    if name == "offset":
+        return attrs.evolve(bounds, offset_end=min(bounds.offset_end, value + after))
+    if name == "timestamp":
+        end = _microseconds(value) + after
+        return attrs.evolve(bounds, time_end_us=min(end, _MAX if bounds.time_end_us is None else bounds.time_end_us))
+    return None
+
+
+def _microseconds(time: datetime) -> int:
+    """Since 1970. A time without a zone is in that of the process, as Spark's own conversions have it."""
+    since = time.astimezone(timezone.utc) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
