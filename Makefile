@@ -20,6 +20,7 @@
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
+#   make bench-spark         reads by Spark beside Spark's own Kafka connector; needs java, and mvn for the connector
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
 PYTHON ?= python3
@@ -38,7 +39,7 @@ SEED ?= 1
 
 .PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
-	bench-loop-holds kafka-dump-log
+	bench-loop-holds bench-spark kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -112,6 +113,11 @@ bench-metadata: $(VENV)/.installed
 
 bench-loop-holds: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_loop_holds $(ARGS)
+
+# In an environment of its own: PySpark has to be of the version of which the connector is on Maven Central.
+bench-spark:
+	$(MAKE) VENV=.venv-bench-spark .venv-bench-spark/.installed-bench-spark
+	.venv-bench-spark/bin/python -m benchmarks.bench_spark $(ARGS)
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)

@@ -3,19 +3,16 @@
 So do the README's first example, and those in docstrings, which docs/client-reference.md shows.
 """
 
-import ast
 import inspect
-import io
 import re
 import textwrap
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
-import trio
 
 import broker.client
+from tests.support.document_examples import examples, run_example
 from tests.support.node_process import NodeProcess
 from tests.support.source_code import ROOT
 
@@ -35,15 +32,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.stop()
 
 
-def examples(document: str, section: str) -> list[tuple[int, str, str | None]]:
-    """The Python blocks of a section, each with its line, and the output that a text block behind it shows."""
-    text = (ROOT / document).read_text()
-    start = text.index(f"\n## {section}\n")
-    end = text.find("\n## ", start + 1)
-    blocks = re.finditer(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", text[: end if end > 0 else None], re.DOTALL)
-    return [(text.count("\n", 0, block.start(1)), block[1], block[2]) for block in blocks if block.start() > start]
-
-
 def docstring_example(name: str) -> str:
     """The indented block in the docstring of a public name, if there is one."""
     text = inspect.getdoc(getattr(broker.client, name)) or ""
@@ -51,22 +39,11 @@ def docstring_example(name: str) -> str:
     return textwrap.dedent("\n\n".join(blocks))
 
 
-def run(code: str, document: str, names: dict[str, Any]) -> str:
-    """Runs an example, and returns what it prints."""
-    compiled = compile(code, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        result = eval(compiled, names)
-        if inspect.iscoroutine(result):
-            trio.run(lambda: result)
-    return printed.getvalue()
-
-
 @pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
 def test_the_examples_run_and_print_what_they_show(document: str, section: str, bootstrap: str) -> None:
     names: dict[str, Any] = {}
     for line, code, expected in examples(document, section):
-        printed = run("\n" * line + code.replace("localhost:9092", bootstrap), document, names)
+        printed = run_example("\n" * line + code.replace("localhost:9092", bootstrap), document, names)
         if expected is not None:
             assert printed == expected, f"{document}, line {line}"
 
@@ -87,4 +64,6 @@ def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
     code = docstring_example(name)
     for old, new in changes.items():
         code = code.replace(old, new)
-    run(code, name, dict(vars(broker.client)) | {each: getattr(broker.client, each) for each in broker.client.__all__})
+    run_example(
+        code, name, dict(vars(broker.client)) | {each: getattr(broker.client, each) for each in broker.client.__all__}
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from logging import getLogger
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSourceReader, Filter
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from broker.spark.cluster_offsets import ClusterOffsets
 from broker.spark.options import ReadOptions
@@ -25,17 +25,19 @@ class KraftReader(DataSourceReader):
         for remark in options.remarks:
             _log.warning("%s", remark)
 
-    def partitions(self) -> list[Any]:
+    def partitions(self) -> list[InputPartition]:
         """The ranges, split by minPartitions and maxRecordsPerPartition."""
         options = self._options
         with ClusterOffsets(options) as cluster:
             ranges = narrow(cluster.ranges(), self._bounds, cluster.at_times, options.max_timestamp_lateness_ms)
-        # Spark would make one task without a range of an empty list.
-        return split_ranges(ranges, options.min_partitions, options.max_records_per_partition) or [None]
+        parts = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        # Spark would make one task without a partition of an empty list.
+        return [InputPartition(part) for part in parts] or [InputPartition(None)]
 
-    def read(self, partition: OffsetRange | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of Arrow, with the columns that were asked for."""
-        return iter(()) if partition is None else read_range(partition, self._columns, self._options)
+        part: OffsetRange | None = partition.value
+        return iter(()) if part is None else read_range(part, self._columns, self._options)
 
 
 class FilteringKraftReader(KraftReader):

@@ -147,7 +147,10 @@ class ClusterOffsets:
         ]
 
     def _needed(
-        self, limit: OffsetLimit, partitions: Iterable[TopicPartition], ask: Callable[[Iterable[TopicPartition]], Offsets]
+        self,
+        limit: OffsetLimit,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[Iterable[TopicPartition]], Offsets],
     ) -> Offsets:
         """Only offsets that a user names can lie outside of a log."""
         return ask(partitions) if isinstance(limit, SpecificOffsets) else {}
@@ -210,4 +213,3 @@ def _check_order(partition: TopicPartition, start: int, end: int) -> None:
             f"{partition.topic} partition {partition.partition}. Start and end are offsets, times, or latest: set them "
             "so that the start comes first"
         )
-

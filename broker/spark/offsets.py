@@ -34,9 +34,7 @@ def offsets_from_json(text: str) -> Offsets:
     try:
         return _numbers_by_partition(text, _offset)
     except (ValueError, RecursionError):
-        raise IllegalJson(
-            f'Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}'
-        ) from None
+        raise IllegalJson(f'Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}') from None
 
 
 def timestamps_from_json(text: str) -> dict[TopicPartition, int]:
@@ -78,13 +76,13 @@ def _numbers_by_partition(text: str, number: Callable[[Any], int]) -> dict[Topic
 
 def _object(value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise ValueError
+        raise IllegalJson
     return iter(value.items())
 
 
 def _array(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError
+        raise IllegalJson
     return value
 
 

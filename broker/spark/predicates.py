@@ -1,7 +1,7 @@
 """Predicates on partition, topic, offset and timestamp, turned into what is read at all."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import attrs
@@ -21,7 +21,7 @@ from broker.client import TopicPartition
 from broker.spark.ranges import OffsetRange
 
 _MAX: Final = 2**63 - 1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 
 
@@ -165,5 +165,5 @@ def _until(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
 
 def _microseconds(time: datetime) -> int:
     """Since 1970. A time without a zone is in that of the process, as Spark's own conversions have it."""
-    since = time.astimezone(timezone.utc) - _EPOCH
+    since = time.astimezone(UTC) - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -57,9 +57,7 @@ def _split_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> 
     return [
         part
         for each in ranges
-        for part in _divide(
-            each, 1 if each.topic_partition in whole else _part_count(each.size, left, parts_left)
-        )
+        for part in _divide(each, 1 if each.topic_partition in whole else _part_count(each.size, left, parts_left))
     ]
 
 

@@ -58,9 +58,7 @@ def _read(
         raise TimeoutError(f"Cannot fetch records of {whole.topic} in {timeout_ms} milliseconds: {error}") from error
 
 
-def _after_loss(
-    lost: OffsetOutOfRange, whole: OffsetRange, settings: dict[str, object], policy: DataLossPolicy
-) -> int:
+def _after_loss(lost: OffsetOutOfRange, whole: OffsetRange, settings: dict[str, object], policy: DataLossPolicy) -> int:
     """The offset to go on at after one that is out of the log; the range's end if there is nothing more to read."""
     partition, at = whole.topic_partition, lost.offset or whole.start
     with CONSUMERS.lend(settings) as consumer:

@@ -53,8 +53,8 @@ def decode_arrow(
 ) -> Iterator[DecodedRows]:
     """The records in a Fetch response's partition from `from_offset` on, as pyarrow RecordBatches of these columns.
 
-    It ends before `until_offset`, and after `max_records`. Some of what it returns may have no rows, and only a new offset: that after control
-    batches, for example. Decoding is done as the iterator proceeds, a few MiB at a time.
+    It ends before `until_offset`, and after `max_records`. Some of what it returns may have no rows, and only a new
+    offset: that after control batches, for example. Decoding is done as the iterator proceeds, a few MiB at a time.
 
     The same records are left out as in `decode_records`. Raises CorruptBatch and InvalidRecord at a damaged batch,
     after it has returned the records of the batches before; InvalidTimestamp where microseconds do not fit 64 bits, if

@@ -128,17 +128,16 @@ class SyncConsumer(BlockingClient[Consumer]):
 
         The calling thread decodes, while the background thread fetches what comes next.
         """
-        from broker.client.arrow import DEFAULT_COLUMNS
 
         async def begin(consumer: Consumer) -> RangeReader:
-            return consumer._range_reader(partition, start, end, topic_id)
+            return consumer.read_range(partition, start, end, columns=columns, topic_id=topic_id, timeout_s=timeout_s)
 
-        async def take(consumer: Consumer) -> EncodedRecords | None:
-            return await reader.next(timeout_s)
+        async def fetch(consumer: Consumer) -> EncodedRecords | None:
+            return await reader.fetch()
 
         reader = self._hosted.run(begin)
-        while (records := self._hosted.run(take)) is not None:
-            yield from records.decode_arrow(end, columns or DEFAULT_COLUMNS)
+        while (records := self._hosted.run(fetch)) is not None:
+            yield from reader.decode(records)
 
     def subscribe(
         self,

@@ -171,7 +171,7 @@ class Consumer:
         taken = await self._poll_until(lambda reader: reader.take_arrow(max_records, schema.names), timeout_s)
         return table_of(taken, schema)
 
-    async def read_range(
+    def read_range(
         self,
         partition: TopicPartition,
         start: int,
@@ -180,28 +180,19 @@ class Consumer:
         columns: Sequence[str] = (),
         topic_id: bytes | None = None,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[Any]:
-        """The records of one partition from offset `start` up to, and without, `end`, as pyarrow RecordBatches.
+    ) -> RangeReader:
+        """Iterates over the records of one partition from offset `start` up to, and without, `end`, in Arrow.
+
+        It returns pyarrow RecordBatches, with the columns of `fetch_arrow`.
 
         Assigns the partition alone, and fetches nothing after the range. It ends exactly there, also where the last
-        offsets of the range have no records. The columns are those of `fetch_arrow`. With a `topic_id` of 16 bytes,
-        another topic that has been created with the same name is not read.
+        offsets of the range have no records. With a `topic_id` of 16 bytes, another topic that has been created with
+        the same name is not read.
 
         Raises OffsetOutOfRange, whatever `auto.offset.reset` is, TopicDeleted, CorruptRecords; KafkaError where a
         broker refuses; TimedOut if nothing comes for `timeout_s`.
         """
-        reader = self._range_reader(partition, start, end, topic_id)
-        wanted = _arrow_columns(columns)
-        while (records := await reader.next(timeout_s)) is not None:
-            for batch in records.decode_arrow(end, wanted):
-                yield batch
-
-    def _range_reader(
-        self, partition: TopicPartition, start: int, end: int, topic_id: bytes | None
-    ) -> RangeReader:
-        if not 0 <= start <= end:
-            raise ValueError(f"a range of offsets is from 0 on and does not end before it starts: [{start}, {end})")
-        return RangeReader(self._opened(), partition, start, end, topic_id)
+        return RangeReader(self._opened(), partition, start, end, _arrow_columns(columns), topic_id, timeout_s)
 
     async def _poll_until(self, take: Callable[[RecordReader], list[_Taken]], timeout_s: float | None) -> list[_Taken]:
         """Polls until `take` returns something, or the time is over."""

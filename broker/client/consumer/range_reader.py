@@ -1,7 +1,8 @@
 """Reads the offsets from a start to an end of one partition, and knows when all of them were read."""
 
+from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Final
+from typing import Any, Final, Self
 
 import trio
 
@@ -21,28 +22,53 @@ _UNKNOWN_PATIENCE_S: Final = 5.0
 
 
 class RangeReader:
-    """Makes one partition the consumer's only one, and returns what is fetched of it from `start` up to `end`.
+    """Makes one partition the consumer's only one, and iterates over what is fetched of it from `start` up to `end`.
 
-    `topic_id` is that of the topic that is meant; None means any of this name.
+    `topic_id` is that of the topic that is meant; None means any of this name. See `Consumer.read_range`.
     """
 
     def __init__(
-        self, engine: ConsumerEngine, partition: TopicPartition, start: int, end: int, topic_id: bytes | None
+        self,
+        engine: ConsumerEngine,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        columns: Sequence[str],
+        topic_id: bytes | None,
+        timeout_s: float | None,
     ) -> None:
+        if not 0 <= start <= end:
+            raise ValueError(f"a range of offsets is from 0 on and does not end before it starts: [{start}, {end})")
         self._engine = engine
         self._partition = partition
         self._end = end
+        self._columns = columns
         self._topic_id = topic_id
+        self._timeout_s = timeout_s
+        self._batches: Iterator[Any] = iter(())
         self._unknown_since: float | None = None
         engine.read_range(partition, start, end)
 
-    async def next(self, timeout_s: float | None) -> EncodedRecords | None:
-        """The next records; the last ones may go beyond the end. None after the last.
+    def __aiter__(self) -> Self:
+        return self
 
-        Raises what `Consumer.read_range` raises.
-        """
+    async def __anext__(self) -> Any:
+        while True:
+            for batch in self._batches:
+                return batch
+            records = await self.fetch()
+            if records is None:
+                raise StopAsyncIteration
+            self._batches = self.decode(records)
+
+    def decode(self, records: EncodedRecords) -> Iterator[Any]:
+        """The rows of fetched records. Any thread may call this. Raises CorruptRecords."""
+        return records.decode_arrow(self._end, self._columns)
+
+    async def fetch(self) -> EncodedRecords | None:
+        """The next records; the last ones may go beyond the end. None after the last."""
         engine = self._engine
-        deadline = inf if timeout_s is None else trio.current_time() + timeout_s
+        deadline = inf if self._timeout_s is None else trio.current_time() + self._timeout_s
         while True:
             await engine.poll()
             self._check_topic()
@@ -54,7 +80,7 @@ class RangeReader:
             if now >= deadline:
                 raise TimedOut(
                     f"no records of {self._partition.topic}-{self._partition.partition} from offset "
-                    f"{self._position()} on were received in {timeout_s} s: its leader did not respond"
+                    f"{self._position()} on were received in {self._timeout_s} s"
                 )
             await engine.wait_for_news(min(deadline, now + _UNKNOWN_PATIENCE_S))
 

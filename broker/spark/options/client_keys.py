@@ -14,13 +14,13 @@ _PREFIX: Final = "kafka."
 _AUTO_OFFSET_RESET: Final = (
     "Kafka option 'auto.offset.reset' is not supported. Instead set the source option 'startingoffsets' to 'earliest' "
     "or 'latest' to specify where to start. Structured Streaming manages which offsets are consumed internally, rather "
-    "than relying on the kafkaConsumer to do it. This will ensure that no data is missed when new topics/partitions are "
-    "dynamically subscribed. Note that 'startingoffsets' only applies when a new Streaming query is started, and that "
-    "resuming will always pick up from where the query left off. See the docs for more details."
+    "than relying on the kafkaConsumer to do it. This will ensure that no data is missed when new topics/partitions "
+    "are dynamically subscribed. Note that 'startingoffsets' only applies when a new Streaming query is started, and "
+    "that resuming will always pick up from where the query left off. See the docs for more details."
 )
 _DESERIALIZER: Final = (
-    "Kafka option '{}.deserializer' is not supported as {}s are deserialized as byte arrays with ByteArrayDeserializer. "
-    "Use DataFrame operations to explicitly deserialize the {}s."
+    "Kafka option '{}.deserializer' is not supported as {}s are deserialized as byte arrays with "
+    "ByteArrayDeserializer. Use DataFrame operations to explicitly deserialize the {}s."
 )
 _REFUSED: Final[Mapping[str, str]] = {
     "auto.offset.reset": _AUTO_OFFSET_RESET,

@@ -80,7 +80,9 @@ def read_ending(options: OptionMap, *, is_streaming: bool) -> OffsetLimit:
     if isinstance(limit, SpecificOffsets):
         for partition, offset in limit.offsets.items():
             if offset == EARLIEST:
-                raise IllegalOption(f"ending offset for {named(partition)} can't be earliest for batch queries on Kafka")
+                raise IllegalOption(
+                    f"ending offset for {named(partition)} can't be earliest for batch queries on Kafka"
+                )
     return limit
 
 

@@ -114,5 +114,7 @@ def _remarks(given: OptionMap, *, is_streaming: bool) -> list[str]:
     if not is_streaming:
         remarks += [f"{name} option ignored in batch queries" for name in _ONLY_STREAMING if name in given]
     elif "pushDownPredicate" in given:
-        remarks.append("pushDownPredicate option ignored in streaming queries: Spark pushes filters to batch reads only")
+        remarks.append(
+            "pushDownPredicate option ignored in streaming queries: Spark pushes filters to batch reads only"
+        )
     return remarks

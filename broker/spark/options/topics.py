@@ -46,7 +46,8 @@ def read_topics(options: OptionMap) -> TopicChoice:
     given = [name for name in _NAMES if name in options]
     if not given:
         raise IllegalOption(
-            f"One of the following options must be specified for Kafka source: {_LISTED}. See the docs for more details."
+            f"One of the following options must be specified for Kafka source: {_LISTED}. "
+            "See the docs for more details."
         )
     if len(given) > 1:
         raise IllegalOption(
@@ -78,7 +79,9 @@ def _read_subscribe(value: str) -> Subscribe:
 def _read_pattern(value: str) -> SubscribePattern:
     pattern = value.strip()
     if not pattern:
-        raise IllegalOption(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'")
+        raise IllegalOption(
+            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
+        )
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

@@ -57,5 +57,5 @@ def test_partitions_of_another_form_are_refused_with_an_example(text: str) -> No
 
 def test_timestamps_have_the_form_of_offsets_and_are_not_negative() -> None:
     assert timestamps_from_json('{"a": {"0": 1000}}') == {A0: 1000}
-    with pytest.raises(IllegalJson, match="Expected e.g"):
+    with pytest.raises(IllegalJson, match=r"Expected e\.g"):
         timestamps_from_json('{"a": {"0": -1}}')

@@ -298,7 +298,10 @@ def test_flags(name: str, is_streaming: bool) -> None:
     [
         ("auto.offset.reset", "Kafka option 'auto.offset.reset' is not supported. Instead set the source option "),
         ("key.deserializer", "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte "),
-        ("value.deserializer", "Kafka option 'value.deserializer' is not supported as values are deserialized as byte "),
+        (
+            "value.deserializer",
+            "Kafka option 'value.deserializer' is not supported as values are deserialized as byte ",
+        ),
         ("enable.auto.commit", "Kafka option 'enable.auto.commit' is not supported"),
         ("interceptor.classes", "Kafka option 'interceptor.classes' is not supported"),
         ("fetch.min.byte", "Kafka option fetch.min.byte is not a config key of this client; did you mean fetch.min.by"),
@@ -333,6 +336,4 @@ def test_a_group_id_precedes_a_prefix_and_both_are_remarked(is_streaming: bool) 
     assert options.group_id == "g"
     assert "group.id" not in options.client_config
     assert options.remarks[0].startswith("Kafka option 'kafka.group.id' has been set on this query.")
-    assert options.remarks[1] == (
-        "Option groupIdPrefix will be ignored as option kafka.group.id has been set."
-    )
+    assert options.remarks[1] == ("Option groupIdPrefix will be ignored as option kafka.group.id has been set.")

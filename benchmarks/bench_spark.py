@@ -1,0 +1,189 @@
+"""Reads of a topic by Spark: the data source "kraft" beside Spark's own Kafka connector, on the same cluster in turns.
+
+    python -m benchmarks.bench_spark [--records 5000000] [--large-records 500000] [--rounds 2] [--turns 3]
+
+A cluster of three nodes holds a topic of 6 partitions and 3 replicas, filled by librdkafka: records of 100 B without
+compression, and of 1 KiB with zstd. Every row is checked against what confluent-kafka reads. Each source reads in a
+process of its own, twice over. Without java and mvn the connector is left out, said so.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from benchmarks import report, spark_connector, topics
+from benchmarks.apache_kafka import Unavailable
+from benchmarks.clusters import Cluster, kraft_cluster
+from benchmarks.loadgen import LoadFailed
+
+_PARTITIONS: Final = 6
+_PATIENCE_S: Final = 900
+_CONTENT_BYTES: Final = 16 << 20
+_STEP: Final = 7_919_003
+_AIMS: Final = {"all columns": 1.0, "three columns, aggregated": 1.0, "value only": 1.5}
+_HEAD: Final = ("topic", "read", "kraft rows/s", "kafka rows/s", "ratio", "aim")
+
+
+@attrs.frozen
+class Load:
+    """What a topic is filled with."""
+
+    name: str
+    records: int
+    size_bytes: int
+    compression: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_spark")
+    parser.add_argument("--records", type=int, default=5_000_000, help="records of 100 B; 0 leaves them out")
+    parser.add_argument("--large-records", type=int, default=500_000, help="records of 1 KiB; 0 leaves them out")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each source")
+    parser.add_argument("--turns", type=int, default=3, help="measured reads of each kind in a process")
+    parser.add_argument("--alone", action="store_true", help="without Spark's own connector")
+    options = parser.parse_args(arguments)
+    jars = [] if options.alone else _connector()
+    loads = [
+        Load("100 B", options.records, 100, "none"),
+        Load("1 KiB, zstd", options.large_records, 1024, "zstd"),
+    ]
+    rows, saved = [], {}
+    with kraft_cluster() as cluster:
+        for load in loads:
+            if load.records:
+                figures = _measure(cluster, load, jars, options.rounds, options.turns)
+                rows += _rows(load, figures)
+                saved[load.name] = figures
+    print(report.table(_HEAD, rows))
+    print(f"\n{report.save('spark', {'records': options.records, 'figures': saved})}")
+    return 0
+
+
+def _connector() -> list[str]:
+    try:
+        return spark_connector.jars()
+    except Unavailable as why:
+        print(f"Spark's own connector is left out: {why}")
+        return []
+
+
+def _measure(
+    cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: int
+) -> dict[str, dict[str, list[float]]]:
+    """Seconds by source and kind of read."""
+    sources = {"kraft": [], **({"kafka": ["--jars", ",".join(jars)]} if jars else {})}
+    figures: dict[str, dict[str, list[float]]] = {source: {} for source in sources}
+    with topics.topic(cluster, _PARTITIONS) as topic:
+        seconds = _fill(cluster.bootstrap, topic, load)
+        print(f"... {load.name}: {load.records} records written in {seconds:.1f} s", file=sys.stderr)
+        expected = _read_by_confluent(cluster.bootstrap, topic, load.records)
+        found = _spark("kraft", cluster.bootstrap, topic, ["--check"])
+        if found != expected:
+            raise LoadFailed(f"rows differ from those of confluent-kafka: {found}, not {expected}")
+        for _ in range(rounds):
+            for source, extra in sources.items():
+                measured = _spark(source, cluster.bootstrap, topic, [*extra, "--turns", str(turns)])
+                for kind, each in measured.items():
+                    figures[source].setdefault(kind, []).extend(each)
+    return figures
+
+
+def _fill(bootstrap: str, topic: str, load: Load) -> float:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": load.compression,
+            "linger.ms": 20,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 1_000_000,
+            "log_level": 3,
+        }
+    )
+    # Values that differ, and compress to half their size.
+    rng = random.Random(1)
+    content = rng.randbytes(_CONTENT_BYTES // 2).hex().encode()
+    last = len(content) - load.size_bytes
+    began = time.perf_counter()
+    for number in range(load.records):
+        at = number * _STEP % last
+        value = content[at : at + load.size_bytes]
+        while True:
+            try:
+                producer.produce(topic, value, b"%d" % number, partition=number % _PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if not number % 10_000:
+            producer.poll(0)
+    if producer.flush(_PATIENCE_S):
+        raise LoadFailed("records were not acknowledged")
+    return time.perf_counter() - began
+
+
+def _read_by_confluent(bootstrap: str, topic: str, records: int) -> dict[str, list[int]]:
+    """Of each partition the count of its records, and the sum of a checksum of each."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    sums: dict[str, list[int]] = {}
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(_PARTITIONS)])
+        left, deadline = records, time.monotonic() + _PATIENCE_S
+        while left and time.monotonic() < deadline:
+            messages = consumer.consume(min(10_000, left), 1.0)
+            left -= len(messages)
+            for message in messages:
+                if message.error():
+                    raise KafkaException(message.error())
+                of_partition = sums.setdefault(str(message.partition()), [0, 0])
+                of_partition[0] += 1
+                of_partition[1] += _checksum(message)
+    finally:
+        consumer.close()
+    if left:
+        raise LoadFailed(f"confluent-kafka missed {left} records")
+    return sums
+
+
+def _checksum(message: Any) -> int:
+    place = f"{message.topic()}/{message.partition()}/{message.offset()}/{message.timestamp()[1]}"
+    return zlib.crc32(b"".join((message.key() or b"", message.value(), place.encode())))
+
+
+def _spark(source: str, bootstrap: str, topic: str, extra: Sequence[str]) -> Any:
+    command = [sys.executable, "-m", "benchmarks.spark_reads", source, bootstrap, topic, *extra]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    if done.returncode:
+        raise LoadFailed(f"{source} could not be read:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _rows(load: Load, figures: dict[str, dict[str, list[float]]]) -> list[list[str]]:
+    rows = []
+    for kind, ours in figures["kraft"].items():
+        rate = load.records / report.median(ours)
+        theirs = figures.get("kafka", {}).get(kind)
+        their_rate = load.records / report.median(theirs) if theirs else None
+        rows.append(
+            [
+                load.name,
+                kind,
+                report.number(rate),
+                "-" if their_rate is None else report.number(their_rate),
+                "-" if their_rate is None else f"{rate / their_rate:.2f}",
+                report.number(_AIMS[kind]) if kind in _AIMS else "-",
+            ]
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

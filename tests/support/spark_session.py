@@ -1,0 +1,39 @@
+"""One Spark session for all tests of a process: a small JVM, two cores, no page of its own."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.support.source_code import ROOT
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    """The session, with its files in `directory`. Python workers find the checkout, and modules named pyspark_*."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    settings = {
+        **_SETTINGS,
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
