@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # As `kraft start` has it: collections that look at a whole image take longer than anything measured here.
     gc.freeze()
-    gc.set_threshold(5_000, 10, 200)
+    gc.set_threshold(5_000, 3, 600)
     rows = []
     for partitions in sorted(options.partitions):
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:

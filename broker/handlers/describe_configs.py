@@ -25,16 +25,17 @@ DETAILED_CONFIGS_MAX: Final = 100_000
 
 def describe_configs(context: Context[NodeServices], request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     """A resource that is named more than once is described once, with the keys of its first mention."""
-    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for resource in request.resources:
-        resources.setdefault((resource.resource_type, resource.resource_name), resource)
+    seen: set[tuple[int, str]] = set()
     response = DescribeConfigsResponse()
     is_detailed = request.include_synonyms or request.include_documentation
     left = DETAILED_CONFIGS_MAX if is_detailed else CONFIGS_MAX
-    for resource in resources.values():
-        result = _describe(context, request, resource) if left > 0 else _too_many(resource)
-        left -= len(result.configs)
-        response.results.append(result)
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        if key not in seen:
+            seen.add(key)
+            result = _describe(context, request, resource) if left > 0 else _too_many(resource)
+            left -= len(result.configs)
+            response.results.append(result)
         yield
     return response
 

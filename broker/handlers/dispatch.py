@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut
+from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut, Sliced
 from broker.handlers.later_replies import LaterReplies, encoded, encoded_in_steps
 from broker.handlers.services import ControllerServices, Services
-from broker.handlers.slices import Slices, Steps, Unfinished, begin
+from broker.handlers.slices import Slices, Steps, Unfinished, begin, freed
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
 from broker.wire.api import APIS
@@ -174,7 +174,7 @@ class Dispatcher(Generic[S]):
         if handler.forwarded and self._forward is not None:
             return self.later.start(context, self._forwarded(self._forward, context, request, payload))
         if handler.sliced is not None:
-            return self._take_steps(context, encoded_in_steps(context, handler.sliced(context, request)))
+            return self._take_steps(context, encoded_in_steps(context, _sliced(context, handler.sliced, request)))
         if handler.immediate is None:
             return self.later.defer(context, _answer(context, handler, request))
         response = handler.immediate(context, request)
@@ -289,13 +289,20 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
         return self.services.controller.is_active
 
 
+def _sliced(context: Context[S], handle: Sliced, request: Message) -> Steps[Message]:
+    """The response; the request, of which nothing is needed any more, is freed in steps as well."""
+    response = yield from handle(context, request)
+    yield from freed(request)
+    return response
+
+
 async def _answer(context: Context[S], handler: Handler, request: Message) -> Message:
     """A request's own response. Raises ApiError where it has none for that; NotController if it came from a broker."""
     try:
         if handler.immediate is not None:
             return handler.immediate(context, request)
         if handler.sliced is not None:
-            return await context.finish(handler.sliced(context, request))
+            return await context.finish(_sliced(context, handler.sliced, request))
         assert handler.deferred is not None, "a handler is either immediate or deferred"
         return await handler.deferred(context, request)
     except NotController as error:

@@ -140,13 +140,16 @@ def _lists_of_structs(struct: Any) -> list[list[Any]]:
 
 
 def _count(struct: Any) -> int:
-    """The struct and all structs in it."""
+    """The struct and all structs in it; no more are counted than are freed at once."""
     count = 1
     for elements in _lists_of_structs(struct):
-        if elements and _list_fields(elements[0].__class__):
-            count += sum(map(_count, elements))
-        else:
+        if not elements or not _list_fields(elements[0].__class__):
             count += len(elements)
+            continue
+        for element in elements:
+            count += _count(element)
+            if count > _FREED_AT_ONCE:
+                return count
     return count
 
 
