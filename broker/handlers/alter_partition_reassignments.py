@@ -5,7 +5,7 @@ Answers once it is decided, not when the replicas are there.
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -22,12 +22,12 @@ async def alter_partition_reassignments(
     context: ControllerContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     allowed = request.allow_replication_factor_change
-    topics = await context.finish(each(_wanted_of_topic, request.topics))
+    topics = await context.finish(_wanted_topics(request.topics))
     outcomes = await context.services.controller.alter_partition_reassignments(topics, allow_factor_change=allowed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,
         error_message=None,
-        responses=await context.finish(each(_outcome_of_topic, outcomes)),
+        responses=await context.finish(_responses(outcomes)),
     )
 
 
@@ -41,13 +41,25 @@ def refused(
     )
 
 
-def _wanted_of_topic(topic: ReassignableTopic) -> TopicReassignments:
-    return TopicReassignments(topic.name, [_wanted(partition) for partition in topic.partitions])
+def _wanted_topics(topics: list[ReassignableTopic]) -> Steps[list[TopicReassignments]]:
+    """One topic may have all partitions of the request."""
+    wanted = []
+    for topic in topics:
+        partitions = yield from each(_wanted, topic.partitions)
+        wanted.append(TopicReassignments(topic.name, partitions))
+        if not len(wanted) % STEP_ITEMS:
+            yield
+    return wanted
 
 
-def _outcome_of_topic(topic: ReassignedTopic) -> ReassignableTopicResponse:
-    partitions = [_outcome(partition) for partition in topic.partitions]
-    return ReassignableTopicResponse(name=topic.name, partitions=partitions)
+def _responses(topics: list[ReassignedTopic]) -> Steps[list[ReassignableTopicResponse]]:
+    responses = []
+    for topic in topics:
+        partitions = yield from each(_outcome, topic.partitions)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        if not len(responses) % STEP_ITEMS:
+            yield
+    return responses
 
 
 def _wanted(partition: ReassignablePartition) -> Reassignment:

@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.handlers.controller_errors import code_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import Steps, each
 from broker.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -26,13 +26,14 @@ async def create_topics(context: ControllerContext, request: CreateTopicsRequest
     return CreateTopicsResponse(topics=await context.finish(each(partial(_result, context), created, _STEP_TOPICS)))
 
 
-def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=name, error_code=code_of(error), error_message=error.message)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ]
-    )
+def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> Steps[CreateTopicsResponse]:
+    code = code_of(error)
+
+    def result(name: str) -> CreatableTopicResult:
+        return CreatableTopicResult(name=name, error_code=code, error_message=error.message)
+
+    results = yield from each(result, dict.fromkeys(topic.name for topic in request.topics))
+    return CreateTopicsResponse(topics=results)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

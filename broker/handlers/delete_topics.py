@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import Steps, each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import DeletedTopic, TopicToDelete
 from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled
@@ -14,7 +14,8 @@ _STRUCTS_FROM: Final = 6
 
 
 async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    deleted = await context.services.controller.delete_topics(_topics(context, request))
+    topics = await context.finish(_topics(context, request))
+    deleted = await context.services.controller.delete_topics(topics)
     return DeleteTopicsResponse(responses=await context.finish(each(_result, deleted)))
 
 
@@ -27,23 +28,18 @@ def _result(topic: DeletedTopic) -> DeletableTopicResult:
     )
 
 
-def refused(context: ControllerContext, request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
+def refused(context: ControllerContext, request: DeleteTopicsRequest, error: ApiError) -> Steps[DeleteTopicsResponse]:
     if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
         error = InvalidRequest("Topic deletion is disabled.")
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(
-                name=topic.name, topic_id=topic.topic_id, error_code=code_of(error), error_message=error.message
-            )
-            for topic in _topics(context, request)
-        ]
-    )
+    topics = yield from _topics(context, request)
+    results = yield from each(lambda topic: _result(DeletedTopic(topic.name, topic.topic_id, error)), topics)
+    return DeleteTopicsResponse(responses=results)
 
 
-def _topics(context: ControllerContext, request: DeleteTopicsRequest) -> list[TopicToDelete]:
+def _topics(context: ControllerContext, request: DeleteTopicsRequest) -> Steps[list[TopicToDelete]]:
     if context.api_version >= _STRUCTS_FROM:
-        return [TopicToDelete(topic.name, topic.topic_id) for topic in request.topics]
-    return [TopicToDelete(name) for name in request.topic_names]
+        return each(lambda topic: TopicToDelete(topic.name, topic.topic_id), request.topics)
+    return each(TopicToDelete, request.topic_names)
 
 
 HANDLER = Handler(

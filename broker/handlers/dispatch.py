@@ -6,7 +6,7 @@ the node.
 """
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -236,7 +236,9 @@ class Dispatcher(Generic[S]):
         try:
             response = await forward(payload, principal=client.principal, client_host=client.peer_host)
         except ApiError as error:
-            return context.encode(_refused(context, context.route.handler, request, error))
+            return await context.finish(
+                encoded_in_steps(context, _refused(context, context.route.handler, request, error))
+            )
         return [len(response).to_bytes(_FRAME_SIZE), response]
 
     def _failed(self, client: Client, error: Exception) -> ProtocolError:
@@ -308,15 +310,18 @@ async def _answer(context: Context[S], handler: Handler, request: Message) -> Me
     except NotController as error:
         if isinstance(context.client, DistantClient):
             raise  # its broker knows better whom to ask next than its client does
-        return _refused(context, handler, request, error)
+        return await context.finish(_refused(context, handler, request, error))
     except ApiError as error:
-        return _refused(context, handler, request, error)
+        return await context.finish(_refused(context, handler, request, error))
 
 
-def _refused(context: Context[S], handler: Handler, request: Message, error: ApiError) -> Message:
+def _refused(context: Context[S], handler: Handler, request: Message, error: ApiError) -> Steps[Message]:
     if handler.refused is None:
         raise error
-    return handler.refused(context, request, error)
+    refusal = handler.refused(context, request, error)
+    if isinstance(refusal, Generator):
+        refusal = yield from refusal
+    return refusal
 
 
 def _without_size(frame: bytes | list[Part]) -> bytes:

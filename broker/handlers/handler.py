@@ -150,7 +150,7 @@ Message: TypeAlias = Any
 Immediate: TypeAlias = Callable[[Context[Any], Message], "Message | Pending | None"]
 Sliced: TypeAlias = Callable[[Context[Any], Message], Steps[Message]]
 Deferred: TypeAlias = Callable[[Context[Any], Message], Awaitable[Message]]
-Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message]
+Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message | Steps[Message]]
 
 
 class Shortcut(Protocol):
@@ -176,8 +176,9 @@ class Handler:
     connection as soon as its size is known. `keeps_views` says that requests hold views of the receive buffer, and so
     have to be carried out where they arrive.
 
-    `refused` answers a request which the controller refused as a whole, or could not be asked: `deferred` lets such an
-    error through. An API that is `forwarded` belongs to the controller, and brokers pass its requests on as they are.
+    `refused` answers a request which the controller refused as a whole, or could not be asked, at once or in steps:
+    `deferred` lets such an error through. An API that is `forwarded` belongs to the controller, and brokers pass its
+    requests on as they are.
 
     `concurrent` lets the connection go on with its next request before `deferred` has answered: for what one broker
     asks on behalf of many. Replies keep their order.

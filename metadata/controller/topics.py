@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from random import Random
+from typing import NamedTuple
 
 import attrs
 
@@ -65,8 +66,7 @@ class CreatedTopic:
     configs: Mapping[str, str] = attrs.field(factory=dict)
 
 
-@attrs.frozen
-class TopicToDelete:
+class TopicToDelete(NamedTuple):
     """Named either by `name` or by `topic_id`."""
 
     name: str | None = None
