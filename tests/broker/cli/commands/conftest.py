@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.cli.grammar import clients
 from tests.support.cluster_process import ClusterProcess, new_cluster
 from tests.support.node_process import NodeProcess
 
@@ -33,6 +34,12 @@ def node(_node: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> NodeProcess:
     """One node for all tests, whom commands ask by default. Each test uses names of its own."""
     monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _node.bootstrap)
     return _node
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands try for half a second, not for five, to reach a cluster."""
+    monkeypatch.setattr(clients, "_REACH_MS", 500)
 
 
 @pytest.fixture(scope="session")

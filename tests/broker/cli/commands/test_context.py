@@ -57,6 +57,7 @@ def test_what_cannot_be_done_is_refused(arguments: list[str], code: Exit, messag
     assert message in answer.errors
 
 
+@pytest.mark.usefixtures("impatient")
 def test_commands_ask_the_current_context() -> None:
     add("local", "127.0.0.1:1")
     answer = run_command("quorum", "describe", "--status")

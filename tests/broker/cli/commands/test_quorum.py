@@ -122,6 +122,7 @@ def test_what_cannot_be_done_is_refused_before_anybody_is_asked(
     assert answer == (1, "", f"kraft: {message}\n")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_is_not_there_is_named() -> None:
     answer = run_command("quorum", "--bootstrap-server", "127.0.0.1:1,[::1]:1", "describe", "--status")
     assert answer.code == Exit.UNREACHABLE
