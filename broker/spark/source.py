@@ -1,11 +1,18 @@
 """The data source "kraft": what Spark asks for by `spark.read.format("kraft")` and its relatives."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+)
 from pyspark.sql.types import StructType
 
 from broker.spark.batch_source import batch_reader
 from broker.spark.options import OptionMap, ReadOptions
+from broker.spark.options.write_options import WriteOptions
 from broker.spark.schema import columns_of, source_schema
+from broker.spark.sink.writers import KraftBatchWriter, KraftStreamWriter
 
 
 class KraftDataSource(DataSource):
@@ -21,6 +28,13 @@ class KraftDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return batch_reader(ReadOptions.of(self.options, is_streaming=False), columns_of(_fields(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return KraftBatchWriter(WriteOptions.of(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
+        """The output mode makes no difference, as for Spark's connector: what a batch has is appended."""
+        return KraftStreamWriter(WriteOptions.of(self.options), schema)
 
     @property
     def _has_headers(self) -> bool:

@@ -1,0 +1,1 @@
+"""The sink of the data source: rows of Spark to topics."""
