@@ -5,6 +5,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
 )
 from pyspark.sql.types import StructType
 
@@ -13,6 +14,7 @@ from broker.spark.options import OptionMap, ReadOptions
 from broker.spark.options.write_options import WriteOptions
 from broker.spark.schema import columns_of, source_schema
 from broker.spark.sink.writers import KraftBatchWriter, KraftStreamWriter
+from broker.spark.stream_source import KraftStreamReader
 
 
 class KraftDataSource(DataSource):
@@ -28,6 +30,9 @@ class KraftDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return batch_reader(ReadOptions.of(self.options, is_streaming=False), columns_of(_fields(schema)))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return KraftStreamReader(ReadOptions.of(self.options, is_streaming=True), columns_of(_fields(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return KraftBatchWriter(WriteOptions.of(self.options), schema, overwrite=overwrite)

@@ -1,0 +1,246 @@
+"""The micro-batches of a streaming query: where each one starts and ends, and what is committed after it."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from broker.client import ClientError, KafkaError, TopicPartition
+from broker.spark.data_loss import DataLossPolicy
+from broker.spark.offsets import LATEST, Offsets
+from broker.spark.options import (
+    Latest,
+    NoMatchStrategy,
+    OffsetLimit,
+    ReadOptions,
+    SpecificOffsets,
+    SpecificTimestamps,
+    Timestamp,
+)
+from broker.spark.ranges import OffsetRange
+from broker.spark.streaming.admission import (
+    MinimumRows,
+    count_rows,
+    fraction_by_bytes,
+    fraction_by_rows,
+    limit_offsets,
+)
+from broker.spark.streaming.cluster import StreamCluster
+from broker.spark.streaming.group_commits import GroupCommits
+from broker.spark.streaming.planning import (
+    Topics,
+    continued_offsets,
+    ranges_between,
+    report_new_partitions,
+    report_truncation,
+    skip_deleted_records,
+)
+from broker.spark.streaming.progress import Progress
+from broker.spark.streaming.stream_offsets import StreamOffsets, topics_of
+
+# Topics are looked up before each batch, and so often while there is nothing to read.
+_TOPICS_AGE_MAX_S: Final = 5.0
+# How long an idle query waits between two looks at the ends of its partitions: first, and at most.
+_PAUSE_MIN_S: Final = 0.01
+_PAUSE_MAX_S: Final = 0.1
+# So long the sizes of records are taken to be what they were.
+_SIZES_AGE_MAX_S: Final = 60.0
+
+
+class MicroBatches:
+    """Plans the batches of one query, on the driver."""
+
+    def __init__(self, options: ReadOptions, cluster: StreamCluster, now_s: Callable[[], float]) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._now_s = now_s
+        self._policy = DataLossPolicy(options.fails_on_data_loss)
+        self._progress = Progress(now_s)
+        self._commits: GroupCommits | None = None
+        self._minimum = (
+            None
+            if options.min_offsets_per_trigger is None
+            else MinimumRows(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1_000, now_s)
+        )
+        self._topics = Topics({}, ())
+        self._topics_since_s: float | None = None
+        # Of Trigger.AvailableNow: whether it is one, and the ends that no batch goes beyond.
+        self._is_available_now = False
+        self._target: Offsets | None = None
+        self._consumed: Offsets = {}
+        self._pause_s = 0.0
+        self._bytes_per_offset: dict[TopicPartition, float] = {}
+        self._sizes_since_s: float | None = None
+
+    @classmethod
+    def open(cls, options: ReadOptions) -> Self:
+        return cls(options, StreamCluster(options), time.monotonic)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def initial(self) -> StreamOffsets:
+        """Where a query starts that has no checkpoint."""
+        partitions = self._cluster.partitions()
+        return StreamOffsets(
+            self._cluster.starting_offsets(partitions),
+            {partition.topic: topic_id for partition, topic_id in partitions.items()},
+            self._options.group_id or f"{self._options.group_id_prefix}-{uuid4()}",
+            starts_at_latest=_depends_on_the_latest(self._options.starting),
+        )
+
+    def fix_target(self) -> None:
+        """From now on, batches read what there is at the first of them, and nothing that comes later."""
+        self._is_available_now = True
+
+    def next_end(self, position: StreamOffsets, *, is_limited: bool) -> StreamOffsets | None:
+        """Where the batch from this position on ends, or None if none is to be started now.
+
+        All batches before the position are complete. Waits for a moment if there was nothing to read the last time.
+        """
+        self._wait_while_idle()
+        self.commit(position)
+        end = self._find_end(position, is_limited=is_limited)
+        if end is None:
+            self._pause_s = min(max(2 * self._pause_s, _PAUSE_MIN_S), _PAUSE_MAX_S)
+            self._consumed = position.offsets
+        else:
+            self._pause_s = 0.0
+            self._consumed = end.offsets
+        return end
+
+    def report(self) -> dict[str, Any] | None:
+        """The ends of the partitions as they were seen last, and how far the query is behind them."""
+        latest = self._progress.latest
+        if not latest:
+            return None
+        return {**topics_of(latest), "#metrics": self._progress.metrics(self._consumed)}
+
+    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
+        """What a batch reads. Reports records that were deleted before it could read them."""
+        has_ids = all(partition.topic in end.topic_ids for partition in end.offsets)
+        ids = {} if has_ids else self._look_up_topics().ids
+        ranges = ranges_between(start, end, ids)
+        earliest = self._cluster.earliest([each.topic_partition for each in ranges])
+        return skip_deleted_records(ranges, earliest, self._policy)
+
+    def commit(self, position: StreamOffsets) -> None:
+        """Commits the offsets of batches that are complete to the query's group."""
+        group_id = self._options.group_id or position.group_id
+        if position.is_initial or group_id is None:
+            return
+        if self._commits is None:
+            self._commits = GroupCommits(self._cluster.admin, group_id, self._now_s)
+        self._commits.commit(position.offsets)
+
+    def _wait_while_idle(self) -> None:
+        """Spark asks again at once. Each time would cost every leader a request."""
+        if self._pause_s:
+            time.sleep(self._pause_s)
+
+    def _find_end(self, position: StreamOffsets, *, is_limited: bool) -> StreamOffsets | None:
+        topics, latest = self._observe(position)
+        continued = continued_offsets(position, topics, self._policy)
+        added = self._cluster.earliest([each for each in topics.partitions if each not in continued])
+        report_new_partitions(added, self._policy)
+        report_truncation(continued, latest, self._policy)
+        begin = {**continued, **added}
+        offsets = self._admit(begin, latest) if is_limited else latest
+        if offsets is None:
+            return None
+        started_at = begin if position.is_initial else added
+        end = StreamOffsets(
+            offsets,
+            dict(topics.ids),
+            self._options.group_id or position.group_id,
+            {each: started_at[each] for each in offsets if each in started_at},
+        )
+        # An empty first batch writes into the checkpoint where the query has begun.
+        is_pinned = not position.starts_at_latest
+        has_same_topics = all(topics.ids.get(topic) == topic_id for topic, topic_id in position.topic_ids.items())
+        return None if offsets == position.offsets and has_same_topics and is_pinned else end
+
+    def _observe(self, position: StreamOffsets) -> tuple[Topics, Offsets]:
+        """The topics, and the offsets that batches may read up to.
+
+        Topics are looked up after their offsets were: offsets of a topic that has been created again are not taken for
+        those of the topic before it.
+        """
+        if self._target is not None:
+            topics = self._look_up_topics()
+            partitions = tuple(each for each in topics.partitions if each in self._target)
+            return Topics(topics.ids, partitions), {each: self._target[each] for each in partitions}
+        topics = self._topics
+        if self._topics_since_s is None or self._now_s() - self._topics_since_s >= _TOPICS_AGE_MAX_S:
+            topics = self._look_up_topics()
+        while True:
+            latest = self._latest(topics)
+            if latest is not None and latest == position.offsets and not self._is_available_now:
+                break
+            confirmed = self._look_up_topics()
+            if latest is not None and confirmed == topics:
+                break
+            topics = confirmed
+        self._progress.observe(latest)
+        if self._is_available_now:
+            self._target = latest
+        return topics, latest
+
+    def _latest(self, topics: Topics) -> Offsets | None:
+        """None if the topics are to be looked up again: one of them may have been deleted.
+
+        Raises KafkaError and ClientError after as many attempts as fetchOffset.numRetries allows.
+        """
+        for attempt in range(1, self._options.fetch_offset_retries + 1):
+            try:
+                return self._cluster.latest_now(topics.partitions)
+            except (KafkaError, ClientError):
+                if self._look_up_topics() != topics:
+                    return None
+                if attempt == self._options.fetch_offset_retries:
+                    raise
+                time.sleep(self._options.fetch_offset_retry_interval_ms / 1_000)
+        return None
+
+    def _look_up_topics(self) -> Topics:
+        self._topics = self._cluster.topics()
+        self._topics_since_s = self._now_s()
+        return self._topics
+
+    def _admit(self, begin: Offsets, latest: Offsets) -> Offsets | None:
+        """Where the options' limits have the batch end; None if it waits for more rows."""
+        rows = count_rows(begin, latest)
+        if not rows:
+            return latest
+        if self._minimum is not None and not self._is_available_now and not self._minimum.admits(rows):
+            return None
+        options = self._options
+        fractions = [1.0]
+        if options.max_offsets_per_trigger is not None:
+            fractions.append(fraction_by_rows(begin, latest, options.max_offsets_per_trigger))
+        if options.max_bytes_per_trigger is not None:
+            sizes = self._record_sizes(begin, latest)
+            fractions.append(fraction_by_bytes(begin, latest, options.max_bytes_per_trigger, sizes))
+        return limit_offsets(begin, latest, min(fractions))
+
+    def _record_sizes(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, float]:
+        """How many bytes an offset takes on average, by partition."""
+        is_old = self._sizes_since_s is None or self._now_s() - self._sizes_since_s >= _SIZES_AGE_MAX_S
+        has_records = [each for each in latest if latest[each] > begin.get(each, latest[each])]
+        if is_old or any(each not in self._bytes_per_offset for each in has_records):
+            earliest = self._cluster.earliest(latest)
+            self._bytes_per_offset = self._cluster.bytes_per_offset(earliest, latest)
+            self._sizes_since_s = self._now_s()
+        return self._bytes_per_offset
+
+
+def _depends_on_the_latest(starting: OffsetLimit) -> bool:
+    """True if the same option means another position later."""
+    match starting:
+        case Latest():
+            return True
+        case SpecificOffsets(offsets):
+            return LATEST in offsets.values()
+        case Timestamp(strategy=strategy) | SpecificTimestamps(strategy=strategy):
+            return strategy is NoMatchStrategy.LATEST
+    return False
