@@ -157,6 +157,9 @@ WORLDLY: dict[str, set[str]] = {
     # How much processor time a measured load took.
     "broker.cli.commands.bench": {"time"},
     "broker.cli.node_config": {"open", "os"},
+    # Spark's jobs run in processes of Spark's, never in a node: the Java that these start, files, clocks.
+    "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
+    "broker.spark.session": {"os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.

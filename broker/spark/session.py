@@ -1,0 +1,54 @@
+"""A SparkSession for the jobs: on this machine, or on the cluster that --master or spark-submit names."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from broker.spark.java import prepare_environment
+from broker.spark.registration import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Set by spark-submit: the JVM runs already, with a Java and configs that are not ours to choose.
+_RUNNING_JVM: Final = "PYSPARK_GATEWAY_PORT"
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    # Without a browser in sight, the UI costs a port and memory.
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def running_session(
+    name: str,
+    *,
+    master: str | None = None,
+    configs: Mapping[str, str] | None = None,
+    report: Callable[[str], object] = lambda line: None,
+) -> "Iterator[SparkSession]":
+    """A session that knows the source "kraft", and stops when the block ends.
+
+    `master` is Spark's: `spark://host:port`, `k8s://...`, `yarn`, `local[4]`. Without it, that of spark-submit or of
+    spark-defaults.conf counts, else all cores of this machine. `report` is told which Java runs.
+
+    Raises NoJava.
+    """
+    is_submitted = _RUNNING_JVM in os.environ
+    if not is_submitted:
+        report(f"Spark runs in {prepare_environment(os.environ)}")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+    for key, value in {**_DEFAULTS, **progress, **(configs or {})}.items():
+        builder = builder.config(key, value)
+    session = (builder if master is None else builder.master(master)).getOrCreate()
+    try:
+        register(session)
+        yield session
+    finally:
+        session.stop()
