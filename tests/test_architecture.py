@@ -159,6 +159,8 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.node_config": {"open", "os"},
     # Spark's jobs run in processes of Spark's, never in a node: the Java that these start, files, clocks.
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
+    "broker.spark.jobs.load.job": {"time"},
+    "broker.spark.jobs.load.run": {"time", "uuid"},
     "broker.spark.session": {"os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},

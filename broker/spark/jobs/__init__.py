@@ -1,0 +1,1 @@
+"""The jobs of the data pipeline, as functions over a SparkSession: load, replay, stats."""

@@ -1,0 +1,64 @@
+"""Which records the next run of a load reads, and which files the records are in after some runs."""
+
+import attrs
+import pytest
+
+from broker.spark.jobs.failures import JobFailed
+from broker.spark.jobs.files import StoredFile
+from broker.spark.jobs.load.manifest import Manifest, Position, live_files
+from broker.spark.jobs.load.ranges import advance, next_ranges
+from broker.spark.ranges import OffsetRange
+
+ID = bytes(range(16))
+ALL = 1 << 62
+
+
+def available(*ends: tuple[int, int], topic_id: bytes = ID) -> list[OffsetRange]:
+    return [OffsetRange("t", topic_id, partition, start, end) for partition, (start, end) in enumerate(ends)]
+
+
+def positions(*offsets: int) -> list[Position]:
+    return [Position("t", ID, partition, offset) for partition, offset in enumerate(offsets)]
+
+
+def spans(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(each.partition, each.start, each.end) for each in ranges]
+
+
+def test_first_run_reads_everything_and_the_next_one_what_is_new() -> None:
+    first = next_ranges(available((5, 9), (0, 0)), [], records_max=ALL, fails_on_data_loss=True)
+    assert spans(first) == [(0, 5, 9)]
+    after = advance([], first)
+    assert next_ranges(available((5, 9), (0, 0)), after, records_max=ALL, fails_on_data_loss=True) == []
+    second = next_ranges(available((7, 12), (0, 1)), after, records_max=ALL, fails_on_data_loss=True)
+    assert spans(second) == [(0, 9, 12), (1, 0, 1)]
+    assert [each.offset for each in advance(after, second)] == [12, 1]
+
+
+def test_partitions_share_a_limit_in_proportion_and_each_goes_on() -> None:
+    ranges = next_ranges(available((0, 900), (0, 100), (0, 1)), [], records_max=100, fails_on_data_loss=True)
+    assert spans(ranges) == [(0, 0, 89), (1, 0, 9), (2, 0, 1)]
+
+
+def test_records_that_are_gone_fail_the_run_unless_that_is_allowed() -> None:
+    with pytest.raises(JobFailed, match="Records 3 to 4 of t-0 are gone"):
+        next_ranges(available((5, 9)), positions(3), records_max=ALL, fails_on_data_loss=True)
+    assert spans(next_ranges(available((5, 9)), positions(3), records_max=ALL, fails_on_data_loss=False)) == [(0, 5, 9)]
+
+
+def test_topic_that_was_created_again_and_log_that_was_truncated_are_refused() -> None:
+    with pytest.raises(JobFailed, match="created again"):
+        next_ranges(available((0, 9), topic_id=bytes(16)), positions(3), records_max=ALL, fails_on_data_loss=True)
+    with pytest.raises(JobFailed, match="truncated"):
+        next_ranges(available((0, 2)), positions(3), records_max=ALL, fails_on_data_loss=True)
+
+
+def test_live_files_are_those_that_no_compaction_has_replaced() -> None:
+    empty = Manifest(0, "load", "s", 0, 0, (), (), 0, 0, (), (), ())
+    runs = [
+        attrs.evolve(empty, added=(StoredFile("b", 1), StoredFile("a", 2))),
+        attrs.evolve(empty, added=(StoredFile("c", 3),), quarantine=(StoredFile("_quarantine/d", 4),)),
+        attrs.evolve(empty, kind="compaction", added=(StoredFile("e", 5),), removed=("a", "c")),
+    ]
+    assert [file.path for file in live_files(runs)] == ["b", "e"]
+    assert runs[1].size == 7
