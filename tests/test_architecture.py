@@ -161,6 +161,7 @@ WORLDLY: dict[str, set[str]] = {
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
     "broker.spark.jobs.load.job": {"time"},
     "broker.spark.jobs.load.run": {"time", "uuid"},
+    "broker.spark.jobs.stats.page": {"datetime.now"},
     "broker.spark.session": {"os"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},

@@ -1,0 +1,91 @@
+"""What `stats` finds. Sizes are in bytes; times in milliseconds since 1970, lateness and spans in milliseconds."""
+
+import attrs
+
+
+@attrs.frozen
+class Sizes:
+    """How large values are. Tombstones do not count."""
+
+    mean: float
+    p50: int
+    p95: int
+    p99: int
+    max: int
+
+
+@attrs.frozen
+class Lateness:
+    """How far the times of records are behind the latest time before them in their partition; `late` counts these."""
+
+    late: int
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
+
+
+@attrs.frozen
+class Measures:
+    """Of a topic or a partition. `keys` is estimated, within about 2 %.
+
+    `missing_offsets` lie in `gaps` between records: compaction, transactions and DeleteRecords leave them.
+    `duplicate_offsets` are records at the offset of another one, as a file that was loaded twice has them.
+    """
+
+    records: int
+    bytes: int
+    first_ms: int | None
+    last_ms: int | None
+    records_per_second: float
+    keys: int
+    null_keys: int
+    null_values: int
+    value_sizes: Sizes
+    lateness: Lateness
+    gaps: int
+    missing_offsets: int
+    duplicate_offsets: int
+
+
+@attrs.frozen
+class PartitionStats:
+    """One partition."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    measures: Measures
+
+
+@attrs.frozen
+class KeyCount:
+    """A frequent key, as text; at most its first 64 bytes."""
+
+    key: str
+    records: int
+
+
+@attrs.frozen
+class RatePoint:
+    """The records whose times lie in the interval that begins at `time_ms`."""
+
+    time_ms: int
+    records: int
+    bytes: int
+
+
+@attrs.frozen
+class TopicStats:
+    """One topic. `partition_skew` is the largest partition's records by the mean, `key_share` the first key's share.
+
+    `rates` has a point for each `interval_ms` in which there are records.
+    """
+
+    topic: str
+    measures: Measures
+    partitions: list[PartitionStats]
+    partition_skew: float
+    top_keys: list[KeyCount]
+    key_share: float
+    interval_ms: int
+    rates: list[RatePoint]
