@@ -73,7 +73,7 @@ def read_history(lines: Iterable[bytes]) -> History:
 
 
 def operations_of(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
-    """In the order in which they were begun. Raises BadJournal."""
+    """In the order in which they were begun, and of those that were begun at once, by client. Raises BadJournal."""
     operations: dict[tuple[str, int], Operation] = {}
     completions = []
     for event in events:
@@ -87,7 +87,7 @@ def operations_of(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
         if begun is None:
             raise BadJournal(f"{event['process']} completes its operation {event['id']}, which it never began")
         _complete(begun, event)
-    return sorted(operations.values(), key=lambda each: each.invoked_at)
+    return sorted(operations.values(), key=lambda each: (each.invoked_at, each.client, each.serial))
 
 
 def write_history(history: History, file: Lines) -> None:

@@ -47,8 +47,12 @@ def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str
         return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
 
 
+def meaning_of(checker: Checker) -> str:
+    """What the checker promises, in a line."""
+    return " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
+
+
 def _judged(history: History, checker: Checker) -> Promise:
     anomalies = checker.check(history)
     kept = tuple(islice(anomalies, ANOMALIES_MAX))
-    meaning = " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
-    return Promise(type(checker).__name__, meaning, len(kept) + sum(1 for _ in anomalies), kept)
+    return Promise(type(checker).__name__, meaning_of(checker), len(kept) + sum(1 for _ in anomalies), kept)

@@ -1,0 +1,103 @@
+"""Which promises a history is held to, by name, and how the checker of each looks at it."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from jepsen.checkers import QUEUE_CHECKERS, REGISTER_CHECKERS, TOPIC_CHECKERS, Checker
+from jepsen.checkers.forwarded_topics import ForwardedChangesAreLinearizable
+from jepsen.checkers.groups import (
+    CommittedOffsetsNeverRegress,
+    EverythingIsPolled,
+    NoNonmonotonicPolls,
+    NoPollSkips,
+    OldGenerationsCommitNothing,
+    OneOwnerPerGeneration,
+    OnlyOwnersPoll,
+    ReplacedMembersCommitNothing,
+    ResumesWhereCommitted,
+)
+from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, LossesAreOfTheEnd
+from jepsen.checkers.offsets import EndsNeverGoBack, EpochsGrowWithOffsets, TimesFindTheFirst
+from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice, SendsAreInOrder, SessionsAreInOrder
+from jepsen.checkers.processes import NodesRunUntilStopped
+from jepsen.checkers.reads import (
+    LogsHaveNoGaps,
+    NothingFromNowhere,
+    NothingIsCorrupt,
+    NothingRefusedIsRead,
+    OffsetsNeverChange,
+    OffsetsReadNeverChange,
+    PollsGoForward,
+    PollsSkipNothing,
+)
+from jepsen.checkers.recovery import RecoveryIsBounded
+from jepsen.checkers.registers import RegistersAreLinearizable
+from jepsen.checkers.replicas import ReplicasAreIdentical
+from jepsen.checkers.topics import (
+    AcknowledgedTopicsStay,
+    DeletedTopicsStayAway,
+    MetadataIsLinearizable,
+    SeenTopicsAreReal,
+)
+from jepsen.processes.run.workloads import WORKLOADS
+from jepsen.spark.projections import Projection
+
+# Those of the workloads of `python -m jepsen run`, and of the simulator's.
+PROMISES: Final[Mapping[str, tuple[Checker, ...]]] = MappingProxyType(
+    {
+        **{name: workload.checkers for name, workload in WORKLOADS.items()},
+        "simulated-queue": QUEUE_CHECKERS,
+        "simulated-topics": TOPIC_CHECKERS,
+        "registers": REGISTER_CHECKERS,
+    }
+)
+_PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
+    {
+        AcknowledgedOffsetsGrow: Projection.PARTITION,
+        AcknowledgedRecordsAreRead: Projection.PARTITION,
+        AcknowledgedRecordsStay: Projection.PARTITION,
+        CommittedOffsetsNeverRegress: Projection.PARTITION,
+        EndsNeverGoBack: Projection.PARTITION,
+        EpochsGrowWithOffsets: Projection.PARTITION,
+        EverythingIsPolled: Projection.PARTITION,
+        LogsHaveNoGaps: Projection.PARTITION,
+        LossesAreOfTheEnd: Projection.PARTITION,
+        NoNonmonotonicPolls: Projection.PARTITION,
+        NoPollSkips: Projection.PARTITION,
+        NothingIsCorrupt: Projection.PARTITION,
+        OffsetsNeverChange: Projection.PARTITION,
+        OffsetsReadNeverChange: Projection.PARTITION,
+        OldGenerationsCommitNothing: Projection.PARTITION,
+        OneOwnerPerGeneration: Projection.PARTITION,
+        OnlyOwnersPoll: Projection.PARTITION,
+        PollsGoForward: Projection.PARTITION,
+        PollsSkipNothing: Projection.PARTITION,
+        ReplicasAreIdentical: Projection.PARTITION,
+        ResumesWhereCommitted: Projection.PARTITION,
+        SendsAreInOrder: Projection.PARTITION,
+        SessionsAreInOrder: Projection.PARTITION,
+        TimesFindTheFirst: Projection.PARTITION,
+        NothingFromNowhere: Projection.VALUE,
+        NothingRefusedIsRead: Projection.VALUE,
+        NothingTwice: Projection.VALUE,
+        ReplacedMembersCommitNothing: Projection.GROUP,
+        ForwardedChangesAreLinearizable: Projection.NAME,
+        MetadataIsLinearizable: Projection.NAME,
+        RegistersAreLinearizable: Projection.REGISTER,
+        AcknowledgedTopicsStay: Projection.WHOLE,
+        DeletedTopicsStayAway: Projection.WHOLE,
+        NodesRunUntilStopped: Projection.WHOLE,
+        RecoveryIsBounded: Projection.WHOLE,
+        SeenTopicsAreReal: Projection.WHOLE,
+    }
+)
+
+
+def by_projection(checkers: Iterable[Checker]) -> dict[Projection, tuple[Checker, ...]]:
+    """The checkers that judge the keys of each projection. Raises KeyError for one without a projection."""
+    found: dict[Projection, tuple[Checker, ...]] = {}
+    for checker in checkers:
+        projection = _PROJECTIONS[type(checker)]
+        found[projection] = (*found.get(projection, ()), checker)
+    return found

@@ -1,0 +1,60 @@
+"""What is judged key by key is judged as the whole history is, by every checker."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+from jepsen.checkers import Checker, judge
+from jepsen.history import History, Operation
+from jepsen.spark.projections import Projection, contexts_of, project, topic_of
+from jepsen.spark.promises import PROMISES, by_projection
+from tests.support.random_histories import RandomHistory
+
+CHECKERS: Sequence[Checker] = tuple({type(each): each for group in PROMISES.values() for each in group}.values())
+
+
+def broken(history: History, checkers: Sequence[Checker]) -> Counter[str]:
+    return Counter({each.name: each.broken for each in judge(history, checkers).promises if each.broken})
+
+
+def broken_by_key(history: History) -> Counter[str]:
+    found: Counter[str] = Counter()
+    contexts: dict[str, list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        for topic, context in contexts_of(operation):
+            contexts[topic].append(context)
+    for projection, checkers in by_projection(CHECKERS).items():
+        keys: dict[str, list[Operation]] = defaultdict(list)
+        for operation in history.operations:
+            for key, part in project(projection, operation):
+                keys[key].append(part)
+        for key, parts in keys.items():
+            of_key = History(lambda: 0.0)
+            of_key.operations = [*(contexts[topic_of(key)] if projection is Projection.PARTITION else ()), *parts]
+            found += broken(of_key, checkers)
+    return found
+
+
+def test_every_checker_has_a_projection() -> None:
+    assert sum(len(checkers) for checkers in by_projection(CHECKERS).values()) == len(CHECKERS)
+
+
+def test_history_without_anomalies_is_valid_either_way() -> None:
+    history = RandomHistory(seed=0).history
+    assert broken(history, CHECKERS) == broken_by_key(history) == Counter()
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_planted_anomalies_are_found_as_often_key_by_key(seed: int) -> None:
+    history = RandomHistory(seed, batches=12, anomalies=1 + seed % 6).history
+    assert broken_by_key(history) == broken(history, CHECKERS)
+
+
+def test_all_promises_are_broken_by_some_planted_anomaly() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(120):
+        found += broken(RandomHistory(seed, batches=12, anomalies=1 + seed % 6).history, CHECKERS)
+    # No plant leaves a topic out of a listing, or takes long to heal.
+    of_few = {"AcknowledgedTopicsStay", "DeletedTopicsStayAway", "SeenTopicsAreReal", "RecoveryIsBounded"}
+    assert {type(each).__name__ for each in CHECKERS} - set(found) <= of_few | {"NodesRunUntilStopped"}
