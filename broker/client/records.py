@@ -41,6 +41,25 @@ _NO_HEADERS: Final = varint(0)
 _AS_CONSUMER_RECORD: Final = partial(tuple.__new__, ConsumerRecord)
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps the collector of cyclic garbage from running meanwhile.
+
+    It would begin after every few hundred records, and look at each of them several times: nearly half of what reading
+    costs. Records are not garbage yet, and no cycles are made here. When the collector is on again, it looks once at
+    all that was made.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_collector_paused()
 def decode_records(
     buffer: Buffer,
     topic: str,
@@ -64,43 +83,20 @@ def decode_records(
     next_offset = from_offset
     room = DECOMPRESSED_SIZE_MAX
     try:
-        with _collector_paused():
-            for position, header, is_visible in fetched_batches(
-                buffer,
-                from_offset=from_offset,
-                aborted=aborted,
-                read_committed=read_committed,
-                is_crc_checked=check_crc,
-            ):
-                if is_visible:
-                    data = bytes(records_data(buffer, position, header))
-                    records.extend(_decode_batch(header, data, topic, partition, from_offset))
-                    room -= len(data)
-                next_offset = max(next_offset, header.next_offset)
-                if room <= 0:
-                    break
+        for position, header, is_visible in fetched_batches(
+            buffer, from_offset=from_offset, aborted=aborted, read_committed=read_committed, is_crc_checked=check_crc
+        ):
+            if is_visible:
+                data = bytes(records_data(buffer, position, header))
+                records.extend(_decode_batch(header, data, topic, partition, from_offset))
+                room -= len(data)
+            next_offset = max(next_offset, header.next_offset)
+            if room <= 0:
+                break
     except WireError:
         if next_offset == from_offset:
             raise
     return records, next_offset
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keeps the collector of cyclic garbage from running meanwhile.
-
-    It would begin after every few hundred records, and look at each of them several times: nearly half of what reading
-    costs. Records are not garbage yet, and no cycles are made here. When the collector is on again, it looks once at
-    all that was made.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _decode_batch(

@@ -192,11 +192,10 @@ class Connection:
                     self.outgoing_size += len(reply)
                 else:
                     self._reply(reply)
-            if self._is_finishing:
-                return self._close_if_answered()
+            return self._is_finishing and self._close_if_answered()
         except ProtocolError as error:
             self.close(str(error))
-        return False
+            return False
 
     def reply_completed(self) -> None:
         """A pending reply was completed: what is ready goes out, and what waited behind it may run."""
