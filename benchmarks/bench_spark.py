@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -97,6 +97,15 @@ def _measure(
     return figures
 
 
+def _values(load: Load) -> Iterator[bytes]:
+    """Values that differ, and compress to half their size."""
+    content = random.Random(1).randbytes(_CONTENT_BYTES // 2).hex().encode()
+    last = len(content) - load.size_bytes
+    for number in range(load.records):
+        at = number * _STEP % last
+        yield content[at : at + load.size_bytes]
+
+
 def _fill(bootstrap: str, topic: str, load: Load) -> float:
     producer = Producer(
         {
@@ -109,14 +118,8 @@ def _fill(bootstrap: str, topic: str, load: Load) -> float:
             "log_level": 3,
         }
     )
-    # Values that differ, and compress to half their size.
-    rng = random.Random(1)
-    content = rng.randbytes(_CONTENT_BYTES // 2).hex().encode()
-    last = len(content) - load.size_bytes
     began = time.perf_counter()
-    for number in range(load.records):
-        at = number * _STEP % last
-        value = content[at : at + load.size_bytes]
+    for number, value in enumerate(_values(load)):
         while True:
             try:
                 producer.produce(topic, value, b"%d" % number, partition=number % _PARTITIONS)

@@ -109,6 +109,7 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.consumer.group.signal",
             "broker.client.consumer.offsets",
             "broker.client.consumer.position_updates",
+            "broker.client.consumer.range_reader",
         }
     ),
     "broker.client.producer": frozenset(
@@ -171,6 +172,9 @@ WORLDLY: dict[str, set[str]] = {
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},
     "broker.spark.cluster_offsets": {"time"},
+    # A streaming query's clock and its group, and what a task of the sink has in flight.
+    "broker.spark.streaming.batches": {"time", "uuid"},
+    "broker.spark.sink.task": {"concurrent"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

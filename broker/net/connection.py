@@ -133,7 +133,6 @@ class Connection:
         self._pending: deque[Pending] = deque()
         self._exclusive: ExclusivePending | None = None
         self._resumed: Callable[[], Reply] | None = None
-        self._is_finishing = False
         self.buffer = ReceiveBuffer()
         self.outgoing: list[Part] = []
         self.outgoing_size = 0
@@ -145,7 +144,7 @@ class Connection:
         self.activity = 0
         self.prefix_length = 0
         self.refused: Any = None
-        self.queued = self.muted = self.closed = False
+        self.queued = self.muted = self.closed = self._is_finishing = False
         self.close_reason: str | None = None
 
     def receive_space(self) -> memoryview:

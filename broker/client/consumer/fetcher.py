@@ -23,6 +23,7 @@ from broker.wire.uuids import ZERO_UUID
 
 _TOPIC_IDS_SINCE: Final = 13
 _CLOSE_PATIENCE_S: Final = 1.0
+_NO_REPLICA: Final = -1
 
 _ANOTHER_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 # Metadata is out of date, or the replica is not ready: the leader is asked again after the back-off.
@@ -251,10 +252,8 @@ class Fetcher:
                 self._refused(assigned, node_id, data)
                 continue
             assigned.update_ends(data.high_watermark, data.last_stable_offset)
-            if data.preferred_read_replica >= 0 and data.preferred_read_replica != node_id:
-                until = trio.current_time() + self._config.metadata_max_age_ms / 1000
-                assigned.prefer_replica(data.preferred_read_replica, until)
-                self.notify()
+            if data.preferred_read_replica not in (node_id, _NO_REPLICA):
+                self._prefer(assigned, data.preferred_read_replica)
             if data.records:
                 self._take_records(assigned, node_id, each, data, is_shared=is_shared)
         if not response.throttle_time_ms:
@@ -263,6 +262,10 @@ class Fetcher:
             self._is_recheck_due = False
             self._recheck()
         self._arrived()
+
+    def _prefer(self, assigned: AssignedPartition, replica: int) -> None:
+        assigned.prefer_replica(replica, trio.current_time() + self._config.metadata_max_age_ms / 1000)
+        self.notify()
 
     def _take_records(
         self, assigned: AssignedPartition, node_id: int, asked: Asked, data: PartitionData, *, is_shared: bool

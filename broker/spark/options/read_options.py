@@ -1,7 +1,7 @@
 """The options of reading, checked before a query starts."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 import attrs
 
@@ -65,11 +65,6 @@ class ReadOptions:
         config: dict[str, object] = {**read_consumer_keys(given, ConsumerConfig)}
         group_id = config.pop("group.id", None)
         check_start_before_end(starting, ending)
-        least, most = given.positive("minOffsetsPerTrigger"), given.positive("maxOffsetsPerTrigger")
-        if least is not None and most is not None and least > most:
-            raise IllegalOption(
-                f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})."
-            )
         return cls(
             topics=topics,
             starting=starting,
@@ -78,27 +73,57 @@ class ReadOptions:
             has_headers=given.flag("includeHeaders", default=False),
             min_partitions=given.positive_int32("minPartitions"),
             max_records_per_partition=given.positive("maxRecordsPerPartition"),
-            max_offsets_per_trigger=most,
-            min_offsets_per_trigger=least,
-            max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
-            max_trigger_delay_ms=_or_default(given.duration_ms("maxTriggerDelay"), _MAX_TRIGGER_DELAY_MS),
-            poll_timeout_ms=_or_default(given.positive("kafkaConsumer.pollTimeoutMs"), _POLL_TIMEOUT_MS),
-            fetch_offset_retries=_or_default(given.positive_int32("fetchOffset.numRetries"), _FETCH_OFFSET_RETRIES),
-            fetch_offset_retry_interval_ms=_or_default(
-                given.not_negative("fetchOffset.retryIntervalMs"), _FETCH_OFFSET_RETRY_INTERVAL_MS
-            ),
             group_id=None if group_id is None else str(group_id),
             group_id_prefix=given.text("groupIdPrefix") or (_STREAMING_PREFIX if is_streaming else _BATCH_PREFIX),
             is_filter_pushed=given.flag("pushDownPredicate", default=False),
             max_timestamp_lateness_ms=given.duration_ms("maxTimestampLateness"),
             client_config=config,
             remarks=tuple(_remarks(given, is_streaming=is_streaming)),
+            **_trigger_limits(given),
+            **_patience(given),
         )
 
     @property
     def reads_committed(self) -> bool:
         """True under kafka.isolation.level=read_committed, where the latest offset is the last stable one."""
         return self.client_config.get("isolation.level") == "read_committed"
+
+
+class _TriggerLimits(TypedDict):
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    max_trigger_delay_ms: int
+
+
+def _trigger_limits(given: OptionMap) -> _TriggerLimits:
+    least, most = given.positive("minOffsetsPerTrigger"), given.positive("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise IllegalOption(
+            f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})."
+        )
+    return _TriggerLimits(
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_bytes_per_trigger=given.positive("maxBytesPerTrigger"),
+        max_trigger_delay_ms=_or_default(given.duration_ms("maxTriggerDelay"), _MAX_TRIGGER_DELAY_MS),
+    )
+
+
+class _Patience(TypedDict):
+    poll_timeout_ms: int
+    fetch_offset_retries: int
+    fetch_offset_retry_interval_ms: int
+
+
+def _patience(given: OptionMap) -> _Patience:
+    return _Patience(
+        poll_timeout_ms=_or_default(given.positive("kafkaConsumer.pollTimeoutMs"), _POLL_TIMEOUT_MS),
+        fetch_offset_retries=_or_default(given.positive_int32("fetchOffset.numRetries"), _FETCH_OFFSET_RETRIES),
+        fetch_offset_retry_interval_ms=_or_default(
+            given.not_negative("fetchOffset.retryIntervalMs"), _FETCH_OFFSET_RETRY_INTERVAL_MS
+        ),
+    )
 
 
 def _or_default(value: int | None, default: int) -> int:
