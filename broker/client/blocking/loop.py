@@ -134,13 +134,13 @@ class HostedClient(Generic[A]):
         """
         self._loop.check_thread()
         call = _Call(lambda: method(self._client, *args, **kwargs))
-        self._loop.soon(self._start, call)
         try:
+            self._loop.soon(self._start, call)
             call.serve()
         except BaseException:
             call.is_left = True
             with suppress(ClosedError):
-                self._loop.soon(call.cancel)
+                self._loop.soon(call.leave)
                 call.serve()
             raise
         return call.result()
@@ -154,11 +154,12 @@ class HostedClient(Generic[A]):
             return
         self._loop.check_thread()
         call = _Call(self.ended.wait)
-        self._loop.soon(self._begin_to_close_for, call, error)
         try:
+            self._loop.soon(self._begin_to_close_for, call, error)
             call.serve()
         except BaseException:  # interrupted: the client is closed all the same
             call.is_left = True
+            self.close_soon()
             with suppress(ClosedError):
                 self._loop.soon(call.cancel)
             raise
@@ -217,6 +218,7 @@ class HostedClient(Generic[A]):
             self._closing.set()
 
     def _start(self, call: "_Call[T]") -> None:
+        call.is_begun = True
         is_of_closer = any(call.thread_id == closer.thread_id for closer in self._closers)
         if self._calls is None or (self._closing.is_set() and not is_of_closer):
             call.refuse(self._failure)
@@ -241,6 +243,8 @@ class _Call(Generic[T]):
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.thread_id = threading.get_ident()
         self.is_left = False
+        self.is_begun = False
+        self._has_ended = False
         self._function = function
         self._scope = trio.CancelScope()
         self._value: T | None = None
@@ -261,6 +265,7 @@ class _Call(Generic[T]):
 
     def end(self) -> None:
         """Lets the thread go on."""
+        self._has_ended = True
         self._jobs.put(None)
 
     async def do_in_thread(self, function: Callable[[], object]) -> None:
@@ -283,6 +288,15 @@ class _Call(Generic[T]):
                 self.end()
                 return
             job.refuse()
+
+    def leave(self) -> None:
+        """Cancels the call of a thread that was interrupted, and lets the thread go on when the call has ended.
+
+        The interrupt may come before the loop was told of the call, or after the thread has heard of its end.
+        """
+        self.cancel()
+        if not self.is_begun or self._has_ended:
+            self.end()
 
     def refuse(self, failure: BaseException | None) -> None:
         """Ends the call without running it."""

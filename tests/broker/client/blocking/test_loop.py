@@ -168,23 +168,28 @@ def test_an_error_of_the_block_reaches_the_client() -> None:
     assert len(seen) == 1
 
 
-def test_keyboard_interrupt_cancels_the_call_and_leaves_the_client_usable() -> None:
-    script = (
-        SILENT_SERVER
-        + """
-from broker.client.blocking.loop import HostedClient, PROCESS_LOOP
+@pytest.mark.parametrize("delay_s", [0, 0.05], ids=["as it begins", "while it waits"])
+def test_keyboard_interrupt_cancels_the_call_and_leaves_the_client_usable(delay_s: float) -> None:
+    script = """
+import signal, sys, threading, trio
 from tests.broker.client.blocking.test_loop import Client, host
-hosted = host(client := Client())
-main = threading.main_thread().ident
-threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
-try:
-    hosted.run(Client.wait)
-except KeyboardInterrupt:
-    print("interrupted", client.cancelled.is_set(), hosted.run(Client.echo, "usable"))
-hosted.close()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting(Client):
+    async def wait(self):
+        try:
+            await trio.sleep(float(sys.argv[1]))
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        finally:
+            await super().wait()
+for _ in range(20):
+    hosted = host(client := Interrupting())
+    try:
+        hosted.run(Interrupting.wait)
+    except KeyboardInterrupt:
+        print(client.cancelled.is_set(), hosted.run(Client.echo, "usable"))
+    hosted.close()
 """
-    )
-    assert run_script(script) == "interrupted True usable\n"
+    assert run_script(script, str(delay_s)) == "True usable\n" * 20
 
 
 def test_a_forked_child_has_a_loop_of_its_own_and_the_parent_keeps_its_connection(bootstrap: str) -> None:
