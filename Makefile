@@ -1,7 +1,7 @@
 # Every target sets up what it needs from a bare clone: Python 3.11 or later, and PyPI.
 #
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
-#   make test                the tests; ARGS="-k words"
+#   make test                the tests, in two processes; WORKERS=4 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
@@ -30,6 +30,8 @@ BIN := $(VENV)/bin
 COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
 
 .DELETE_ON_ERROR:
+# Tests that are under way at the same time. Much of their time they wait.
+WORKERS ?= 2
 SEEDS ?= 2000
 SECONDS ?= 60
 JOBS ?= 2
@@ -47,7 +49,7 @@ run: $(VENV)/.installed
 	$(BIN)/kraft cluster start $(ARGS)
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library --apache-kafka -k apache-kafka $(ARGS)

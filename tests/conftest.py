@@ -1,10 +1,13 @@
 """Options and reports of the whole test suite."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 from trio.testing import MockClock
+
+from jepsen.processes import ports
 
 # How long an example takes says more about the machine than about the product.
 settings.register_profile("kraft", deadline=None)
@@ -29,6 +32,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def full(pytestconfig: pytest.Config) -> bool:
     """Whether the run was asked for the sizes that a show needs, rather than the quick ones of every day."""
     return bool(pytestconfig.getoption("--full"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ports_of_this_process() -> Iterator[None]:
+    """Divides the ports among the processes that run tests.
+
+    A node that is down does not hold its ports, and finds them free when it starts again.
+    """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ports, "PORTS", ports.PORTS[number::count])
+        yield
 
 
 @pytest.fixture
