@@ -30,7 +30,18 @@ _PATIENCE_S: Final = 900
 _CONTENT_BYTES: Final = 16 << 20
 _STEP: Final = 7_919_003
 _AIMS: Final = {"all columns": 1.0, "three columns, aggregated": 1.0, "value only": 1.5}
-_HEAD: Final = ("topic", "read", "kraft rows/s", "kafka rows/s", "ratio", "aim")
+_HEAD: Final = (
+    "topic",
+    "read",
+    "kraft rows/s",
+    "kafka rows/s",
+    "ratio",
+    "aim",
+    "kraft CPU us/row",
+    "kafka CPU us/row",
+)
+# Seconds and CPU seconds of each turn, by source and kind of read.
+Figures = dict[str, dict[str, list[list[float]]]]
 
 
 @attrs.frozen
@@ -76,12 +87,9 @@ def _connector() -> list[str]:
         return []
 
 
-def _measure(
-    cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: int
-) -> dict[str, dict[str, list[float]]]:
-    """Seconds by source and kind of read."""
+def _measure(cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: int) -> Figures:
     sources = {"kraft": [], **({"kafka": ["--jars", ",".join(jars)]} if jars else {})}
-    figures: dict[str, dict[str, list[float]]] = {source: {} for source in sources}
+    figures: Figures = {source: {} for source in sources}
     with topics.topic(cluster, _PARTITIONS) as topic:
         seconds = _fill(cluster.bootstrap, topic, load)
         print(f"... {load.name}: {load.records} records written in {seconds:.1f} s", file=sys.stderr)
@@ -169,23 +177,25 @@ def _spark(source: str, bootstrap: str, topic: str, extra: Sequence[str]) -> Any
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _rows(load: Load, figures: dict[str, dict[str, list[float]]]) -> list[list[str]]:
+def _rows(load: Load, figures: Figures) -> list[list[str]]:
     rows = []
     for kind, ours in figures["kraft"].items():
-        rate = load.records / report.median(ours)
-        theirs = figures.get("kafka", {}).get(kind)
-        their_rate = load.records / report.median(theirs) if theirs else None
-        rows.append(
-            [
-                load.name,
-                kind,
-                report.number(rate),
-                "-" if their_rate is None else report.number(their_rate),
-                "-" if their_rate is None else f"{rate / their_rate:.2f}",
-                report.number(_AIMS[kind]) if kind in _AIMS else "-",
-            ]
-        )
+        (rate, cpu), theirs = _rate(load, ours), figures.get("kafka", {}).get(kind)
+        cells = [load.name, kind, report.number(rate)]
+        aim = report.number(_AIMS[kind]) if kind in _AIMS else "-"
+        if theirs is None:
+            rows.append([*cells, "-", "-", aim, report.number(cpu), "-"])
+        else:
+            their_rate, their_cpu = _rate(load, theirs)
+            ratio = f"{rate / their_rate:.2f}"
+            rows.append([*cells, report.number(their_rate), ratio, aim, report.number(cpu), report.number(their_cpu)])
     return rows
+
+
+def _rate(load: Load, turns: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The medians: rows per second, and microseconds of CPU time per row."""
+    seconds, cpu_seconds = (report.median(each) for each in zip(*turns, strict=True))
+    return load.records / seconds, cpu_seconds / load.records * 1e6
 
 
 if __name__ == "__main__":

@@ -42,6 +42,19 @@ def cpu_seconds(pid: int) -> float:
     return total_ns / 1e9
 
 
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(stat.parent.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, ())
+    return found
+
+
 def resident_mb(pid: int) -> float:
     """The resident memory of a process in MB (millions of bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -14,6 +14,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from benchmarks import processes
+
 _CORES: Final = 2
 _DRIVER_MEMORY: Final = "2g"
 
@@ -60,8 +62,8 @@ def _frame(spark: SparkSession, source: str, bootstrap: str, topic: str, columns
     return reader.load().select(*columns) if columns else reader.load()
 
 
-def _figures(frame: Callable[..., DataFrame], turns: int) -> dict[str, list[float]]:
-    """Seconds of each turn; the first turn of all is cold."""
+def _figures(frame: Callable[..., DataFrame], turns: int) -> dict[str, list[list[float]]]:
+    """Seconds and CPU seconds of each turn; the first turn of all is cold."""
     queries: dict[str, Callable[[], Any]] = {
         "all columns": lambda: frame().write.format("noop").mode("append").save(),
         "three columns, aggregated": lambda: (
@@ -72,17 +74,22 @@ def _figures(frame: Callable[..., DataFrame], turns: int) -> dict[str, list[floa
         ),
         "value only": lambda: frame("value").write.format("noop").mode("append").save(),
     }
-    figures: dict[str, list[float]] = {"cold": [_seconds(queries["all columns"])]}
+    figures = {"cold": [_seconds(queries["all columns"])]}
     for name, query in queries.items():
         query()  # the JVM compiles what it runs often
         figures[name] = [_seconds(query) for _ in range(turns)]
     return figures
 
 
-def _seconds(query: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+def _seconds(query: Callable[[], Any]) -> list[float]:
+    began, cpu_began = time.perf_counter(), _cpu_seconds()
     query()
-    return time.perf_counter() - began
+    return [time.perf_counter() - began, _cpu_seconds() - cpu_began]
+
+
+def _cpu_seconds() -> float:
+    """The CPU time of the driver, its JVM and the Python workers."""
+    return sum(processes.cpu_seconds(pid) for pid in processes.family(os.getpid()))
 
 
 def _sums(rows: DataFrame) -> dict[str, list[int]]:
