@@ -11,6 +11,8 @@
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
+#   make spark-kills         streaming under 20 kills each of its driver, its workers and the brokers; ARGS="--kills 5"
+#   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-client-library   the client library beside confluent-kafka, kafka-python and aiokafka
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
@@ -39,7 +41,8 @@ FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
 
-.PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen bench \
+.PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen \
+	spark-kills spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds bench-spark kafka-dump-log
 
@@ -85,6 +88,12 @@ jepsen: $(VENV)/.installed-test
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
+
+spark-kills: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py --full $(ARGS)
+
+spark-steady: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/broker/spark/test_stream_memory.py --full $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.

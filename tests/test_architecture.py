@@ -172,7 +172,7 @@ WORLDLY: dict[str, set[str]] = {
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},
     "broker.spark.cluster_offsets": {"time"},
-    # A streaming query's clock and its group, and what a task of the sink has in flight.
+    # A streaming query's clock and the id of its group; the thread that writes while a task takes rows from Spark.
     "broker.spark.streaming.batches": {"time", "uuid"},
     "broker.spark.sink.task": {"concurrent"},
     # What happens to the event loop cannot be measured by its own clock, nor seen from within it.

@@ -85,7 +85,7 @@ class MicroBatches:
         return StreamOffsets(
             self._cluster.starting_offsets(partitions),
             {partition.topic: topic_id for partition, topic_id in partitions.items()},
-            self._options.group_id or f"{self._options.group_id_prefix}-{uuid4()}",
+            self._new_group_id(),
             starts_at_latest=_depends_on_the_latest(self._options.starting),
         )
 
@@ -133,6 +133,9 @@ class MicroBatches:
             self._commits = GroupCommits(self._cluster.admin, group_id, self._now_s)
         self._commits.commit(position.offsets)
 
+    def _new_group_id(self) -> str:
+        return self._options.group_id or f"{self._options.group_id_prefix}-{uuid4()}"
+
     def _wait_while_idle(self) -> None:
         """Spark asks again at once. Each time would cost every leader a request."""
         if self._pause_s:
@@ -152,7 +155,7 @@ class MicroBatches:
         end = StreamOffsets(
             offsets,
             dict(topics.ids),
-            self._options.group_id or position.group_id,
+            self._options.group_id or position.group_id or self._new_group_id(),
             {each: started_at[each] for each in offsets if each in started_at},
         )
         # An empty first batch writes into the checkpoint where the query has begun.

@@ -280,6 +280,7 @@ def test_a_checkpoint_of_sparks_connector_goes_on(bootstrap: str, topic: str, pr
         position = StreamOffsets.of_json(theirs)
         end = end_of(found, position)
         assert sizes(found, position, end) == [2]
+        assert end.group_id is not None
         # A batch that the connector has planned and not finished.
         assert sizes(found, StreamOffsets.of_json({topic: {"0": 0, "1": 0}}), position) == [1, 2]
 

@@ -1,0 +1,151 @@
+"""Streaming under kills of its driver, its Python workers and the brokers.
+
+A topic to Parquet has exactly the input. A topic to a topic loses nothing; what is there twice is counted.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+
+from broker.client import NewTopic, SyncAdmin, SyncConsumer, TopicPartition
+from tests.support.cluster_process import ClusterProcess, new_cluster
+from tests.support.job_process import JobProcess, kill_process, wait_until
+from tests.support.steady_load import SteadyLoad
+from tests.support.streaming_job import StreamingJob
+
+PARTITIONS = 3
+# Bounds, far above what it takes on a machine that has nothing else to do.
+DRAIN_S = 300.0
+START_S = 300.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+    with new_cluster(tmp_path, overrides={"broker.session.timeout.ms": "3000"}) as cluster:
+        cluster.start()
+        with SyncAdmin(cluster.bootstrap) as admin:
+            topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=3) for name in ("input", "output")]
+            admin.create_topics(topics).raise_first()
+        yield cluster
+
+
+def read_topic(servers: str, topic: str) -> list[tuple[int, int, bytes]]:
+    """The partition, offset and value of every record."""
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    found = []
+    with SyncConsumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < ends[each] for each in partitions):
+            for record in consumer.fetch(max_records=10_000, timeout_s=10):
+                found.append((record.partition, record.offset, record.value))
+    return sorted(found)
+
+
+def read_parquet(path: str) -> list[tuple[int, int, bytes]]:
+    """The rows of the files that the sink's log has committed: a killed attempt leaves files without an entry."""
+    names = set()
+    for log in Path(path, "_spark_metadata").iterdir():
+        if not log.name.startswith("."):
+            names |= {json.loads(line)["path"].rsplit("/", 1)[-1] for line in log.read_text().splitlines()[1:]}
+    found = []
+    for name in names:
+        rows = pq.read_table(Path(path, name), columns=["partition", "offset", "value"])
+        found += list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return sorted(found)
+
+
+def run_under_kills(
+    cluster: ClusterProcess,
+    directory: Path,
+    kills: list[Callable[[JobProcess, ClusterProcess, Random], None]],
+    *,
+    rate: int,
+    pause_s: float,
+) -> Counter[bytes]:
+    """Runs the job while it is killed, then until it has read all, and checks both outputs.
+
+    Returns how often each value is in the output topic.
+    """
+    directory.mkdir()
+    rng = Random(1)
+    job = StreamingJob(cluster.bootstrap, "input", "output", str(directory))
+    process = JobProcess(job, directory / "job.out")
+    commits = directory / "checkpoint-parquet" / "commits"
+
+    def batches() -> int:
+        return sum(not each.name.startswith(".") for each in commits.glob("*")) if commits.exists() else 0
+
+    try:
+        with SteadyLoad(cluster.bootstrap, "input", rate):
+            for kill in kills:
+                if not process.is_running:
+                    process.start()
+                before = batches()
+                wait_until(
+                    lambda before=before: batches() > before or not process.is_running, START_S, "a batch of the job"
+                )
+                time.sleep(rng.uniform(0, pause_s))
+                kill(process, cluster, rng)
+        process.kill()
+        for node in cluster.nodes.values():
+            if not node.is_running:
+                node.start()
+        to_the_end = attrs.evolve(job, available_now=True, rows_per_batch=100_000)
+        last = JobProcess(to_the_end, process.output)
+        last.start()
+        assert last.wait(DRAIN_S) == 0, last.output_tail()
+    finally:
+        process.kill()
+    given = read_topic(cluster.bootstrap, "input")
+    assert read_parquet(job.parquet) == given
+    written = Counter(value for _, _, value in read_topic(cluster.bootstrap, "output"))
+    assert set(written) == {value for _, _, value in given}, "nothing is lost, and nothing made up"
+    return written
+
+
+def kill_driver(process: JobProcess, cluster: ClusterProcess, rng: Random) -> None:
+    process.kill()
+
+
+def kill_worker(process: JobProcess, cluster: ClusterProcess, rng: Random) -> None:
+    wait_until(lambda: not process.is_running or bool(process.workers()), START_S, "a Python worker")
+    if workers := process.workers():
+        kill_process(rng.choice(workers))
+
+
+def kill_broker(process: JobProcess, cluster: ClusterProcess, rng: Random) -> None:
+    node = cluster.nodes[rng.choice(sorted(cluster.nodes))]
+    node.kill()
+    time.sleep(rng.uniform(0, 4))
+    node.start()
+
+
+def test_a_killed_driver_goes_on_where_it_was(
+    cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    written = run_under_kills(cluster, tmp_path / "job", [kill_driver], rate=2_000, pause_s=1)
+    figure(f"{len(written)} records, of which {sum(written.values()) - len(written)} are written again")
+
+
+@pytest.mark.parametrize("kill", [kill_driver, kill_worker, kill_broker])
+def test_many_kills_leave_parquet_exact_and_lose_nothing(
+    kill: Callable[[JobProcess, ClusterProcess, Random], None],
+    cluster: ClusterProcess,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+    full: bool,
+    figure: Callable[[str], None],
+) -> None:
+    kills = pytestconfig.getoption("--kills") or (20 if full else 0)
+    if not kills:
+        pytest.skip("run with --full or --kills, or by `make spark-kills`")
+    written = run_under_kills(cluster, tmp_path / "job", [kill] * kills, rate=500, pause_s=3)
+    figure(f"{len(written)} records, of which {sum(written.values()) - len(written)} are written again")

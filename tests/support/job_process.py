@@ -1,0 +1,110 @@
+"""The process of a streaming job, with the JVM and the Python workers below it, to be killed in part or as a whole."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.source_code import ROOT
+from tests.support.streaming_job import StreamingJob
+
+
+class JobProcess:
+    """A job that runs in a process group of its own. Its output goes to a file, which each start continues."""
+
+    def __init__(self, job: StreamingJob, output: Path) -> None:
+        self.job = job
+        self.output = output
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
+    def start(self) -> None:
+        with self.output.open("ab") as file:
+            self._process = subprocess.Popen(
+                self.job.command(), stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True
+            )
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code."""
+        assert self._process is not None, "it was started"
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the job has not ended within {timeout_s} s:\n{self.output_tail()}") from None
+
+    def kill(self) -> None:
+        """kill -9 to the driver and to all that is below it. The workers are in a group of their own."""
+        if self._process is None:
+            return
+        below = list(descendants(self._process.pid))
+        for pid in [self._process.pid, *below]:
+            kill_process(pid)
+        self._process.wait(10)
+
+    def workers(self) -> list[int]:
+        """The Python processes that run tasks: children of Spark's daemon."""
+        found = []
+        for pid in descendants(self.pid):
+            if "pyspark.daemon" in command_line(pid):
+                found += [child for child in children(pid) if "pyspark.daemon" in command_line(child)]
+        return found
+
+    def output_tail(self) -> str:
+        return self.output.read_bytes()[-4_000:].decode(errors="replace") if self.output.exists() else ""
+
+
+def kill_process(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """All processes below one, the process itself left out."""
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of a process, or 0 if it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.05)
