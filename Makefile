@@ -13,6 +13,7 @@
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make spark-kills         streaming under 20 kills each of its driver, its workers and the brokers; ARGS="--kills 5"
 #   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"
+#   make spark-demo          the Spark jobs at work: three nodes, a generator, a load beside it, a page; ARGS="--seconds 90"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-client-library   the client library beside confluent-kafka, kafka-python and aiokafka
 #   make bench-kafka         the same loads on this node and on Apache Kafka; needs java and mvn, skipped without
@@ -42,7 +43,7 @@ FRAMES ?= 200000
 SEED ?= 1
 
 .PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen \
-	spark-kills spark-steady bench \
+	spark-demo spark-kills spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds bench-spark kafka-dump-log
 
@@ -94,6 +95,10 @@ spark-kills: $(VENV)/.installed-test
 
 spark-steady: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/test_stream_memory.py --full $(ARGS)
+
+# Without the system's Java, the one that the extra brings from PyPI runs.
+spark-demo: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.spark_demo $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	@# A missed floor fails the target, after everything has been measured.

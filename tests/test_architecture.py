@@ -67,6 +67,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.handlers": ("broker", "kraft", "metadata"),
     "broker.node": ("broker", "kraft", "metadata"),
     "broker.cli": ("broker", "kraft", "metadata"),
+    # The checkers of the fault suites judge stored histories as well: `kraft spark check`.
+    "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
     "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
     "broker.spark": ("broker.client",),
     "pyspark_kraft": ("broker.spark",),
@@ -158,10 +160,13 @@ WORLDLY: dict[str, set[str]] = {
     # How much processor time a measured load took.
     "broker.cli.commands.bench": {"time"},
     "broker.cli.node_config": {"open", "os"},
+    # Standard files of a user: a schema, a page.
+    "broker.cli.commands.spark": {"pathlib", "time"},
     # Spark's jobs run in processes of Spark's, never in a node: the Java that these start, files, clocks.
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
     "broker.spark.jobs.load.job": {"time"},
     "broker.spark.jobs.load.run": {"time", "uuid"},
+    "broker.spark.jobs.replay": {"time"},
     "broker.spark.jobs.stats.page": {"datetime.now"},
     "broker.spark.session": {"os"},
     # A client's wall clock and chance, which a simulation replaces.

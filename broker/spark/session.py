@@ -30,25 +30,32 @@ def running_session(
     configs: Mapping[str, str] | None = None,
     report: Callable[[str], object] = lambda line: None,
 ) -> "Iterator[SparkSession]":
-    """A session that knows the source "kraft", and stops when the block ends.
+    """A session that knows the source "kraft", and stops when the block ends. An active one is used as it is.
 
     `master` is Spark's: `spark://host:port`, `k8s://...`, `yarn`, `local[4]`. Without it, that of spark-submit or of
     spark-defaults.conf counts, else all cores of this machine. `report` is told which Java runs.
 
     Raises NoJava.
     """
-    is_submitted = _RUNNING_JVM in os.environ
-    if not is_submitted:
+    if _RUNNING_JVM not in os.environ:
         report(f"Spark runs in {prepare_environment(os.environ)}")
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    session = before or _new_session(name, master, configs or {})
+    register(session)
+    try:
+        yield session
+    finally:
+        if before is None:
+            session.stop()
+
+
+def _new_session(name: str, master: str | None, configs: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
     progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-    for key, value in {**_DEFAULTS, **progress, **(configs or {})}.items():
+    for key, value in {**_DEFAULTS, **progress, **configs}.items():
         builder = builder.config(key, value)
-    session = (builder if master is None else builder.master(master)).getOrCreate()
-    try:
-        register(session)
-        yield session
-    finally:
-        session.stop()
+    return (builder if master is None else builder.master(master)).getOrCreate()

@@ -26,6 +26,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("consume", f"{_COMMANDS}.consume:consume", "read records"),
         ("topics", f"{_COMMANDS}.topics:topics", "create, list, describe, alter and delete topics"),
         ("bench", f"{_COMMANDS}.bench:bench", "measure how many records a second the cluster carries"),
+        ("spark", f"{_COMMANDS}.spark:spark", "load topics into files and back with Spark, measure and check them"),
         ("groups", f"{_COMMANDS}.groups:groups", "see groups and their lag, reset offsets"),
         ("configs", f"{_COMMANDS}.configs:configs", "see and change configs of topics, brokers and groups"),
     ),
