@@ -2,7 +2,7 @@
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -15,16 +15,22 @@ from metadata.image import ConfigResource
 
 
 async def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    wanted = await context.finish(each(_wanted, request.resources))
+    wanted = await context.finish(_wanted(request.resources))
     outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
 
 
-def _wanted(resource: AlterConfigsResource) -> tuple[ConfigResource, list[tuple[str, str | None]]]:
-    return (
-        ConfigResource(resource.resource_type, resource.resource_name),
-        [(config.name, config.value) for config in resource.configs],
-    )
+def _wanted(
+    resources: list[AlterConfigsResource],
+) -> Steps[list[tuple[ConfigResource, list[tuple[str, str | None]]]]]:
+    """One resource may have all configs of the request."""
+    wanted = []
+    for resource in resources:
+        configs = yield from each(lambda config: (config.name, config.value), resource.configs)
+        wanted.append((ConfigResource(resource.resource_type, resource.resource_name), configs))
+        if not len(wanted) % STEP_ITEMS:
+            yield
+    return wanted
 
 
 def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:

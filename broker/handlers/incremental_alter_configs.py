@@ -2,8 +2,9 @@
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -17,17 +18,25 @@ from metadata.image import ConfigResource
 async def incremental_alter_configs(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    changes = await context.finish(each(_change, request.resources))
+    changes = await context.finish(_changes(request.resources))
     controller = context.services.controller
     outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
 
 
-def _change(resource: AlterConfigsResource) -> tuple[ConfigResource, list[ConfigChange]]:
-    return (
-        ConfigResource(resource.resource_type, resource.resource_name),
-        [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
-    )
+def _changes(resources: list[AlterConfigsResource]) -> Steps[list[tuple[ConfigResource, list[ConfigChange]]]]:
+    """One resource may have all configs of the request."""
+    changes = []
+    for resource in resources:
+        ops = yield from each(_change, resource.configs)
+        changes.append((ConfigResource(resource.resource_type, resource.resource_name), ops))
+        if not len(changes) % STEP_ITEMS:
+            yield
+    return changes
+
+
+def _change(config: AlterableConfig) -> ConfigChange:
+    return ConfigChange(config.name, config.config_operation, config.value)
 
 
 def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
 from metadata.controller.decision import Decision
@@ -12,6 +12,9 @@ from metadata.controller.topic_names import validate_topic_name
 from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
 from metadata.records import ConfigRecord
+
+# Of one resource in one request: a broker knows fewer than 400, and all of them are one decision.
+CONFIGS_MAX: Final = 1_000
 
 
 class AlterConfigOp(IntEnum):
@@ -165,6 +168,8 @@ class ConfigsRoom:
 def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) -> None:
     if times > 1:
         raise InvalidRequest("Each resource must appear at most once.")
+    if len(names) > CONFIGS_MAX:
+        raise InvalidRequest(f"A resource has {CONFIGS_MAX} configs at most.")
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
     if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP):

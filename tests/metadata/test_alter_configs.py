@@ -107,6 +107,12 @@ def test_groups_have_configs_before_there_is_such_a_group() -> None:
         (TOPIC, [ConfigChange("no.such", SET, "1")], "INVALID_CONFIG", "Unknown topic config name: no.such"),
         (
             TOPIC,
+            [ConfigChange(f"no.such-{number}", SET, "1") for number in range(1_001)],
+            "INVALID_REQUEST",
+            "A resource has 1000 configs at most.",
+        ),
+        (
+            TOPIC,
             [ConfigChange("segment.ms", SET, "1"), ConfigChange("segment.ms", DELETE, None)],
             "INVALID_REQUEST",
             "Error due to duplicate config keys",
