@@ -27,9 +27,10 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--jars", default="")
+    parser.add_argument("--java-options", default="", help="of the driver's JVM")
     parser.add_argument("--check", action="store_true", help="sums over all rows instead of figures")
     options = parser.parse_args()
-    spark = _session(options.jars)
+    spark = _session(options.jars, options.java_options)
     if options.source == "kraft":
         from broker.spark import register
 
@@ -43,13 +44,14 @@ def main() -> None:
     spark.stop()
 
 
-def _session(jars: str) -> SparkSession:
+def _session(jars: str, java_options: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": _DRIVER_MEMORY,
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": java_options,
         **({"spark.jars": jars} if jars else {}),
     }
     return SparkSession.builder.master(f"local[{_CORES}]").config(map=settings).getOrCreate()
