@@ -18,6 +18,12 @@ KINDS: list[type[GroupMember]] = [ConfluentMember, KafkaPythonMember, AiokafkaMe
 CASES = [
     pytest.param(kind, strategy, id=f"{kind.__name__}-{strategy}") for kind in KINDS for strategy in kind.STRATEGIES
 ]
+# A static member that comes back is given what it had, whatever the strategy: each client once, and ours with all.
+STATIC_CASES = [
+    pytest.param(kind, strategy, id=f"{kind.__name__}-{strategy}")
+    for kind in KINDS
+    for strategy in (kind.STRATEGIES if kind is LibraryMember else kind.STRATEGIES[:1])
+]
 
 
 @pytest.fixture
@@ -42,7 +48,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     figure(ten_come_and_two_go(play, "CLASSIC"))
 
 
-@pytest.mark.parametrize(("kind", "strategy"), CASES)
+@pytest.mark.parametrize(("kind", "strategy"), STATIC_CASES)
 def test_static_members_come_back_to_what_they_had(kind: type[GroupMember], strategy: str, begin: Beginning) -> None:
     play = begin(kind, strategy)
     play.come("a", "b", is_static=True)

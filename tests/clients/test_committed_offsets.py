@@ -134,7 +134,7 @@ def test_commits_survive_the_coordinators_kill(new_node: Callable[..., NodeProce
     node = new_node(offsets_topic_num_partitions=5)
     node.start()
     create_topic(node.bootstrap, "topic", PARTITIONS)
-    groups = [f"group-{number}" for number in range(10)]
+    groups = [f"group-{number}" for number in range(2 * len(CLIENTS))]
     for life in range(3):
         for number, group in enumerate(groups):
             CLIENTS[number % 3].commit(node.bootstrap, group, "topic", {life: (100 * life + number, "")})

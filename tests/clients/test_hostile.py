@@ -113,7 +113,7 @@ def test_every_api_is_attacked() -> None:
 def test_hostile_connections_harm_nobody_but_themselves(
     new_node: Callable[..., NodeProcess], full: bool, figure: Callable[[str], None]
 ) -> None:
-    connections, seconds = (10_000, 300.0) if full else (300, 10.0)
+    connections, seconds = (10_000, 300.0) if full else (300, 6.0)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     node = new_node(auto_create_topics_enable="false", offsets_topic_num_partitions=2)
@@ -170,7 +170,7 @@ def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess
     node.start()
     create_topic(node.bootstrap, "hostile-target", 1)
     attacks = Attacks("hostile-target", valid_requests.controller_frames("hostile-target"))
-    lay_siege(node.controller_port, attacks, seed, connections=150, seconds=5.0)
+    lay_siege(node.controller_port, attacks, seed, connections=150, seconds=3.0)
     assert node.is_running, node.output_tail()
     create_topic(node.bootstrap, "afterwards", 1)
     assert "Traceback" not in node.output()
