@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.source_code import ROOT
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 180
 LOOKS = re.compile(r"^kraft \w+ (describe|offsets)\b")
 TOUR = (ROOT / "README.md").read_text().partition("## A tour of five minutes")[2].partition("**Kill a node.**")[0]
 
