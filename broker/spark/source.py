@@ -1,4 +1,8 @@
-"""The data source "kraft": what Spark asks for by `spark.read.format("kraft")` and its relatives."""
+"""The data source "kraft": what Spark asks for by `spark.read.format("kraft")` and its relatives.
+
+Spark looks data sources up, and makes them, in processes of their own for each query. So a method imports what only it
+needs: the client and Arrow would take most of a second of each.
+"""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -9,12 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from broker.spark.batch_source import batch_reader
-from broker.spark.options import OptionMap, ReadOptions
-from broker.spark.options.write_options import WriteOptions
 from broker.spark.schema import columns_of, source_schema
-from broker.spark.sink.writers import KraftBatchWriter, KraftStreamWriter
-from broker.spark.stream_source import KraftStreamReader
 
 
 class KraftDataSource(DataSource):
@@ -29,20 +28,34 @@ class KraftDataSource(DataSource):
         return source_schema(has_headers=self._has_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from broker.spark.batch_source import batch_reader
+        from broker.spark.options import ReadOptions
+
         return batch_reader(ReadOptions.of(self.options, is_streaming=False), columns_of(_fields(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from broker.spark.options import ReadOptions
+        from broker.spark.stream_source import KraftStreamReader
+
         return KraftStreamReader(ReadOptions.of(self.options, is_streaming=True), columns_of(_fields(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from broker.spark.options.write_options import WriteOptions
+        from broker.spark.sink.writers import KraftBatchWriter
+
         return KraftBatchWriter(WriteOptions.of(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
         """The output mode makes no difference, as for Spark's connector: what a batch has is appended."""
+        from broker.spark.options.write_options import WriteOptions
+        from broker.spark.sink.writers import KraftStreamWriter
+
         return KraftStreamWriter(WriteOptions.of(self.options), schema)
 
     @property
     def _has_headers(self) -> bool:
+        from broker.spark.options import OptionMap
+
         return OptionMap(self.options).flag("includeHeaders", default=False)
 
 
