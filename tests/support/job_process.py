@@ -62,7 +62,9 @@ class JobProcess:
         return found
 
     def output_tail(self) -> str:
-        return self.output.read_bytes()[-4_000:].decode(errors="replace") if self.output.exists() else ""
+        """The last lines, without those of Java's stack traces."""
+        text = self.output.read_text(errors="replace") if self.output.exists() else ""
+        return "\n".join([line for line in text.splitlines() if not line.startswith("\tat ")][-40:])
 
 
 def kill_process(pid: int) -> None:

@@ -24,6 +24,8 @@ PARTITIONS = 3
 # Bounds, far above what it takes on a machine that has nothing else to do.
 DRAIN_S = 300.0
 START_S = 300.0
+# A start fails where a Python worker needs more than ten seconds to come up, which Spark does not let one configure.
+STARTS_MAX = 10
 
 
 @pytest.fixture
@@ -62,6 +64,21 @@ def read_parquet(path: str) -> list[tuple[int, int, bytes]]:
     return sorted(found)
 
 
+def wait_for_batch(process: JobProcess, batches: Callable[[], int]) -> None:
+    """Waits until the job completes a batch, and starts it wherever it does not run, as a supervisor would."""
+    before, starts = batches(), 0
+
+    def has_batch() -> bool:
+        nonlocal starts
+        if not process.is_running:
+            assert starts < STARTS_MAX, process.output_tail()
+            process.start()
+            starts += 1
+        return batches() > before
+
+    wait_until(has_batch, START_S, "a batch of the job")
+
+
 def run_under_kills(
     cluster: ClusterProcess,
     directory: Path,
@@ -86,12 +103,7 @@ def run_under_kills(
     try:
         with SteadyLoad(cluster.bootstrap, "input", rate):
             for kill in kills:
-                if not process.is_running:
-                    process.start()
-                before = batches()
-                wait_until(
-                    lambda before=before: batches() > before or not process.is_running, START_S, "a batch of the job"
-                )
+                wait_for_batch(process, batches)
                 time.sleep(rng.uniform(0, pause_s))
                 kill(process, cluster, rng)
         process.kill()
@@ -99,9 +111,12 @@ def run_under_kills(
             if not node.is_running:
                 node.start()
         to_the_end = attrs.evolve(job, available_now=True, rows_per_batch=100_000)
-        last = JobProcess(to_the_end, process.output)
-        last.start()
-        assert last.wait(DRAIN_S) == 0, last.output_tail()
+        codes = []
+        while 0 not in codes and len(codes) < STARTS_MAX:
+            process = JobProcess(to_the_end, process.output)
+            process.start()
+            codes.append(process.wait(DRAIN_S))
+        assert codes[-1] == 0, process.output_tail()
     finally:
         process.kill()
     given = read_topic(cluster.bootstrap, "input")
@@ -131,7 +146,7 @@ def kill_broker(process: JobProcess, cluster: ClusterProcess, rng: Random) -> No
 def test_a_killed_driver_goes_on_where_it_was(
     cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    written = run_under_kills(cluster, tmp_path / "job", [kill_driver], rate=2_000, pause_s=1)
+    written = run_under_kills(cluster, tmp_path / "job", [kill_driver], rate=500, pause_s=1)
     figure(f"{len(written)} records, of which {sum(written.values()) - len(written)} are written again")
 
 
