@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jepsen.checkers import Verdict
 
 _ANOMALIES_SHOWN: Final = 5
-_PROMISES: Final = (
+PROMISE_NAMES: Final = (
     "queue",
     "acks1",
     "metadata",
@@ -51,7 +51,7 @@ class CheckedHistory:
 @click.argument("histories", nargs=-1, required=True, metavar="HISTORY...")
 @click.option(
     "--promises",
-    type=click.Choice(_PROMISES),
+    type=click.Choice(PROMISE_NAMES),
     required=True,
     help="What the history is held to: the workload of `python -m jepsen run`, or of the simulator.",
 )

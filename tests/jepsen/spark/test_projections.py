@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from broker.cli.commands.spark_check import PROMISE_NAMES
 from jepsen.checkers import Checker, judge
 from jepsen.history import History, Operation
 from jepsen.spark.projections import Projection, contexts_of, project, topic_of
@@ -34,6 +35,10 @@ def broken_by_key(history: History) -> Counter[str]:
             of_key.operations = [*(contexts[topic_of(key)] if projection is Projection.PARTITION else ()), *parts]
             found += broken(of_key, checkers)
     return found
+
+
+def test_command_offers_the_promises_that_there_are() -> None:
+    assert tuple(PROMISES) == PROMISE_NAMES
 
 
 def test_every_checker_has_a_projection() -> None:
