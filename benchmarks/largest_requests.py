@@ -22,7 +22,9 @@ UNBOUNDED_BYTES: Final = 1024 * 1024
 _SPARE_BYTES: Final = 512
 # Below what the codec takes for all arrays of a request together.
 _ELEMENTS_MAX: Final = 240_000
-_SHAPES: Final = ("wide", "deep", "all")
+_SHAPES: Final = ("wide", "deep", "deepest", "all")
+# The depth of the arrays that have many elements; the others have one.
+_MANY_AT: Final = {"wide": 0, "deep": 1, "deepest": 2}
 
 
 @attrs.frozen
@@ -161,7 +163,7 @@ class _Filler:
     def _array(self, spec: FieldSpec, element: Any, depth: int) -> list[Any]:
         fields: Sequence[FieldSpec] = getattr(element, "__fields__", ())
         nests = any(isinstance(inner.type, list) for inner in fields)
-        is_many = (self._shape == "wide") == (depth == 0) or (depth == 0 and not nests)
+        is_many = depth == _MANY_AT.get(self._shape) or (depth == 0 and not nests)
         count = self._count if is_many else 1
         if isinstance(element, type):
             return [self.struct(element, depth + 1) for _ in range(count)]
@@ -181,7 +183,7 @@ class _Filler:
         if type_ == "bytes":
             return b"\0" * 6
         if name in _PARTITION_FIELDS:
-            return number if self._shape == "deep" else number % names.partitions
+            return number if self._shape in ("deep", "deepest") else number % names.partitions
         return default or 0
 
 

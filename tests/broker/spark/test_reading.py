@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import ClosedError, SyncAdmin, SyncConsumer, TopicPartition
-from broker.spark.clients import ConsumerPool
+from broker.spark.clients import ClientPool
 from broker.spark.cluster_offsets import ClusterOffsets
 from broker.spark.data_loss import DataLoss
 from broker.spark.options import ReadOptions
@@ -15,6 +15,10 @@ from broker.spark.ranges import OffsetRange
 from broker.spark.reading import read_range
 from tests.support.cluster_process import new_cluster
 from tests.support.spark_topics import create_topic, fill_topic
+
+
+def consumer_pool() -> ClientPool[SyncConsumer]:
+    return ClientPool(lambda servers, keys: SyncConsumer(servers, config=keys))
 
 
 def options(bootstrap: str, topic: str, **more: str) -> ReadOptions:
@@ -89,7 +93,7 @@ def test_waiting_for_records_ends_after_the_poll_timeout(bootstrap: str) -> None
 
 
 def test_a_consumer_is_lent_again_with_the_same_settings_only(bootstrap: str) -> None:
-    pool = ConsumerPool()
+    pool = consumer_pool()
     settings: dict[str, object] = {"bootstrap.servers": bootstrap}
     with pool.lend(settings) as first, pool.lend(settings) as second:
         assert first is not second
@@ -109,7 +113,7 @@ def is_open(consumer: SyncConsumer) -> bool:
 
 
 def test_a_consumer_is_closed_when_its_task_fails_or_none_comes(bootstrap: str) -> None:
-    pool = ConsumerPool()
+    pool = consumer_pool()
     settings: dict[str, object] = {"bootstrap.servers": bootstrap}
     with pytest.raises(RuntimeError), pool.lend(settings) as failed:
         raise RuntimeError
@@ -124,7 +128,7 @@ def test_a_consumer_is_closed_when_its_task_fails_or_none_comes(bootstrap: str) 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_opens_consumers_of_its_own(bootstrap: str) -> None:
-    pool = ConsumerPool()
+    pool = consumer_pool()
     settings: dict[str, object] = {"bootstrap.servers": bootstrap}
     with pool.lend(settings) as of_parent:
         pass
