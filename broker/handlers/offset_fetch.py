@@ -4,6 +4,7 @@ A group that is not there has committed nothing, and that is no error.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from broker.coordinator.completion import gather
@@ -16,6 +17,7 @@ from broker.net.reply import Pending
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -37,9 +39,9 @@ _FEW: Final = 200
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Pending:
     version = context.api_version
     topics = context.services.loader.image.topics
-    groups = request.groups if version >= _MANY_FROM else [_only_group(request)]
-    if _is_large(groups):
-        return context.defer(_fetch_many(context, request, groups))
+    if _is_large(request.groups if version >= _MANY_FROM else [request]):
+        return context.defer(_fetch_many(context, request))
+    groups = run(_groups(request, version))
     unknown = [_name_topics(group, topics) if version >= _TOPIC_IDS_FROM else [] for group in groups]
     completions = [
         context.services.groups.offset_fetch(group, require_stable=request.require_stable) for group in groups
@@ -60,7 +62,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     return reply(context, gather(completions), respond)
 
 
-def _is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
+def _is_large(groups: Sequence[OffsetFetchRequestGroup | OffsetFetchRequest]) -> bool:
     """Also a group of which all is asked for: its size is not known before."""
     if len(groups) > FEW_GROUPS or any(group.topics is None for group in groups):
         return True
@@ -70,11 +72,10 @@ def _is_large(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
     )
 
 
-async def _fetch_many(
-    context: RequestContext, request: OffsetFetchRequest, groups: list[OffsetFetchRequestGroup]
-) -> OffsetFetchResponse:
+async def _fetch_many(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """As `offset_fetch`, some partitions at a time, each portion as of another moment."""
     version = context.api_version
+    groups = await context.finish(_groups(request, version))
     image = context.services.loader.image.topics
     response = OffsetFetchResponse()
     for group in groups:
@@ -156,14 +157,16 @@ def _add(answer: OffsetFetchResponseGroup, topics: list[OffsetFetchResponseTopic
         last = answer.topics[-1]
 
 
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    topics = None
-    if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
-    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+def _groups(request: OffsetFetchRequest, version: int) -> Steps[list[OffsetFetchRequestGroup]]:
+    """The groups that are asked about; before version 8 there is one, in a shape of its own."""
+    if version >= _MANY_FROM:
+        return request.groups
+    topics = None if request.topics is None else (yield from each(_topic_in_new_shape, request.topics))
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def _topic_in_new_shape(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
 def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[OffsetFetchRequestTopics]:
@@ -207,16 +210,25 @@ def _in_old_shape(
     version: int, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup
 ) -> Steps[OffsetFetchResponse]:
     code = ErrorCode(answer.error_code)
-    topics = answer.topics
-    if code is not ErrorCode.NONE and version < _ERROR_OF_GROUP_FROM:
-        topics = _refused(group.topics or (), code)
     response = OffsetFetchResponse(error_code=code)
-    for topic in topics:
-        partitions = yield from each(_partition_in_old_shape, topic.partitions)
-        response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-        if not len(response.topics) % STEP_ITEMS:
-            yield
+    if code is not ErrorCode.NONE and version < _ERROR_OF_GROUP_FROM:
+        for topic in group.topics or ():
+            partitions = yield from each(partial(_refused_in_old_shape, code), topic.partition_indexes)
+            yield from _append(response, topic.name, partitions)
+    for told in answer.topics:
+        partitions = yield from each(_partition_in_old_shape, told.partitions)
+        yield from _append(response, told.name, partitions)
     return response
+
+
+def _append(response: OffsetFetchResponse, name: str, partitions: list[OffsetFetchResponsePartition]) -> Steps[None]:
+    response.topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+    if not len(response.topics) % STEP_ITEMS:
+        yield
+
+
+def _refused_in_old_shape(code: ErrorCode, partition: int) -> OffsetFetchResponsePartition:
+    return _partition_in_old_shape(no_offset(partition, code))
 
 
 def _partition_in_old_shape(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:

@@ -51,4 +51,6 @@ def describe_transactions(
 DESCRIBE_HANDLER = Handler(
     request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=65, min_version=0, max_version=0, immediate=describe_transactions
 )
-LIST_HANDLER = Handler(api_key=66, min_version=0, max_version=2, immediate=list_transactions)
+LIST_HANDLER = Handler(
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=66, min_version=0, max_version=2, immediate=list_transactions
+)
