@@ -1,6 +1,7 @@
 """Options and reports of the whole test suite."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,10 @@ settings.register_profile("kraft", deadline=None)
 settings.load_profile("kraft")
 
 FIGURE = "figure"
+
+# A shell has what it starts in the background ignore Ctrl-C, and what that starts in turn: tests send it to processes.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

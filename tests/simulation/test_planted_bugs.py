@@ -39,7 +39,7 @@ HUNTS = {
     # Rolled segments are flushed at once: only where that takes long can a power cut leave a gap.
     "recovery keeps segments behind a gap": Hunt(
         ["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"],
-        5,
+        3,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": Hunt(

@@ -16,11 +16,15 @@ def test_importing_arrow_without_its_libraries_says_what_to_install(missing: str
     assert 'pip install "kraft[arrow]"' in outcome.stderr.splitlines()[-1]
 
 
-def test_only_the_arrow_package_imports_numpy_and_pyarrow() -> None:
+# Packages whose users have the libraries.
+BEYOND = ("benchmarks", "broker.spark", "jepsen.spark")
+
+
+def test_of_the_client_only_the_arrow_package_imports_numpy_and_pyarrow() -> None:
     importers = {
         module.name
         for module in read_modules().values()
         for imported in imports(module)
-        if imported.top_level in ("numpy", "pyarrow") and not is_within(module.name, "benchmarks")
+        if imported.top_level in ("numpy", "pyarrow") and not any(is_within(module.name, each) for each in BEYOND)
     }
     assert importers == {"broker.client.arrow.libraries"}

@@ -48,7 +48,7 @@ def manifests(destination: Path) -> Sequence[dict[str, Any]]:
 def test_load_writes_each_record_once_and_a_rerun_only_what_is_new(
     spark: SparkSession, topics: JobTopics, tmp_path: Path
 ) -> None:
-    topic = topics.create("orders", 2)
+    topic = topics.create("purchases", 2)
     topics.write(topic, [*numbered(100), *numbered(50, partition=1, first=100)])
     options = LoadOptions((topic,), str(tmp_path / "out"), records_per_run=90)
     progress = []
