@@ -217,12 +217,14 @@ class AiokafkaMember(GroupMember):
     async def _consume(self) -> None:
         strategies = {"range": AiokafkaRange, "roundrobin": AiokafkaRoundRobin, "sticky": AiokafkaSticky}
         membership = self.membership
+        # The library keeps what a member was assigned in the assignor's class, which the members of a process share.
+        assignor = type(membership.strategy, (strategies[membership.strategy],), {})
         consumer = AIOKafkaConsumer(
             bootstrap_servers=membership.bootstrap,
             group_id=membership.group,
             client_id=membership.name,
             group_instance_id=membership.instance_id,
-            partition_assignment_strategy=[strategies[membership.strategy]],
+            partition_assignment_strategy=[assignor],
             auto_offset_reset=membership.begins_at,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
