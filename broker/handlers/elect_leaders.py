@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.handlers.slices import consumed, each
 from broker.wire.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -20,7 +20,7 @@ async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest
     named = request.topic_partitions
     wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
     topics = await context.services.controller.elect_leaders(request.election_type, wanted)
-    results = await context.finish(each(lambda topic: _result(topic.name, topic.partitions), topics))
+    results = await context.finish(each(lambda topic: _result(topic.name, topic.partitions), consumed(topics)))
     return ElectLeadersResponse(replica_election_results=results)
 
 

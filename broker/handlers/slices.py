@@ -4,7 +4,7 @@ One slice at a time: however many clients ask for much, one pass of Trio's sched
 together, and then serves the others. Such clients wait for each other only.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
@@ -97,6 +97,13 @@ def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEM
         if not len(made) % step_items:
             yield
     return made
+
+
+def consumed(items: list[A]) -> Iterator[A]:
+    """The items in their order, each of which leaves the list: freed one by one, not all at the end in one go."""
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def freed(message: Any) -> Steps[None]:

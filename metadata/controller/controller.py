@@ -23,7 +23,7 @@ from metadata.controller.features import FeatureUpdate, bootstrap, update_featur
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsRoom
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
-from metadata.controller.portions import in_pieces, in_portions
+from metadata.controller.portions import in_portions, pieces_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.reassignment import (
     ReassignedTopic,
@@ -224,9 +224,9 @@ class Controller:
         needed_only = partitions is None
         if partitions is None:
             partitions = [(topic.name, list(topic.partitions)) for topic in self.image.topics.by_name.values()]
-        portions = in_portions(in_pieces(partitions), id, lambda piece: len(piece[1]))
         return await self._write_portions(
-            portions, lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only)
+            pieces_in_portions(partitions),
+            lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only),
         )
 
     async def alter_partition_reassignments(
@@ -234,8 +234,10 @@ class Controller:
     ) -> list[ReassignedTopic]:
         """One answer for each partition, in order (KIP-455): its replicas are on their way. Raises PolicyViolation."""
         self._reassignments.check_total(topics)
-        pieces = [TopicReassignments(*each) for each in in_pieces((topic.name, topic.partitions) for topic in topics)]
-        portions = in_portions(pieces, id, lambda piece: len(piece.partitions))
+        portions = (
+            [TopicReassignments(*piece) for piece in pieces]
+            for pieces in pieces_in_portions((topic.name, topic.partitions) for topic in topics)
+        )
         return await self._write_portions(
             portions,
             lambda image, some: self._reassignments.alter(image, some, allow_factor_change=allow_factor_change),

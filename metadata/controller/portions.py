@@ -40,10 +40,20 @@ def in_portions(
     yield [*portion, *repeated]
 
 
-def in_pieces(named: Iterable[tuple[str, Sequence[A]]]) -> list[tuple[str, Sequence[A]]]:
-    """Topics with so many partitions that they are no portion are taken apart as well, and come several times."""
-    return [
-        (name, members[first : first + PORTION_SIZE])
-        for name, members in named
-        for first in range(0, max(len(members), 1), PORTION_SIZE)
-    ]
+def pieces_in_portions(named: Iterable[tuple[str, Sequence[A]]]) -> Iterator[list[tuple[str, Sequence[A]]]]:
+    """At least one portion of partitions by topic, in their order, each of PORTION_SIZE partitions at most.
+
+    A topic with more partitions comes in several pieces. Each portion is made when it is asked for.
+    """
+    portion: list[tuple[str, Sequence[A]]] = []
+    portion_size = 0
+    for name, members in named:
+        for first in range(0, max(len(members), 1), PORTION_SIZE):
+            piece = members[first : first + PORTION_SIZE]
+            piece_size = max(len(piece), 1)
+            if portion and portion_size + piece_size > PORTION_SIZE:
+                yield portion
+                portion, portion_size = [], 0
+            portion.append((name, piece))
+            portion_size += piece_size
+    yield portion

@@ -1,0 +1,34 @@
+"""How large requests to the controller are taken apart: metadata/controller/portions.py."""
+
+from itertools import groupby
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata.controller.portions import PORTION_SIZE, pieces_in_portions
+
+topics = st.lists(st.tuples(st.text(max_size=3), st.lists(st.integers(), max_size=3 * PORTION_SIZE)), max_size=200)
+
+
+@given(topics)
+def test_pieces_in_portions_name_each_partition_once_and_in_order(named: list[tuple[str, list[int]]]) -> None:
+    portions = list(pieces_in_portions(named))
+    pieces = [piece for portion in portions for piece in portion]
+    assert [(name, member) for name, members in pieces for member in members] == [
+        (name, member) for name, members in named for member in members
+    ]
+    assert [name for name, _ in groupby(name for name, _ in pieces)] == [
+        name for name, _ in groupby(name for name, _ in named)
+    ]
+
+
+@given(topics)
+def test_no_portion_is_larger_than_one_decision_may_be(named: list[tuple[str, list[int]]]) -> None:
+    portions = list(pieces_in_portions(named))
+    assert portions
+    for portion in portions:
+        assert sum(max(len(members), 1) for _, members in portion) <= PORTION_SIZE
+
+
+def test_a_request_that_names_nothing_is_one_portion_so_that_its_other_fields_are_checked() -> None:
+    assert list(pieces_in_portions([])) == [[]]
