@@ -13,6 +13,7 @@
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make spark-kills         streaming under 20 kills each of its driver, its workers and the brokers; ARGS="--kills 5"
 #   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"
+#   make spark-standalone    the Spark jobs on a master and two workers, which are processes of this machine
 #   make spark-demo          the Spark jobs at work: three nodes, a generator, a load beside it, a page; ARGS="--seconds 90"
 #   make bench               the hot path's floors, then one node under real clients
 #   make bench-client-library   the client library beside confluent-kafka, kafka-python and aiokafka
@@ -23,6 +24,7 @@
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
+#   make bench-spark-load    a load of 10 GB by Spark, killed and resumed; ARGS="--gigabytes 1"
 #   make bench-spark         reads by Spark beside Spark's own Kafka connector; needs java, and mvn for the connector
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
@@ -43,9 +45,9 @@ FRAMES ?= 200000
 SEED ?= 1
 
 .PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen \
-	spark-demo spark-kills spark-steady bench \
+	spark-demo spark-kills spark-standalone spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
-	bench-loop-holds bench-spark kafka-dump-log
+	bench-loop-holds bench-spark bench-spark-load kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -93,6 +95,9 @@ fuzz: $(VENV)/.installed
 spark-kills: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py --full $(ARGS)
 
+spark-standalone: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/broker/spark/jobs/test_standalone_cluster.py --full $(ARGS)
+
 spark-steady: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/test_stream_memory.py --full $(ARGS)
 
@@ -134,6 +139,9 @@ bench-loop-holds: $(VENV)/.installed
 bench-spark:
 	$(MAKE) VENV=.venv-bench-spark .venv-bench-spark/.installed-bench-spark
 	.venv-bench-spark/bin/python -m benchmarks.bench_spark $(ARGS)
+
+bench-spark-load: $(VENV)/.installed-test $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_spark_load $(ARGS)
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)

@@ -9,26 +9,21 @@ process of its own, twice over. Without java and mvn the connector is left out, 
 
 import argparse
 import json
-import random
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks import report, spark_connector, topics
 from benchmarks.apache_kafka import Unavailable
 from benchmarks.clusters import Cluster, kraft_cluster
 from benchmarks.loadgen import LoadFailed
+from benchmarks.spark_topics import PARTITIONS, PATIENCE_S, Load, fill
 
-_PARTITIONS: Final = 6
-_PATIENCE_S: Final = 900
-_CONTENT_BYTES: Final = 16 << 20
-_STEP: Final = 7_919_003
 _AIMS: Final = {"all columns": 1.0, "three columns, aggregated": 1.0, "value only": 1.5}
 _HEAD: Final = (
     "topic",
@@ -42,16 +37,6 @@ _HEAD: Final = (
 )
 # Seconds and CPU seconds of each turn, by source and kind of read.
 Figures = dict[str, dict[str, list[list[float]]]]
-
-
-@attrs.frozen
-class Load:
-    """What a topic is filled with."""
-
-    name: str
-    records: int
-    size_bytes: int
-    compression: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,8 +75,8 @@ def _connector() -> list[str]:
 def _measure(cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: int) -> Figures:
     sources = {"kraft": [], **({"kafka": ["--jars", ",".join(jars)]} if jars else {})}
     figures: Figures = {source: {} for source in sources}
-    with topics.topic(cluster, _PARTITIONS) as topic:
-        seconds = _fill(cluster.bootstrap, topic, load)
+    with topics.topic(cluster, PARTITIONS) as topic:
+        seconds = fill(cluster.bootstrap, topic, load)
         print(f"... {load.name}: {load.records} records written in {seconds:.1f} s", file=sys.stderr)
         expected = _read_by_confluent(cluster.bootstrap, topic, load.records)
         found = _spark("kraft", cluster.bootstrap, topic, ["--check"])
@@ -105,49 +90,13 @@ def _measure(cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: 
     return figures
 
 
-def _values(load: Load) -> Iterator[bytes]:
-    """Values that differ, and compress to half their size."""
-    content = random.Random(1).randbytes(_CONTENT_BYTES // 2).hex().encode()
-    last = len(content) - load.size_bytes
-    for number in range(load.records):
-        at = number * _STEP % last
-        yield content[at : at + load.size_bytes]
-
-
-def _fill(bootstrap: str, topic: str, load: Load) -> float:
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": load.compression,
-            "linger.ms": 20,
-            "batch.size": 1 << 20,
-            "queue.buffering.max.messages": 1_000_000,
-            "log_level": 3,
-        }
-    )
-    began = time.perf_counter()
-    for number, value in enumerate(_values(load)):
-        while True:
-            try:
-                producer.produce(topic, value, b"%d" % number, partition=number % _PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if not number % 10_000:
-            producer.poll(0)
-    if producer.flush(_PATIENCE_S):
-        raise LoadFailed("records were not acknowledged")
-    return time.perf_counter() - began
-
-
 def _read_by_confluent(bootstrap: str, topic: str, records: int) -> dict[str, list[int]]:
     """Of each partition the count of its records, and the sum of a checksum of each."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
     sums: dict[str, list[int]] = {}
     try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(_PARTITIONS)])
-        left, deadline = records, time.monotonic() + _PATIENCE_S
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        left, deadline = records, time.monotonic() + PATIENCE_S
         while left and time.monotonic() < deadline:
             messages = consumer.consume(min(10_000, left), 1.0)
             left -= len(messages)
@@ -171,7 +120,7 @@ def _checksum(message: Any) -> int:
 
 def _spark(source: str, bootstrap: str, topic: str, extra: Sequence[str]) -> Any:
     command = [sys.executable, "-m", "benchmarks.spark_reads", source, bootstrap, topic, *extra]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     if done.returncode:
         raise LoadFailed(f"{source} could not be read:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
