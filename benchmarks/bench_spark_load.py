@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow.dataset as ds
@@ -61,9 +61,8 @@ def _run(load: Load, options: argparse.Namespace, directory: Path) -> int:
         rows = [_finish("from the start", [*command, "--to", str(whole)], load, whole)]
         rows.append(_finish("again", [*command, "--to", str(whole)], load, whole))
         spoiled = _spoiled(whole, load.records)
-        runs_of_whole = len(_manifests(whole))
         random_ = random.Random(1)
-        kills = sorted(random_.randrange(1, runs_of_whole) for _ in range(options.kills))
+        kills = sorted(random_.randrange(_runs(whole)) for _ in range(options.kills))
         for after_runs in kills:
             _start_and_kill([*command, "--to", str(killed)], killed, after_runs, random_)
         rows.append(_finish(f"the rest, after {len(kills)} kills", [*command, "--to", str(killed)], load, killed))
@@ -88,12 +87,12 @@ def _finish(name: str, command: list[str], load: Load, destination: Path) -> lis
 
 
 def _start_and_kill(command: list[str], destination: Path, after_runs: int, random_: random.Random) -> None:
-    """Kill the job, with its JVM and workers, within the run after so many, or where that has been reached before."""
+    """Kill the job, with its JVM and workers, where that many runs are committed and it has committed one at least."""
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + PATIENCE_S
-        began_with = len(_manifests(destination))
-        while len(_manifests(destination)) <= max(after_runs, began_with):
+        wanted = max(after_runs, _runs(destination) + 1)
+        while _runs(destination) < wanted:
             if job.poll() is not None or time.monotonic() > deadline:
                 raise LoadFailed(f"load ended with {job.returncode} before it was killed")
             time.sleep(0.01)
@@ -101,11 +100,13 @@ def _start_and_kill(command: list[str], destination: Path, after_runs: int, rand
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-    print(f"... killed after {len(_manifests(destination))} runs", file=sys.stderr)
+    print(f"... killed after {_runs(destination)} runs", file=sys.stderr)
 
 
-def _manifests(destination: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted((destination / "_manifests").glob("0*.json"))]
+def _runs(destination: Path) -> int:
+    """How many runs are committed, those that only compact left out."""
+    manifests = (json.loads(path.read_text()) for path in (destination / "_manifests").glob("0*.json"))
+    return sum(each["kind"] == "load" for each in manifests)
 
 
 def _spoiled(destination: Path, records: int) -> int:
