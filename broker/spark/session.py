@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.spark.java import prepare_environment
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
 
 # Set by spark-submit: the JVM runs already, with a Java and configs that are not ours to choose.
 _RUNNING_JVM: Final = "PYSPARK_GATEWAY_PORT"
+# Where one of these is set, Spark is configured by its own files, which may say how it logs.
+_INSTALLATION: Final = ("SPARK_HOME", "SPARK_CONF_DIR")
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # Without a browser in sight, the UI costs a port and memory.
     "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
 }
 
 
@@ -56,6 +59,13 @@ def _new_session(name: str, master: str | None, configs: Mapping[str, str]) -> "
 
     builder = SparkSession.builder.appName(name)
     progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-    for key, value in {**_DEFAULTS, **progress, **configs}.items():
+    for key, value in {**_DEFAULTS, **_logging(os.environ), **progress, **configs}.items():
         builder = builder.config(key, value)
     return (builder if master is None else builder.master(master)).getOrCreate()
+
+
+def _logging(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The configs of the driver's log: errors only. Spark's default begins each job with ten lines of warnings."""
+    if any(name in environ for name in _INSTALLATION):
+        return {"spark.log.level": "ERROR"}
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"}

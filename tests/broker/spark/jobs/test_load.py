@@ -221,6 +221,10 @@ def test_load_that_is_killed_is_resumed_without_a_duplicate_or_a_gap(
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
     assert len(manifests(destination)) < 30
+    told = (tmp_path / "job.log").read_text()
+    assert told.startswith("Spark runs in Java")
+    assert "log level" not in told, "the log is configured before Spark warns of its own"
+    assert "loopback" not in told
     done = load(spark, LoadOptions((topic,), str(destination), compact_from=4), topics.options)
     assert 0 < done.records < 6_000
     assert offsets(spark, destination) == [(topic, partition, at) for partition in (0, 1) for at in range(3_000)]
