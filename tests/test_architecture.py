@@ -168,7 +168,7 @@ WORLDLY: dict[str, set[str]] = {
     "broker.spark.jobs.load.run": {"time", "uuid"},
     "broker.spark.jobs.replay": {"time"},
     "broker.spark.jobs.stats.page": {"datetime.now"},
-    "broker.spark.session": {"os"},
+    "broker.spark.session": {"os", "pathlib"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
