@@ -1,5 +1,6 @@
 """The command reference, docs/commands.md, made from the grammar: `python -m broker.cli.grammar.reference`."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
@@ -126,7 +127,8 @@ def _sentences(item: type[Any]) -> str:
 
 def _help(command: click.Command) -> str:
     """The command's text; paragraphs that click leaves as they are become blocks of code."""
-    paragraphs = (command.help or "").replace("\x08", "\b").split("\n\n")
+    # The help is a docstring as Python keeps it: indented before 3.13.
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     shown = []
     for paragraph in paragraphs:
         lines = paragraph.split("\n")
