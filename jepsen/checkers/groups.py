@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.committed_offsets import NOTHING, CommittedOffsets, Place, ended
 from jepsen.checkers.ownership import ownerships
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, named, observations
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, known_offsets, named
 from jepsen.history import History, Operation, Outcome
 
 
@@ -167,14 +167,6 @@ class EverythingIsPolled:
                 if missing is not None:
                     what = f"{missing} of {named(partition)} came to nobody of {group}"
                     yield Anomaly(type(self).__name__, what, (operation,))
-
-
-def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Sequence[int]]:
-    """The offsets at which anybody has seen anything, by partition and life."""
-    known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
-    for partition, offset, _, operation in observations(history):
-        known[partition, operation.life].add(offset)
-    return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
 
 
 def _first_between(offsets: Sequence[int], first: int, end: int) -> int | None:

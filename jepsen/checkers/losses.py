@@ -40,10 +40,11 @@ class AcknowledgedRecordsAreRead:
             if partition not in finals:
                 unread.setdefault(partition, operation)
                 continue
-            missing = [value for value in operation.value.values if value not in seen[partition]]
-            if missing:
+            there = seen[partition]
+            if not there.issuperset(operation.value.values):
+                missing = next(value for value in operation.value.values if value not in there)
                 final = finals[partition]
-                what = f"{missing[0]} was acknowledged, and is not among the {len(final.records)} records at last"
+                what = f"{missing} was acknowledged, and is not among the {len(final.records)} records at last"
                 yield Anomaly(type(self).__name__, what, (operation, final.around(operation.result or final.end)))
         for partition, operation in unread.items():
             yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at last", (operation,))
@@ -57,35 +58,50 @@ class LossesAreOfTheEnd:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        acknowledged = {
-            value: operation.life
-            for operation in history.of("send", outcome=Outcome.OK)
-            for value in operation.value.values
-        }
+        acknowledged: dict[str, int] = {}
         for (partition, life), records in _records_by_life(history).items():
             if partition not in finals:
                 continue
             kept = finals[partition].records
-            lost = {offset for offset, (value, _) in records.items() if kept.get(offset) != value}
-            first_lost = min(lost, default=None)
-            if first_lost is None:
+            lost = {offset for offset, value in records.items() if kept.get(offset) != value}
+            if not lost:
                 continue
+            first_lost, acknowledged = min(lost), acknowledged or _lives_of_acknowledged(history)
             later = [
                 offset
-                for offset, (value, _) in records.items()
+                for offset, value in records.items()
                 if offset > first_lost and offset not in lost and acknowledged.get(value, life + 1) <= life
             ]
             if later:
                 what = f"{named(partition)} lost offset {first_lost} of life {life}, and kept {min(later)}"
-                proof = [excerpt(records[offset][1], offset) for offset in (first_lost, min(later))]
+                proof = [_last_told(history, partition, life, offset) for offset in (first_lost, min(later))]
                 yield Anomaly(type(self).__name__, what, (*proof, finals[partition].around(first_lost)))
 
 
-def _records_by_life(history: History) -> dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]]:
-    lives: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
-    for partition, offset, value, operation in observations(history):
-        lives[partition, operation.life][offset] = value, operation
+def _records_by_life(history: History) -> dict[tuple[TopicPartition, int], dict[int, str]]:
+    lives: dict[tuple[TopicPartition, int], dict[int, str]] = defaultdict(dict)
+    for partition, records, operation in observations(history):
+        lives[partition, operation.life].update(records)
     return lives
+
+
+def _lives_of_acknowledged(history: History) -> dict[str, int]:
+    """The life in which each acknowledged value was acknowledged."""
+    return {
+        value: operation.life
+        for operation in history.of("send", outcome=Outcome.OK)
+        for value in operation.value.values
+    }
+
+
+def _last_told(history: History, partition: TopicPartition, life: int, offset: int) -> Operation:
+    """The last operation that tells what is at an offset, as a proof shows it."""
+    *_, last = (
+        operation
+        for where, records, operation in observations(history)
+        if where == partition and operation.life == life and any(at == offset for at, _ in records)
+    )
+    return excerpt(last, offset)
 
 
 @attrs.frozen

@@ -25,12 +25,17 @@ class NothingTwice:
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        found: dict[tuple[str, int], tuple[TopicPartition, int, Operation]] = {}
-        for partition, offset, value, operation in observations(history):
-            where, at, by = found.setdefault((value, operation.life), (partition, offset, operation))
-            if at != offset or where != partition:
-                what = f"{value} is in {named(where)} at {at}, and in {named(partition)} at {offset}"
-                yield Anomaly(type(self).__name__, what, (excerpt(by, at), excerpt(operation, offset)))
+        lives: dict[int, dict[str, tuple[TopicPartition, int, Operation]]] = defaultdict(dict)
+        for partition, records, operation in observations(history):
+            found = lives[operation.life]
+            for offset, value in records:
+                first = found.get(value)
+                if first is None:
+                    found[value] = partition, offset, operation
+                elif first[1] != offset or first[0] != partition:
+                    where, at, by = first
+                    what = f"{value} is in {named(where)} at {at}, and in {named(partition)} at {offset}"
+                    yield Anomaly(type(self).__name__, what, (excerpt(by, at), excerpt(operation, offset)))
 
 
 class SendsAreInOrder:
@@ -39,14 +44,14 @@ class SendsAreInOrder:
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
         offsets = {
-            (partition, value): offset for partition, final in finals.items() for offset, value in final.records.items()
+            partition: {value: offset for offset, value in final.records.items()} for partition, final in finals.items()
         }
         told = {id(operation): operation.result for _, operation in lasting(history, finals)}
         last: dict[tuple[TopicPartition, str], tuple[int, Operation]] = {}
         for operation in sorted(history.of("send"), key=lambda each: each.value.sequence):
             sending = operation.value
             partition = sending.topic, sending.partition
-            offset = offsets.get((partition, sending.values[0]), told.get(id(operation)))
+            offset = offsets.get(partition, {}).get(sending.values[0], told.get(id(operation)))
             if offset is None or not sending.session:
                 continue
             before, earlier = last.get((partition, sending.session), (-1, operation))

@@ -5,7 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.records import TopicPartition, excerpt, named, observations, reads, records_read
+from jepsen.checkers.records import (
+    Told,
+    TopicPartition,
+    excerpt,
+    known_offsets,
+    named,
+    observations,
+    reads,
+    records_read,
+)
 from jepsen.history import History, Operation, Outcome
 
 
@@ -23,13 +32,18 @@ class OffsetsReadNeverChange:
         return _contradictions(type(self).__name__, records_read(history))
 
 
-def _contradictions(promise: str, told: Iterable[tuple[TopicPartition, int, str, Operation]]) -> Iterator[Anomaly]:
+def _contradictions(promise: str, told: Iterable[Told]) -> Iterator[Anomaly]:
     seen: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
-    for partition, offset, value, operation in told:
-        first, by = seen[partition, operation.life].setdefault(offset, (value, operation))
-        if first != value:
-            what = f"offset {offset} of {named(partition)} is {first}, and {value}"
-            yield Anomaly(promise, what, (excerpt(by, offset), excerpt(operation, offset)))
+    for partition, records, operation in told:
+        seen_here = seen[partition, operation.life]
+        for offset, value in records:
+            before = seen_here.get(offset)
+            if before is None:
+                seen_here[offset] = value, operation
+            elif before[0] != value:
+                first, by = before
+                what = f"offset {offset} of {named(partition)} is {first}, and {value}"
+                yield Anomaly(promise, what, (excerpt(by, offset), excerpt(operation, offset)))
 
 
 class NothingFromNowhere:
@@ -37,10 +51,11 @@ class NothingFromNowhere:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         sent = {value for operation in history.of("send") for value in operation.value.values}
-        for partition, offset, value, operation in records_read(history):
-            if value not in sent:
-                what = f"offset {offset} of {named(partition)} holds {value!r}, which nobody sent"
-                yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
+        for partition, records, operation in records_read(history):
+            for offset, value in records:
+                if value not in sent:
+                    what = f"offset {offset} of {named(partition)} holds {value!r}, which nobody sent"
+                    yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 
 class NothingRefusedIsRead:
@@ -52,10 +67,11 @@ class NothingRefusedIsRead:
             for operation in history.of("send", outcome=Outcome.FAIL)
             for value in operation.value.values
         }
-        for partition, offset, value, operation in records_read(history) if refused else ():
-            if value in refused:
-                what = f"offset {offset} of {named(partition)} holds {value!r}, which was refused"
-                yield Anomaly(type(self).__name__, what, (refused[value], excerpt(operation, offset)))
+        for partition, records, operation in records_read(history) if refused else ():
+            for offset, value in records:
+                if value in refused:
+                    what = f"offset {offset} of {named(partition)} holds {value!r}, which was refused"
+                    yield Anomaly(type(self).__name__, what, (refused[value], excerpt(operation, offset)))
 
 
 class PollsSkipNothing:
@@ -66,12 +82,12 @@ class PollsSkipNothing:
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        known = _known_offsets(history)
+        known = known_offsets(history)
         for partition, operation in reads(history):
             if not operation.result:
                 continue
             offsets = known[partition, operation.life]
-            got = {offset for offset, _ in operation.result}
+            got = dict(operation.result)
             first = _first_offset(operation)
             last = max(got)
             between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
@@ -79,13 +95,6 @@ class PollsSkipNothing:
                 skipped = next(offset for offset in offsets[slice(*between)] if offset not in got)
                 what = f"from {first} on, offset {skipped} of {named(partition)} is left out"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, skipped),))
-
-
-def _known_offsets(history: History) -> dict[tuple[TopicPartition, int], list[int]]:
-    known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
-    for partition, offset, _, operation in observations(history):
-        known[partition, operation.life].add(offset)
-    return {life: sorted(offsets) for life, offsets in known.items()}
 
 
 class PollsGoForward:

@@ -4,7 +4,8 @@ Values are unique. A "life" lies between two power cuts: what a log without flus
 lost, but only from the end backwards. Where storage is never lost, all is one life.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -12,6 +13,8 @@ import attrs
 from jepsen.history import History, Operation, Outcome
 
 TopicPartition: TypeAlias = tuple[str, int]
+# What an operation tells about a partition: (offset, value) of each record.
+Told: TypeAlias = tuple[TopicPartition, Sequence[tuple[int, str]], Operation]
 
 # What a proof shows of a long read, on both sides of the offset that it is about.
 _AROUND: Final = 3
@@ -71,23 +74,30 @@ def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation
 
 
-def records_read(history: History) -> Iterator[tuple[TopicPartition, int, str, Operation]]:
-    """Everything that anyone has read: where, at which offset, what, by whom."""
+def records_read(history: History) -> Iterator[Told]:
+    """The records of every read."""
     for partition, operation in reads(history):
-        for offset, value in operation.result:
-            yield partition, offset, value, operation
+        yield partition, operation.result, operation
 
 
-def observations(history: History) -> Iterator[tuple[TopicPartition, int, str, Operation]]:
-    """Everything anyone was told to be at an offset: acknowledged sends, and reads.
+def observations(history: History) -> Iterator[Told]:
+    """The records of every acknowledged send, then those of every read.
 
     A producer that repeats what had arrived the first time may be told that all is well, and not where.
     """
     for partition, operation in acknowledged(history):
         if operation.result is not None:
-            for at, value in enumerate(operation.value.values):
-                yield partition, operation.result + at, value, operation
+            yield partition, tuple(enumerate(operation.value.values, operation.result)), operation
     yield from records_read(history)
+
+
+def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Sequence[int]]:
+    """The offsets at which anybody has seen anything, by partition and life."""
+    known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
+    for partition, records, operation in observations(history):
+        # A dict's keys are its offsets: faster than a loop over the records.
+        known[partition, operation.life].update(dict(records))
+    return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
 
 
 def flushed_topics(history: History) -> set[str]:
