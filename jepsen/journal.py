@@ -20,7 +20,7 @@ from jepsen.history import History, Operation, Outcome
 
 _NANOSECONDS: Final = 1_000_000_000
 # The classes of values and of successful results, by function. All others are what JSON makes of them.
-_VALUES: Final[dict[str, type[Any]]] = {
+VALUES: Final[dict[str, type[Any]]] = {
     "create-topic": values.WantedTopic,
     "share-topic": values.Change,
     "grow-topic": values.Change,
@@ -37,7 +37,7 @@ _VALUES: Final[dict[str, type[Any]]] = {
     "read-replica": values.ReplicaRead,
     "heal": values.Healing,
 }
-_RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
+RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
 
 
 class Lines(Protocol):
@@ -121,13 +121,14 @@ def _event(operation: Operation, seconds: float, kind: str, value: object) -> di
         "id": operation.serial,
         "type": kind,
         "f": operation.function,
-        "value": _plain(value),
+        "value": plain(value),
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value or a result as what JSON has: dicts in place of objects."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     if attrs.has(type(value)):
         return {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
     return value
@@ -146,31 +147,46 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
         yield event
 
 
+def value_of(function: str, content: Any) -> Any:
+    """What an operation is about, from its JSON."""
+    return _made(VALUES.get(function), content)
+
+
+def result_of(function: str, outcome: Outcome, content: Any) -> Any:
+    """What came of an operation, from its JSON."""
+    if outcome is not Outcome.OK:
+        return content
+    if function == "list-topics":
+        return {name: _made(values.SeenTopic, each) for name, each in content.items()}
+    return _made(RESULTS.get(function), content)
+
+
+def seconds_of(time: int) -> float:
+    """The time of an operation, from that of its event."""
+    return time / _NANOSECONDS
+
+
 def _operation(event: Mapping[str, Any]) -> Operation:
     function = event["f"]
-    value = _made(_VALUES.get(function), event["value"])
-    return Operation(event["process"], function, value, event["time"] / _NANOSECONDS, serial=event["id"])
+    value = value_of(function, event["value"])
+    return Operation(event["process"], function, value, seconds_of(event["time"]), serial=event["id"])
 
 
 def _complete(operation: Operation, event: Mapping[str, Any]) -> None:
     operation.outcome = Outcome(event["type"])
-    operation.completed_at = event["time"] / _NANOSECONDS
+    operation.completed_at = seconds_of(event["time"])
     operation.life = event.get("life", 0)
-    result = event["value"]
-    if operation.outcome is not Outcome.OK:
-        operation.result = result
-    elif operation.function == "list-topics":
-        operation.result = {name: _made(values.SeenTopic, each) for name, each in result.items()}
-    else:
-        operation.result = _made(_RESULTS.get(operation.function), result)
+    operation.result = result_of(operation.function, operation.outcome, event["value"])
 
 
 def _made(cls: type[Any] | None, content: Any) -> Any:
     if cls is None:
         return _tuples(content)
-    return cls(**{name: _tuples(each) for name, each in content.items()})
+    return cls(**{name: _tuples(each) if type(each) is list else each for name, each in content.items()})
 
 
 def _tuples(content: Any) -> Any:
     """JSON knows lists only; values are never changed, and some are keys."""
-    return tuple([_tuples(each) for each in content]) if type(content) is list else content
+    if type(content) is not list:
+        return content
+    return tuple([_tuples(each) if type(each) is list else each for each in content])

@@ -1,37 +1,32 @@
 """Judges a stored history with Spark.
 
-Operations are projected to keys, shuffled, and judged key by key, in a stream: a worker holds the operations of one key
-at a time. So a history has to fit the disks of the cluster, and each of its keys the memory of one worker.
+Each task matches the events that it reads to operations, and says which part of an operation belongs to which key. The
+parts are exchanged, and judged key by key: a worker holds a portion of the events, or the operations of one key. So a
+history has to fit the disks of the cluster, and each of its keys the memory of one worker.
 """
 
 import json
-import pickle
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jepsen.checkers import Anomaly, Checker, Promise, Verdict
 from jepsen.checkers.verdict import ANOMALIES_MAX, meaning_of
-from jepsen.collection import no_collection
-from jepsen.history import History, Operation
-from jepsen.journal import BadJournal, events_of, operations_of
-from jepsen.spark.events import join_operations, read_events
-from jepsen.spark.projections import Projection, contexts_of, project, topic_of
+from jepsen.history import Operation
+from jepsen.journal import BadJournal, operations_of
+from jepsen.spark.arrow import map_batches
+from jepsen.spark.events import read_events
+from jepsen.spark.judging import FINDINGS, judging
+from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, ROWS, Packing
+from jepsen.spark.projections import Projection
 from jepsen.spark.promises import by_projection
+from jepsen.spark.reading import UNBEGUN, completing, context_name, reading
 
-# The parts of operations that belong to a key, some at a time: `part` is a pickled list of them.
-_PARTS: Final = "projection string, key string, part binary"
-# Operations that are projected at a time.
-_BATCH: Final = 10_000
-
-Contexts: TypeAlias = Mapping[str, Sequence[Operation]]
-# A promise, how often it is broken, and one of its anomalies as JSON.
-Finding: TypeAlias = tuple[str, int, str | None]
+Findings: TypeAlias = Mapping[str, tuple[int, list[Anomaly]]]
 
 
 def check(spark: SparkSession, paths: Sequence[str], checkers: Sequence[Checker]) -> Verdict:
@@ -41,118 +36,64 @@ def check(spark: SparkSession, paths: Sequence[str], checkers: Sequence[Checker]
     promise is broken very often, other anomalies may be kept than `judge` keeps. Raises BadJournal.
     """
     of_projection = by_projection(checkers)
-    operations = join_operations(read_events(spark, paths)).persist(StorageLevel.DISK_ONLY)
-    try:
-        counts = _counts(operations)
-        contexts = _contexts(operations) if Projection.PARTITION in of_projection else {}
-        findings = _findings(spark, operations, of_projection, contexts)
-    finally:
-        operations.unpersist()
+    read = map_batches(read_events(spark, paths), reading(tuple(of_projection)), ROWS)
+    with _on_disk(read):
+        left = read.where(f"kind = '{EVENTS}'").repartition("key").sortWithinPartitions("key")
+        completed = map_batches(left, completing(tuple(of_projection)), ROWS)
+        with _on_disk(completed):
+            rows = read.unionByName(completed)
+            counts, contexts = _summaries(rows)
+            findings = _findings(rows, of_projection, contexts)
     return Verdict(tuple(_promise(each, findings) for each in checkers), counts)
 
 
-def _counts(operations: DataFrame) -> dict[str, int]:
-    rows = operations.groupBy("f", "outcome").count().collect()
-    for row in rows:
-        if row.f is None:
-            raise BadJournal(f"{row['count']} operations are completed that were never begun")
-    return {f"{row.f} {row.outcome}": row["count"] for row in sorted(rows, key=lambda row: (row.f, row.outcome))}
+@contextmanager
+def _on_disk(frame: DataFrame) -> Iterator[None]:
+    """The rows are computed once, and kept on the disks of the workers while the block runs."""
+    frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield
+    finally:
+        frame.unpersist()
 
 
-def _contexts(operations: DataFrame) -> Contexts:
-    few = operations.where("f in ('create-topic', 'assign')").select("begun", "completed")
-    found: dict[str, list[Operation]] = defaultdict(list)
-    for topic, context in few.rdd.mapPartitions(_told_contexts).distinct().collect():
-        found[topic].append(pickle.loads(context))
-    return dict(found)
-
-
-def _told_contexts(rows: Iterable[Row]) -> Iterator[tuple[str, bytes]]:
-    told: set[tuple[str, str]] = set()
-    for operation in _operations(rows):
-        for topic, context in contexts_of(operation):
-            # Members are assigned the partitions of a topic again and again.
-            what = context.value.group if context.function == "assign" else f"creation at {context.invoked_at}"
-            if (topic, what) not in told:
-                told.add((topic, what))
-                yield topic, pickle.dumps(context)
+def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]:
+    """How many operations there are of each function and outcome; the packed contexts of each topic."""
+    counts: Counter[str] = Counter()
+    contexts: dict[str, dict[str, Operation]] = defaultdict(dict)
+    packing = Packing()
+    for row in rows.where(f"kind in ('{COUNT}', '{CONTEXT}')").collect():
+        if row.kind == COUNT:
+            counts[row.key] += packing.unpack(row.content)
+        else:
+            contexts[row.key].update((context_name(each), each) for each in packing.unpack_operations(row.content))
+    if counts[UNBEGUN]:
+        raise BadJournal(f"{counts[UNBEGUN]} operations are completed that were never begun")
+    packed = {topic: packing.pack_operations(of_topic.values()) for topic, of_topic in contexts.items()}
+    return dict(sorted(counts.items())), packed
 
 
 def _findings(
-    spark: SparkSession,
-    operations: DataFrame,
-    of_projection: Mapping[Projection, tuple[Checker, ...]],
-    contexts: Contexts,
-) -> Mapping[str, tuple[int, list[Anomaly]]]:
+    rows: DataFrame, of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: Mapping[str, bytes]
+) -> Findings:
     """How often each promise is broken, and some of the anomalies."""
-    parts = operations.select("begun", "completed").rdd.mapPartitions(_projecting(tuple(of_projection)))
-    # A key is in one partition, and its parts follow each other there.
-    keyed = spark.createDataFrame(parts, _PARTS, verifySchema=False).repartition("projection", "key")
-    judged = keyed.sortWithinPartitions("projection", "key").rdd.mapPartitions(_judging(of_projection, contexts))
-    found: dict[str, tuple[int, list[Anomaly]]] = {}
-    for promise, broken, anomaly in judged.collect():
-        before, kept = found.get(promise, (0, []))
-        if anomaly is not None and len(kept) < ANOMALIES_MAX:
-            kept.append(_anomaly(promise, json.loads(anomaly)))
-        found[promise] = before + broken, kept
+    parts = rows.where(f"kind not in ('{COUNT}', '{CONTEXT}', '{EVENTS}')")
+    # A key is in one partition, and its rows follow each other there.
+    keyed = parts.repartition("kind", "key").sortWithinPartitions("kind", "key")
+    found: dict[str, tuple[int, list[Anomaly]]] = defaultdict(lambda: (0, []))
+    for row in map_batches(keyed, judging(of_projection, contexts), FINDINGS).collect():
+        broken, kept = found[row.promise]
+        if row.anomaly is not None and len(kept) < ANOMALIES_MAX:
+            kept.append(_anomaly(row.promise, json.loads(row.anomaly)))
+        found[row.promise] = broken + row.broken, kept
     return found
 
 
-def _projecting(projections: Sequence[Projection]) -> Callable[[Iterable[Row]], Iterable[tuple[str, str, bytes]]]:
-    def projected(rows: Iterable[Row]) -> Iterator[tuple[str, str, bytes]]:
-        left = iter(rows)
-        while batch := list(islice(left, _BATCH)):
-            parts: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-            with no_collection():
-                for operation in _operations(batch):
-                    for projection in projections:
-                        for key, part in project(projection, operation):
-                            parts[projection.value, key].append(part)
-            for (name, key), of_key in parts.items():
-                yield name, key, pickle.dumps(of_key, pickle.HIGHEST_PROTOCOL)
-
-    return projected
-
-
-def _judging(
-    of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: Contexts
-) -> Callable[[Iterable[Row]], Iterable[Finding]]:
-    def judged(rows: Iterable[Row]) -> Iterator[Finding]:
-        broken: Counter[str] = Counter()
-        for (name, key), of_key in groupby(rows, key=itemgetter(0, 1)):
-            projection = Projection(name)
-            parts = [operation for _, _, part in of_key for operation in pickle.loads(part)]
-            known = contexts.get(topic_of(key), ()) if projection is Projection.PARTITION else ()
-            with no_collection():
-                for promise, anomaly in _anomalies([*known, *parts], of_projection[projection]):
-                    broken[promise] += 1
-                    yield promise, 1, _told(anomaly) if broken[promise] <= ANOMALIES_MAX else None
-
-    return judged
-
-
-def _anomalies(parts: list[Operation], checkers: Iterable[Checker]) -> Iterator[tuple[str, Anomaly]]:
-    history = History(lambda: 0.0)
-    # As `operations_of` sorts a whole history.
-    history.operations = sorted(parts, key=lambda each: (each.invoked_at, each.client, each.serial))
-    for checker in checkers:
-        yield from ((type(checker).__name__, anomaly) for anomaly in checker.check(history))
-
-
-def _operations(rows: Iterable[Row]) -> list[Operation]:
-    return operations_of(json.loads(line) for row in rows for line in row if line is not None)
-
-
-def _told(anomaly: Anomaly) -> str:
-    proof = [events_of(operation) for operation in anomaly.proof]
-    return json.dumps({"what": anomaly.what, "proof": proof})
-
-
-def _anomaly(promise: str, content: dict[str, Any]) -> Anomaly:
+def _anomaly(promise: str, content: Mapping[str, Any]) -> Anomaly:
     return Anomaly(promise, content["what"], tuple(operations_of(events)[0] for events in content["proof"]))
 
 
-def _promise(checker: Checker, findings: Mapping[str, tuple[int, list[Anomaly]]]) -> Promise:
+def _promise(checker: Checker, findings: Findings) -> Promise:
     name = type(checker).__name__
     broken, kept = findings.get(name, (0, []))
     return Promise(name, meaning_of(checker), broken, tuple(kept))

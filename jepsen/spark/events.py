@@ -1,6 +1,7 @@
-"""Stored histories as DataFrames: lines of `jepsen.journal` as they are, or the same as columns in Parquet.
+"""Stored histories as DataFrames with one row for each event.
 
-The columns in Parquet are `time`, `process`, `id`, `type`, `f`, `value` (a text of JSON) and `life`.
+The columns are `time`, `process`, `id`, `type`, `f`, `value` (a text of JSON) and `life`: those of a Parquet file, or
+made of the lines of `jepsen.journal`.
 """
 
 import json
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from jepsen.history import History
 from jepsen.journal import BadJournal, events_of
+from jepsen.spark.arrow import map_batches
 
 COLUMNS: Final = pa.schema(
     [
@@ -27,13 +29,24 @@ COLUMNS: Final = pa.schema(
         pa.field("life", pa.int32()),
     ]
 )
-_LINE: Final = "process string, id bigint, type string, f string"
+# The columns as Spark names their types.
+_TYPES: Final = {
+    "time": "bigint",
+    "process": "string",
+    "id": "bigint",
+    "type": "string",
+    "f": "string",
+    "value": "string",
+    "life": "int",
+}
+_SCHEMA: Final = ", ".join(f"{column} {kind}" for column, kind in _TYPES.items())
+_LINE: Final = "process string, id bigint, type string"
 _LINES: Final = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst")
 _ROWS: Final = 65_536
 
 
 def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """One row for each event, in `event` as a line of JSON, with the columns that operations are joined by.
+    """The events in these files.
 
     Paths that end in .jsonl are lines, all others Parquet. Raises BadJournal if a file is no history. The torn last
     line of a file, of a process that was killed, is left out.
@@ -44,18 +57,6 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     frames += [_of_tables(spark, tables)] if tables else []
     first, *others = frames
     return first.unionByName(others[0]) if others else first
-
-
-def join_operations(events: DataFrame) -> DataFrame:
-    """One row for each operation: `begun` and `completed` are its events, one of them may be null; `f`, `outcome`."""
-    is_begun = F.col("type") == "invoke"
-    begun = events.where(is_begun).select("process", "id", "f", F.col("event").alias("begun"))
-    completed = events.where(~is_begun).select(
-        "process", "id", F.col("type").alias("outcome"), F.col("event").alias("completed")
-    )
-    return begun.join(completed, ["process", "id"], "full_outer").withColumn(
-        "outcome", F.coalesce("outcome", F.lit("info"))
-    )
 
 
 def write_parquet(history: History, path: Path) -> None:
@@ -69,7 +70,7 @@ def write_parquet(history: History, path: Path) -> None:
 def _portions(events: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     for event in events:
-        rows.append({"life": None, **event, "value": json.dumps(event["value"])})
+        rows.append(_row(event))
         if len(rows) == _ROWS:
             yield rows
             rows = []
@@ -80,7 +81,17 @@ def _of_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     lines = spark.read.text(list(paths)).where("trim(value) != ''").withColumn("fields", F.from_json("value", _LINE))
     is_event = "fields.process is not null and fields.id is not null and fields.type is not null"
     _check(lines.where(f"not ({is_event})"))
-    return lines.where(is_event).select("fields.*", F.col("value").alias("event"))
+    return map_batches(lines.where(is_event).select("value"), _parsed, _SCHEMA)
+
+
+def _parsed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = [_row(json.loads(line)) for line in batch.column(0).to_pylist()]
+        yield pa.RecordBatch.from_pylist(rows, COLUMNS)
+
+
+def _row(event: dict[str, Any]) -> dict[str, Any]:
+    return {"life": None, **event, "value": json.dumps(event["value"])}
 
 
 def _check(unknown: DataFrame) -> None:
@@ -96,7 +107,4 @@ def _of_tables(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     missing = [name for name in COLUMNS.names if name not in table.columns]
     if missing:
         raise BadJournal(f"{paths[0]} is no history: it has no column {', '.join(missing)}")
-    # The value is JSON already: it is put into the object as it is.
-    fields = F.to_json(F.struct("time", "process", "id", "type", "f", "life"))
-    event = F.concat(F.expr("substr(fields, 1, length(fields) - 1)"), F.lit(',"value":'), F.col("value"), F.lit("}"))
-    return table.withColumn("fields", fields).select("process", "id", "type", "f", event.alias("event"))
+    return table.selectExpr(*(f"cast({column} as {kind}) as {column}" for column, kind in _TYPES.items()))

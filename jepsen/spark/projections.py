@@ -1,7 +1,7 @@
 """Which part of an operation belongs to which key, for each way in which checkers look at a history."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -14,7 +14,10 @@ from jepsen.values import Ownership
 
 # A key in a text, and what of the operation belongs to it.
 Projected: TypeAlias = tuple[str, Operation]
+Projector: TypeAlias = Callable[[Operation], Iterable[Projected]]
 
+# The functions whose operations have contexts.
+CONTEXTUAL: Final = ("create-topic", "assign")
 # Values are spread over so many keys. A key has to fit into the memory of a worker.
 _VALUE_KEYS: Final = 1_024
 _READS: Final = ("poll", "poll-group", "final-read")
@@ -32,9 +35,12 @@ class Projection(Enum):
     WHOLE = "whole"
 
 
-def project(projection: Projection, operation: Operation) -> Iterator[Projected]:
-    """The parts of an operation, each with its key; nothing if no checker of this projection looks at it."""
-    return _PROJECTIONS[projection](operation)
+def projectors(function: str, projections: Iterable[Projection]) -> Sequence[tuple[Projection, Projector]]:
+    """How operations of this function are projected, for each projection whose checkers look at them.
+
+    A projector makes the parts of an operation, each with its key.
+    """
+    return [(each, _PROJECTORS[each][function]) for each in projections if function in _PROJECTORS[each]]
 
 
 def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
@@ -60,25 +66,30 @@ def _key(topic: str, partition: int) -> str:
     return f"{partition}/{topic}"
 
 
-def _by_partition(operation: Operation) -> Iterator[Projected]:
+def _whole_of_partition(operation: Operation) -> Iterable[Projected]:
+    return ((_key(operation.value.topic, operation.value.partition), operation),)
+
+
+def _polled_of_partition(operation: Operation) -> Iterable[Projected]:
+    is_empty = operation.outcome is Outcome.OK and not operation.result
+    return () if is_empty else _whole_of_partition(operation)
+
+
+def _named_partition(operation: Operation) -> Iterable[Projected]:
+    """Of operations whose value begins with a topic and a partition."""
+    topic, partition, *_ = operation.value
+    return ((_key(topic, partition), operation),)
+
+
+def _owned_partitions(operation: Operation) -> Iterator[Projected]:
     value = operation.value
-    match operation.function:
-        case "poll" | "poll-group" if operation.outcome is Outcome.OK and not operation.result:
-            return
-        case "send" | "poll" | "poll-group" | "read-replica":
-            yield _key(value.topic, value.partition), operation
-        case "final-read" | "see-epochs" | "list-end":
-            yield _key(*value), operation
-        case "find-time":
-            yield _key(*value[:2]), operation
-        case "assign" | "revoke" | "lose":
-            for partition in dict.fromkeys(value.partitions):
-                yield _key(*partition), attrs.evolve(operation, value=attrs.evolve(value, partitions=(partition,)))
-        case "commit":
-            for key, offsets in _by_place(value.offsets).items():
-                yield key, attrs.evolve(operation, value=attrs.evolve(value, offsets=offsets))
-        case "fetch-committed":
-            yield from _committed_reads(operation)
+    for partition in dict.fromkeys(value.partitions):
+        yield _key(*partition), attrs.evolve(operation, value=attrs.evolve(value, partitions=(partition,)))
+
+
+def _commits(operation: Operation) -> Iterator[Projected]:
+    for key, offsets in _by_place(operation.value.offsets).items():
+        yield key, attrs.evolve(operation, value=attrs.evolve(operation.value, offsets=offsets))
 
 
 def _committed_reads(operation: Operation) -> Iterator[Projected]:
@@ -99,55 +110,72 @@ def _by_place(items: Iterable[tuple[Any, ...]]) -> Mapping[str, tuple[tuple[Any,
     return found
 
 
-def _by_value(operation: Operation) -> Iterator[Projected]:
-    if operation.function == "send":
-        offset = operation.result if operation.outcome is Outcome.OK else None
-        for at, value in enumerate(operation.value.values):
-            result = operation.result if offset is None else offset + at
-            yield _bucket(value), attrs.evolve(operation, value=_only(operation.value, value), result=result)
-    elif operation.function in _READS and operation.outcome is Outcome.OK:
-        buckets: dict[str, list[tuple[int, str]]] = defaultdict(list)
-        for record in operation.result:
-            buckets[_bucket(record[1])].append(record)
-        for key, records in buckets.items():
-            yield key, attrs.evolve(operation, result=tuple(records))
+def _sent_values(operation: Operation) -> Iterable[Projected]:
+    keys = [_value_key(value) for value in operation.value.values]
+    return ((keys[0], operation),) if len(set(keys)) == 1 else zip(keys, _single_sends(operation), strict=True)
 
 
-def _only(sending: Any, value: str) -> Any:
-    return attrs.evolve(sending, values=(value,))
+def _single_sends(operation: Operation) -> Iterator[Operation]:
+    """A send of several values as one of each value."""
+    offset = operation.result if operation.outcome is Outcome.OK else None
+    for at, value in enumerate(operation.value.values):
+        result = operation.result if offset is None else offset + at
+        yield attrs.evolve(operation, value=attrs.evolve(operation.value, values=(value,)), result=result)
 
 
-def _bucket(value: str) -> str:
-    return str(crc32(value.encode()) % _VALUE_KEYS)
+def _read_values(operation: Operation) -> Iterator[Projected]:
+    records_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for record in operation.result if operation.outcome is Outcome.OK else ():
+        records_of[_value_key(record[1])].append(record)
+    for key, records in records_of.items():
+        is_whole = len(records_of) == 1
+        yield key, operation if is_whole else attrs.evolve(operation, result=tuple(records))
 
 
-def _by_group(operation: Operation) -> Iterator[Projected]:
-    if operation.function in ("assign", "commit"):
-        yield operation.value.group, operation
+def _value_key(value: str) -> str:
+    """The key of a value.
+
+    Values are "<session>/<partition>@<ms>/<sequence>", or without the time. All of a session that differ in the last
+    three digits only have the same key, so that an operation on several of them stays in one piece.
+    """
+    session, _, timed = value.partition("@")
+    run = session + timed[timed.rfind("/") : -3] if timed else session[:-3]
+    return str(crc32(run.encode()) % _VALUE_KEYS)
 
 
-def _by_name(operation: Operation) -> Iterator[Projected]:
-    if operation.function in ("share-topic", "grow-topic", "drop-topic", "see-topic"):
-        yield operation.value.name, operation
+def _of_group(operation: Operation) -> Iterable[Projected]:
+    return ((operation.value.group, operation),)
 
 
-def _by_register(operation: Operation) -> Iterator[Projected]:
-    if operation.function in ("read", "write", "cas"):
-        yield str(operation.value[1]), operation
+def _of_name(operation: Operation) -> Iterable[Projected]:
+    return ((operation.value.name, operation),)
 
 
-def _whole(operation: Operation) -> Iterator[Projected]:
-    if operation.function in ("heal", "run-node", "create-topic", "delete-topic", "list-topics"):
-        yield "", operation
+def _of_register(operation: Operation) -> Iterable[Projected]:
+    return ((str(operation.value[1]), operation),)
 
 
-_PROJECTIONS: Final[Mapping[Projection, Callable[[Operation], Iterator[Projected]]]] = MappingProxyType(
+def _of_all(operation: Operation) -> Iterable[Projected]:
+    return (("", operation),)
+
+
+# By the functions whose operations the checkers of a projection look at.
+_PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyType(
     {
-        Projection.PARTITION: _by_partition,
-        Projection.VALUE: _by_value,
-        Projection.GROUP: _by_group,
-        Projection.NAME: _by_name,
-        Projection.REGISTER: _by_register,
-        Projection.WHOLE: _whole,
+        Projection.PARTITION: {
+            "send": _whole_of_partition,
+            "poll": _polled_of_partition,
+            "poll-group": _polled_of_partition,
+            "read-replica": _whole_of_partition,
+            **dict.fromkeys(("final-read", "see-epochs", "list-end", "find-time"), _named_partition),
+            **dict.fromkeys(("assign", "revoke", "lose"), _owned_partitions),
+            "commit": _commits,
+            "fetch-committed": _committed_reads,
+        },
+        Projection.VALUE: {"send": _sent_values, **dict.fromkeys(_READS, _read_values)},
+        Projection.GROUP: dict.fromkeys(("assign", "commit"), _of_group),
+        Projection.NAME: dict.fromkeys(("share-topic", "grow-topic", "drop-topic", "see-topic"), _of_name),
+        Projection.REGISTER: dict.fromkeys(("read", "write", "cas"), _of_register),
+        Projection.WHOLE: dict.fromkeys(("heal", "run-node", "create-topic", "delete-topic", "list-topics"), _of_all),
     }
 )

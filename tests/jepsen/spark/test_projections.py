@@ -8,7 +8,7 @@ import pytest
 from broker.cli.commands.spark_check import PROMISE_NAMES
 from jepsen.checkers import Checker, judge
 from jepsen.history import History, Operation
-from jepsen.spark.projections import Projection, contexts_of, project, topic_of
+from jepsen.spark.projections import Projection, contexts_of, projectors, topic_of
 from jepsen.spark.promises import PROMISES, by_projection
 from tests.support.random_histories import RandomHistory
 
@@ -28,8 +28,9 @@ def broken_by_key(history: History) -> Counter[str]:
     for projection, checkers in by_projection(CHECKERS).items():
         keys: dict[str, list[Operation]] = defaultdict(list)
         for operation in history.operations:
-            for key, part in project(projection, operation):
-                keys[key].append(part)
+            for _, projector in projectors(operation.function, [projection]):
+                for key, part in projector(operation):
+                    keys[key].append(part)
         for key, parts in keys.items():
             of_key = History(lambda: 0.0)
             of_key.operations = [*(contexts[topic_of(key)] if projection is Projection.PARTITION else ()), *parts]

@@ -1,0 +1,115 @@
+"""From events to the parts of operations that belong to keys, in one pass over the files of a history."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, TypeAlias
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jepsen.collection import no_collection
+from jepsen.history import Operation, Outcome
+from jepsen.spark.events import COLUMNS
+from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, PackedRow, Packing, batch_of, rows_of
+from jepsen.spark.pairing import Pairing, portions, unfinished_of
+from jepsen.spark.projections import CONTEXTUAL, Projection, contexts_of, projectors
+
+MapBatches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+# How many events are completed that were never begun: the key of a count.
+UNBEGUN: Final = "unbegun"
+# Events that are left over are exchanged in so many keys.
+_EVENT_KEYS: Final = 1_024
+
+
+def reading(projections: Sequence[Projection]) -> MapBatches:
+    """Reads events. Those whose operation is not complete are rows of EVENTS."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer, pairing = _PartsWriter(projections), Pairing()
+        for events in portions(batches):
+            with no_collection():
+                yield writer.parts(pairing.operations(events))
+            if pairing.is_full:
+                yield writer.events(pairing.take_waiting())
+        yield writer.events(pairing.take_waiting())
+        yield writer.summary()
+
+    return read
+
+
+def completing(projections: Sequence[Projection]) -> MapBatches:
+    """Reads rows of EVENTS, sorted by key: an operation with one event only has no more."""
+
+    def complete(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer, packing = _PartsWriter(projections), Packing()
+        for _, rows in groupby(rows_of(batches), key=itemgetter(1)):
+            pairing = Pairing()
+            columns = zip(*(event for _, _, packed in rows for event in packing.unpack(packed)), strict=True)
+            events = pa.table([*columns], COLUMNS)
+            with no_collection():
+                operations = pairing.operations(events)
+                left = pairing.take_waiting()
+                begun = left.filter(pc.equal(left["type"], "invoke"))
+                yield writer.parts([*operations, *unfinished_of(begun)])
+            writer.counts[UNBEGUN] += len(left) - len(begun)
+        yield writer.summary()
+
+    return complete
+
+
+class _PartsWriter:
+    """Makes rows of operations: what belongs to which key, and what is to be known of all of them together."""
+
+    def __init__(self, projections: Sequence[Projection]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._projections = projections
+        self._packing = Packing()
+        self._contexts: dict[tuple[str, str], PackedRow] = {}
+
+    def parts(self, operations: Iterable[Operation]) -> pa.RecordBatch:
+        of_function: dict[str, list[Operation]] = defaultdict(list)
+        for operation in operations:
+            of_function[operation.function].append(operation)
+        parts: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+        for function, some in of_function.items():
+            self._count(function, some)
+            for projection, projector in projectors(function, self._projections):
+                kind = projection.value
+                for operation in some:
+                    for key, part in projector(operation):
+                        parts[kind, key].append(part)
+        return batch_of((kind, key, self._packing.pack_operations(its)) for (kind, key), its in parts.items())
+
+    def _count(self, function: str, operations: Sequence[Operation]) -> None:
+        outcomes = [operation.outcome for operation in operations]
+        for outcome in Outcome:
+            self.counts[f"{function} {outcome.value}"] += outcomes.count(outcome)
+        for operation in operations if function in CONTEXTUAL else ():
+            for topic, context in contexts_of(operation):
+                self._keep(topic, context)
+
+    def events(self, events: pa.Table) -> pa.RecordBatch:
+        """Events that wait for the other one of their operation."""
+        keys: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        for event in zip(*(column.to_pylist() for column in events.columns), strict=True):
+            keys[str(crc32(event[1].encode()) % _EVENT_KEYS)].append(event)
+        return batch_of((EVENTS, key, self._packing.pack(its)) for key, its in keys.items())
+
+    def summary(self) -> pa.RecordBatch:
+        """The counts and contexts of all operations."""
+        counts = ((COUNT, key, self._packing.pack(count)) for key, count in self.counts.items() if count)
+        return batch_of((*counts, *self._contexts.values()))
+
+    def _keep(self, topic: str, context: Operation) -> None:
+        name = context_name(context)
+        if (topic, name) not in self._contexts:
+            self._contexts[topic, name] = CONTEXT, topic, self._packing.pack_operations([context])
+
+
+def context_name(context: Operation) -> str:
+    """What tells apart the contexts of a topic: members are assigned its partitions again and again."""
+    return str(context.value.group) if context.function == "assign" else f"creation at {context.invoked_at}"
