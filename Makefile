@@ -26,6 +26,7 @@
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
 #   make bench-spark-load    a load of 10 GB by Spark, killed and resumed; ARGS="--gigabytes 1"
 #   make bench-spark         reads by Spark beside Spark's own Kafka connector; needs java, and mvn for the connector
+#   make bench-spark-check   kraft spark check on 50,000,000 operations with planted anomalies; ARGS="--operations 1000000"
 #   make kafka-dump-log      Apache Kafka's own dump tool over DIR=<data directory>
 
 PYTHON ?= python3
@@ -47,7 +48,7 @@ SEED ?= 1
 .PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen \
 	spark-demo spark-kills spark-standalone spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
-	bench-loop-holds bench-spark bench-spark-load kafka-dump-log
+	bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -142,6 +143,9 @@ bench-spark:
 
 bench-spark-load: $(VENV)/.installed-test $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_spark_load $(ARGS)
+
+bench-spark-check: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.bench_spark_check $(ARGS)
 
 kafka-dump-log: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.kafka_tools dump-log $(DIR)
