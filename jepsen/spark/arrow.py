@@ -1,12 +1,29 @@
 """Functions over the Arrow batches of a DataFrame."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
+
+_LIMIT: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+# An event may be everything that a partition has, and Spark sends 10,000 of them to a worker at once.
+_LIMIT_BYTES: Final = 32 << 20
+
+
+@contextmanager
+def limited_batches(spark: SparkSession) -> Iterator[None]:
+    """Jobs that are started in the block send batches of so few bytes that a worker has room for some."""
+    before = spark.conf.get(_LIMIT)
+    spark.conf.set(_LIMIT, str(_LIMIT_BYTES))
+    try:
+        yield
+    finally:
+        spark.conf.set(_LIMIT, str(before))
 
 
 def map_batches(

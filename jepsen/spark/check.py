@@ -18,7 +18,7 @@ from jepsen.checkers import Anomaly, Checker, Promise, Verdict
 from jepsen.checkers.verdict import ANOMALIES_MAX, meaning_of
 from jepsen.history import Operation
 from jepsen.journal import BadJournal, operations_of
-from jepsen.spark.arrow import map_batches
+from jepsen.spark.arrow import limited_batches, map_batches
 from jepsen.spark.events import read_events
 from jepsen.spark.judging import FINDINGS, judging
 from jepsen.spark.packing import CONTEXT, COUNT, EVENTS, ROWS, Packing
@@ -37,7 +37,7 @@ def check(spark: SparkSession, paths: Sequence[str], checkers: Sequence[Checker]
     """
     of_projection = by_projection(checkers)
     read = map_batches(read_events(spark, paths), reading(tuple(of_projection)), ROWS)
-    with _on_disk(read):
+    with limited_batches(spark), _on_disk(read):
         left = read.where(f"kind = '{EVENTS}'").repartition("key").sortWithinPartitions("key")
         completed = map_batches(left, completing(tuple(of_projection)), ROWS)
         with _on_disk(completed):
