@@ -3,6 +3,7 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests, in two processes; WORKERS=4 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
+#   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
 #   make check               lint, format, types
@@ -44,9 +45,11 @@ JOBS ?= 2
 FIRST ?= 1
 FRAMES ?= 200000
 SEED ?= 1
+# PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
+SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-interpreters test-wheel check docs terminal-images soak fuzz jepsen \
-	spark-demo spark-kills spark-standalone spark-steady bench \
+.PHONY: venv run test test-client-kafka test-spark-tables test-interpreters test-wheel check docs terminal-images soak \
+	fuzz jepsen spark-demo spark-kills spark-standalone spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
@@ -60,6 +63,14 @@ test: $(VENV)/.installed-test
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library --apache-kafka -k apache-kafka $(ARGS)
+
+# In an environment of its own: PySpark has to be of the version of which the packages are on Maven Central.
+test-spark-tables: VENV := .venv-spark-$(SPARK)
+test-spark-tables:
+	$(MAKE) VENV=$(VENV) $(VENV)/.installed-spark-tables-$(SPARK)
+	@# PySpark 4.1 leaves its sockets to the garbage collector.
+	$(VENV)/bin/python -m pytest tests/broker/spark/tables --spark-tables \
+		-W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters

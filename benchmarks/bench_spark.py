@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks import report, spark_connector, topics
+from benchmarks import report, spark_packages, topics
 from benchmarks.apache_kafka import Unavailable
 from benchmarks.clusters import Cluster, kraft_cluster
 from benchmarks.loadgen import LoadFailed
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _connector() -> list[str]:
     try:
-        return spark_connector.jars()
+        return spark_packages.jars(spark_packages.CONNECTOR)
     except Unavailable as why:
         print(f"Spark's own connector is left out: {why}")
         return []

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--apache-kafka", action="store_true", help="run the client library's tests against Apache Kafka too"
     )
+    group.addoption("--spark-tables", action="store_true", help="run the tests that need Spark's packages for tables")
     group.addoption("--rewrite-traces", action="store_true", help="write the golden traces anew, to be reviewed")
     group.addoption("--kills", type=int, help="how often each part of a streaming job is killed")
     group.addoption("--minutes", type=float, help="how long streaming runs at a steady rate")

@@ -164,8 +164,11 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.commands.spark": {"pathlib", "time"},
     # Spark's jobs run in processes of Spark's, never in a node: the Java that these start, files, clocks.
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
+    "broker.spark.jobs.load.delta": {"uuid"},
+    "broker.spark.jobs.load.iceberg": {"uuid"},
     "broker.spark.jobs.load.job": {"time"},
     "broker.spark.jobs.load.run": {"time", "uuid"},
+    "broker.spark.jobs.load.table": {"time", "uuid"},
     "broker.spark.jobs.replay": {"time"},
     "broker.spark.jobs.stats.page": {"datetime.now"},
     "broker.spark.session": {"os", "pathlib"},

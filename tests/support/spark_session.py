@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +23,17 @@ _SETTINGS = {
 
 
 @contextmanager
-def spark_session(directory: Path) -> Iterator[SparkSession]:
+def spark_session(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The session, with its files in `directory`. Python workers find the checkout, and modules named pyspark_*."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    settings = {
+    configs = {
         **_SETTINGS,
+        **(settings or {}),
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
-    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    session = SparkSession.builder.master("local[2]").config(map=configs).getOrCreate()
     try:
         yield session
     finally:

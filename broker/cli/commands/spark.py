@@ -1,7 +1,7 @@
 """`kraft spark`: the jobs of the data pipeline, on this machine or on any Spark cluster."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from broker.spark.jobs.load import LoadProgress
 
 _SCRIPT: Final = "spark_submit.py"
+# The configs by which Spark uses the package of a table; the package itself is the user's to name.
+TABLE_CONFIGS: Final[Mapping[str, Sequence[str]]] = {
+    "parquet": (),
+    "delta": (
+        "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    ),
+    "iceberg": (),
+}
 STATS_COLUMNS: Final[Sequence[Column[TopicStats]]] = (
     Column("topic", lambda row: row.topic),
     Column("partitions", lambda row: len(row.partitions), is_number=True),
@@ -56,7 +65,15 @@ def spark() -> None:
 
 @spark.command("load", cls=SparkCommand, shape=one(LoadSummary))
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topic)
-@click.option("--to", "destination", required=True, metavar="DIR", help="Where the Parquet files are: a path or URI.")
+@click.option("--to", "destination", required=True, metavar="DIR", help="Where the files are: a path or URI.")
+@click.option(
+    "--table",
+    "table_format",
+    type=click.Choice(sorted(TABLE_CONFIGS)),
+    default="parquet",
+    help="Plain files, or a table of Delta Lake or Iceberg; these need a package of their own (--conf).",
+)
+@click.option("--table-name", metavar="NAME", help="Of Iceberg: the table in a catalog, such as lake.events.orders.")
 @click.option(
     "--by", "granularity", type=click.Choice(["date", "hour"]), default="date", help="How a topic is divided; by date."
 )
@@ -79,16 +96,18 @@ def spark() -> None:
 @click.option("--for", "duration", type=DURATION, metavar="TIME", help="With --follow: end after this time.")
 @spark_options
 def load(invocation: Invocation, master: str | None, confs: tuple[str, ...], allow_loss: bool, **options: Any) -> None:
-    """Load topics into Parquet files, each record once, and go on where the last load ended.
+    """Load topics into Parquet files or a table, each record once, and go on where the last load ended.
 
     The files are in topic=NAME/date=DAY. Rows whose value does not fit the schema are in _quarantine.
     """
+    confs = (*TABLE_CONFIGS[options["table_format"]], *confs)
     source = {**source_options(invocation.cluster(), ConsumerConfig), "failOnDataLoss": str(not allow_loss).lower()}
     ends_at = _end(options.pop("follow"), options.pop("duration"))
     every_seconds = options.pop("every") / 1000
     with spark_session(invocation, "kraft load", master, confs) as session:
         from broker.spark.jobs import load as jobs
 
+        options["table_format"] = jobs.TableFormat(options["table_format"])
         options["granularity"] = jobs.Granularity(options["granularity"])
         options["value_format"] = jobs.ValueFormat(options["value_format"])
         options["value_schema"] = _schema(options.pop("schema"))
@@ -194,5 +213,5 @@ def _progress_line(progress: "LoadProgress") -> str:
     quarantined = f", {manifest.quarantined:,} in quarantine" if manifest.quarantined else ""
     return (
         f"run {manifest.run}: {manifest.records:,} records{quarantined}, {format_size(manifest.size)} in "
-        f"{len(manifest.added)} files, {manifest.records / seconds:,.0f} records/s; {progress.records_left:,} left"
+        f"{manifest.files} files, {manifest.records / seconds:,.0f} records/s; {progress.records_left:,} left"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from broker.spark.jobs.files import JobFiles, StoredFile
-from broker.spark.jobs.load.destination import read_files
+from broker.spark.jobs.load.layout import read_files
 from broker.spark.jobs.load.manifest import Manifest
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.run import Run, write_frame

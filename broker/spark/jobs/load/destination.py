@@ -1,47 +1,32 @@
-"""The records in a destination of `load`, as a DataFrame."""
+"""What a destination of `load` does, whatever stores its records."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
 
-from broker.spark.jobs.failures import JobFailed
-from broker.spark.jobs.files import JobFiles, StoredFile
-from broker.spark.jobs.load.manifest import DIRECTORY, ManifestLog, live_files
-
-_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
-_TYPES: Final = {"date": "date", "hour": "int"}
+from broker.spark.jobs.load.manifest import Manifest
+from broker.spark.jobs.load.records import RunRecords
+from broker.spark.ranges import OffsetRange
 
 
-def loaded(spark: SparkSession, destination: str) -> DataFrame:
-    """The records of the committed runs: the columns of the connector, `date` and perhaps `hour`.
+class Destination(Protocol):
+    """Stores records run by run, each run once. The manifests are the record of what is loaded.
 
-    A run that is being committed or compacted meanwhile is in it as a whole or not at all. Raises JobFailed if nothing
-    was loaded there.
+    `read` returns the rows of offset ranges.
     """
-    files = JobFiles(spark, destination)
-    live = live_files(ManifestLog(files).all())
-    if not live:
-        raise JobFailed(f"Nothing was loaded into {files.root}")
-    return read_files(spark, files, live)
 
+    def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest | None:
+        """Finish what a job that was killed has left; the run that this has committed, if any.
 
-def is_destination(spark: SparkSession, directory: str) -> bool:
-    """True if `load` has written there."""
-    return JobFiles(spark, directory).exists(DIRECTORY)
+        Has to be called before the first `load` of a job.
+        """
 
+    def load(self, ranges: Sequence[OffsetRange], read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest:
+        """Store the records of the ranges as the next run. Raises JobFailed if another job was faster."""
 
-def read_files(spark: SparkSession, files: JobFiles, which: Sequence[StoredFile]) -> DataFrame:
-    """The records of some files of a destination."""
-    inferred = spark.conf.get(_INFERENCE)
-    # A topic named 007 is not the number 7.
-    spark.conf.set(_INFERENCE, "false")
-    try:
-        frame = spark.read.option("basePath", files.root).parquet(*(files.uri(file.path) for file in which))
-    finally:
-        spark.conf.set(_INFERENCE, str(inferred))
-    for name, kind in _TYPES.items():
-        if name in frame.columns:
-            frame = frame.withColumn(name, F.col(name).cast(kind))
-    return frame
+    def compact(self) -> Manifest | None:
+        """Join small files, if there are enough of them; None if not."""
+
+    def records(self) -> DataFrame:
+        """The records of the committed runs. Raises JobFailed if there are none yet."""

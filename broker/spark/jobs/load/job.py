@@ -1,4 +1,4 @@
-"""`load`: topics to Parquet, in runs, each exactly once."""
+"""`load`: topics to files or a table, in runs, each exactly once."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker.spark.jobs.cluster import Cluster
 from broker.spark.jobs.files import JobFiles
-from broker.spark.jobs.load.compaction import compact
-from broker.spark.jobs.load.manifest import Manifest, ManifestLog, live_files
+from broker.spark.jobs.load.manifest import Manifest, ManifestLog
+from broker.spark.jobs.load.opening import open_destination
 from broker.spark.jobs.load.options import LoadOptions
-from broker.spark.jobs.load.ranges import next_ranges
-from broker.spark.jobs.load.run import load_ranges, recover
+from broker.spark.jobs.load.ranges import next_ranges, planned_again
+from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.values import SAMPLE_MAX, kept_schema, store_schema
 from broker.spark.jobs.summaries import LoadSummary
 from broker.spark.ranges import OffsetRange
@@ -40,10 +40,11 @@ def load(
 
     `cluster_options` are those of `format("kraft")`. `report` is told of each committed run.
 
-    Raises JobFailed if a topic is missing, was created again, or lost records that were not read yet, and if another
-    job writes to the destination.
+    Raises JobFailed if a topic is missing, was created again, or lost records that were not read yet, if another job
+    writes to the destination, and if the session lacks the package of the table.
     """
     job = _Job(spark, options, Cluster(spark, cluster_options), report)
+    job.recover()
     job.load_backlog()
     while ends_at is not None and not ends_at():
         time.sleep(every_seconds)
@@ -67,9 +68,15 @@ class _Job:
         self._began = time.monotonic()
         self._committed: list[Manifest] = []
         self._schema = kept_schema(self._files, options.value_format, options.value_schema)
-        recover(self._files)
-        # Another job that commits makes this one fail, so what was read once stays true.
-        self._live = live_files(ManifestLog(self._files).all())
+        self._destination = open_destination(spark, self._files, options)
+
+    def recover(self) -> None:
+        """Finish what a job that was killed has left."""
+        began = time.monotonic()
+        manifest = self._destination.recover(self._read_again)
+        if manifest is not None:
+            self._committed.append(manifest)
+            self._tell(manifest, began, self._cluster.ranges(self._options.topics))
 
     def load_backlog(self) -> None:
         """Load what there is now."""
@@ -78,11 +85,12 @@ class _Job:
             if self._schema is None:
                 self._schema = self._store_schema(ranges)
             began = time.monotonic()
-            manifest = load_ranges(self._spark, self._cluster, self._files, self._options, self._schema, ranges)
-            self._note(manifest)
-            left = sum(each.size for each in self._next_ranges(available, is_limited=False))
-            self._report(LoadProgress(manifest, left, time.monotonic() - began))
-            self._compact()
+            manifest = self._destination.load(ranges, self._read)
+            self._committed.append(manifest)
+            self._tell(manifest, began, available)
+            compaction = self._destination.compact()
+            if compaction is not None:
+                self._committed.append(compaction)
 
     def summary(self) -> LoadSummary:
         loads = [manifest for manifest in self._committed if manifest.kind == "load"]
@@ -90,20 +98,29 @@ class _Job:
             runs=len(loads),
             records=sum(manifest.records for manifest in loads),
             quarantined=sum(manifest.quarantined for manifest in loads),
-            files=sum(len(manifest.added) + len(manifest.quarantine) for manifest in loads),
+            files=sum(manifest.files for manifest in loads),
             bytes=sum(manifest.size for manifest in loads),
             compactions=len(self._committed) - len(loads),
             seconds=round(time.monotonic() - self._began, 3),
         )
 
-    def _compact(self) -> None:
-        manifest = compact(self._spark, self._files, self._options, self._live)
-        if manifest is not None:
-            self._note(manifest)
+    def _tell(self, manifest: Manifest, began: float, available: Sequence[OffsetRange]) -> None:
+        left = sum(each.size for each in self._next_ranges(available, is_limited=False))
+        self._report(LoadProgress(manifest, left, time.monotonic() - began))
 
-    def _note(self, manifest: Manifest) -> None:
-        self._committed.append(manifest)
-        self._live = live_files([manifest], self._live)
+    def _read(self, ranges: Sequence[OffsetRange]) -> RunRecords:
+        has_headers = self._options.has_headers
+        return RunRecords(lambda: self._cluster.read(ranges, has_headers=has_headers), self._options, self._schema)
+
+    def _read_again(self, planned: Sequence[OffsetRange]) -> RunRecords:
+        """The rows of a plan that another job has left: its topics may have changed since."""
+
+        def read() -> DataFrame:
+            available = self._cluster.ranges(each.topic for each in planned)
+            ranges = planned_again(planned, available, fails_on_data_loss=self._cluster.fails_on_data_loss)
+            return self._cluster.read(ranges, has_headers=self._options.has_headers)
+
+        return RunRecords(read, self._options, self._schema)
 
     def _next_ranges(self, available: Sequence[OffsetRange], *, is_limited: bool = True) -> list[OffsetRange]:
         newest = ManifestLog(self._files).newest()

@@ -1,11 +1,20 @@
-"""Where records lie in a destination: `topic=<name>/date=<day>[/hour=<hour>]`, by event time in UTC."""
+"""Where records lie in a destination: `topic=<name>/date=<day>[/hour=<hour>]`, by event time in UTC.
 
+A table has the same columns as partitions.
+"""
+
+from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-_MICROSECONDS_PER_HOUR = 3_600_000_000
+from broker.spark.jobs.files import JobFiles, StoredFile
+
+_MICROSECONDS_PER_HOUR: Final = 3_600_000_000
+_INFERENCE: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_TYPES: Final = {"date": "date", "hour": "int"}
 
 
 class Granularity(Enum):
@@ -29,3 +38,23 @@ def with_event_time(frame: DataFrame, event_time: Column, granularity: Granulari
     hours = F.floor(F.unix_micros(event_time) / F.lit(_MICROSECONDS_PER_HOUR))
     frame = frame.withColumn("date", F.date_from_unix_date(F.floor(hours / F.lit(24)).cast("int")))
     return frame if granularity is Granularity.DATE else frame.withColumn("hour", F.pmod(hours, F.lit(24)).cast("int"))
+
+
+def in_offset_order(frame: DataFrame, granularity: Granularity) -> DataFrame:
+    """The rows of each task by their partition in the layout, then by offset: so are those of a file."""
+    return frame.sortWithinPartitions(*granularity.columns, "partition", "offset")
+
+
+def read_files(spark: SparkSession, files: JobFiles, which: Sequence[StoredFile]) -> DataFrame:
+    """The records of some Parquet files of a destination."""
+    inferred = spark.conf.get(_INFERENCE)
+    # A topic named 007 is not the number 7.
+    spark.conf.set(_INFERENCE, "false")
+    try:
+        frame = spark.read.option("basePath", files.root).parquet(*(files.uri(file.path) for file in which))
+    finally:
+        spark.conf.set(_INFERENCE, str(inferred))
+    for name, kind in _TYPES.items():
+        if name in frame.columns:
+            frame = frame.withColumn(name, F.col(name).cast(kind))
+    return frame

@@ -28,11 +28,35 @@ def next_ranges(
     return [attrs.evolve(each, end=each.start + max(1, each.size * records_max // total)) for each in backlogs]
 
 
+def planned_again(
+    planned: Sequence[OffsetRange], available: Sequence[OffsetRange], *, fails_on_data_loss: bool
+) -> list[OffsetRange]:
+    """The ranges of a plan that a killed job has left, without the records that are gone since.
+
+    Raises JobFailed as `next_ranges` does.
+    """
+    known = {(each.topic, each.partition): each for each in available}
+    return [_left(each, known.get((each.topic, each.partition)), fails_on_data_loss) for each in planned]
+
+
 def advance(positions: Iterable[Position], ranges: Iterable[OffsetRange]) -> tuple[Position, ...]:
     """The positions after the ranges were read, sorted by topic and partition."""
     read = [Position(each.topic, each.topic_id, each.partition, each.end) for each in ranges]
     found = {(each.topic, each.partition): each for each in (*positions, *read)}
     return tuple(found[key] for key in sorted(found))
+
+
+def _left(planned: OffsetRange, available: OffsetRange | None, fails_on_data_loss: bool) -> OffsetRange:
+    if available is None:
+        raise JobFailed(f"{planned.topic}-{planned.partition} is gone: the topic was deleted since the last run")
+    position = Position(planned.topic, planned.topic_id, planned.partition, planned.start)
+    start = _backlog(available, position, fails_on_data_loss).start
+    if planned.end > available.end:
+        raise JobFailed(
+            f"{planned.topic}-{planned.partition} ends at {available.end}, and a run up to {planned.end} was begun: "
+            "its log was truncated"
+        )
+    return attrs.evolve(planned, start=start, end=max(start, planned.end))
 
 
 def _backlog(available: OffsetRange, position: Position | None, fails_on_data_loss: bool) -> OffsetRange:

@@ -1,4 +1,4 @@
-"""One run of a load: reads ranges of offsets, writes their files beside the data, and commits them by a manifest.
+"""One run into Parquet files: writes them beside the data, and commits them by a manifest.
 
 A run that is killed before its manifest is there has done nothing: the next one reads the same ranges, and clears what
 was left. After the manifest is there, the run counts: moving its files is repeated by `recover` at the beginning of the
@@ -10,23 +10,19 @@ import uuid
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
-from broker.spark.jobs.cluster import Cluster
 from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles, StoredFile
-from broker.spark.jobs.load.layout import with_event_time
+from broker.spark.jobs.load.layout import in_offset_order
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Position
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.ranges import advance
-from broker.spark.jobs.load.values import ParsedValues, parse_values
 from broker.spark.ranges import OffsetRange
 
 QUARANTINE: Final = "_quarantine"
 _STAGING: Final = "_staging"
 _DATA: Final = "data"
-_METADATA_COLUMNS: Final = ("partition", "offset", "timestamp", "timestampType", "key")
 
 
 class Run:
@@ -96,27 +92,6 @@ class Run:
         return self._spark.read.parquet(uri).count() if written else 0
 
 
-def load_ranges(
-    spark: SparkSession,
-    cluster: Cluster,
-    files: JobFiles,
-    options: LoadOptions,
-    schema: str | None,
-    ranges: Sequence[OffsetRange],
-) -> Manifest:
-    """Load the ranges as the next run; its manifest."""
-    run = Run(spark, files)
-    values = parse_values(options.value_format, schema)
-    frame = cluster.read(ranges, has_headers=options.has_headers).withColumn("_misfit", values.misfit)
-    observation = Observation()
-    observed = frame.observe(observation, F.sum(F.col("_misfit").cast("long")).alias("misfits"))
-    write_frame(_records(observed.where("not _misfit"), options, values), options, run.data)
-    if observation.get["misfits"]:
-        # Few runs have any, so these are read again rather than kept beside all others.
-        write_frame(_misfits(frame.where("_misfit"), options), options, run.quarantine)
-    return run.commit("load", ranges=ranges)
-
-
 def recover(files: JobFiles) -> None:
     """Do what is left of the last committed run, and clear what other runs have left."""
     newest = ManifestLog(files).newest()
@@ -125,33 +100,14 @@ def recover(files: JobFiles) -> None:
     files.delete(_STAGING)
 
 
-def write_frame(frame: DataFrame, options: LoadOptions, uri: str, *, is_added: bool = False) -> None:
+def write_frame(frame: DataFrame, options: LoadOptions, uri: str, *, is_added: bool = False) -> str:
     """Write a frame with the columns of the layout; the records of a file are in the order of their offsets.
 
-    `is_added`: to what is in the directory already.
+    `is_added`: to what is in the directory already. Returns the URI of the directory.
     """
-    columns = options.granularity.columns
-    ordered = frame.sortWithinPartitions(*columns, "partition", "offset")
-    writer = ordered.write.partitionBy(*columns).option("compression", options.compression)
-    writer.mode("append" if is_added else "error").parquet(uri)
-
-
-def _records(frame: DataFrame, options: LoadOptions, values: ParsedValues) -> DataFrame:
-    columns = ["topic", *_METADATA_COLUMNS, *(["headers"] if options.has_headers else [])]
-    shaped = frame.select(*columns, values.value.alias("value"))
-    return with_event_time(shaped, _event_time(options), options.granularity)
-
-
-def _misfits(frame: DataFrame, options: LoadOptions) -> DataFrame:
-    """With the values as they came, by the records' own time."""
-    shaped = frame.select("topic", *_METADATA_COLUMNS, "value")
-    return with_event_time(shaped, F.col("timestamp"), options.granularity)
-
-
-def _event_time(options: LoadOptions) -> Column:
-    if options.event_time is None:
-        return F.col("timestamp")
-    return F.coalesce(F.expr(options.event_time).cast("timestamp"), F.col("timestamp"))
+    writer = in_offset_order(frame, options.granularity).write.partitionBy(*options.granularity.columns)
+    writer.option("compression", options.compression).mode("append" if is_added else "error").parquet(uri)
+    return uri
 
 
 def _apply(files: JobFiles, manifest: Manifest) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
+from broker.spark.jobs.load.avro import normal_avro_schema, parse_avro
 
 _CORRUPT: Final = "_does_not_fit"
 _SCHEMA_FILE: Final = "_manifests/value-schema"
@@ -39,7 +40,8 @@ class ParsedValues:
 def parse_values(value_format: ValueFormat, schema: str | None) -> ParsedValues:
     """The columns for a frame with a binary column `value`. A null value, a tombstone, always fits.
 
-    `schema` is as DDL or JSON for `JSON`, and an Avro schema in JSON for `AVRO`. Raises JobFailed if it is wrong.
+    `schema` is as DDL or JSON for `JSON`, and an Avro schema in JSON for `AVRO`. Raises JobFailed if it is wrong, and
+    without the package that reads Avro.
     """
     match value_format:
         case ValueFormat.BINARY:
@@ -47,18 +49,21 @@ def parse_values(value_format: ValueFormat, schema: str | None) -> ParsedValues:
         case ValueFormat.JSON:
             return _json(_struct(_required(schema)))
         case ValueFormat.AVRO:
-            return _avro(_required(schema))
+            value, fits = parse_avro(F.col("value"), _required(schema))
+            return ParsedValues(value, F.col("value").isNotNull() & ~fits)
 
 
 def kept_schema(files: JobFiles, value_format: ValueFormat, given: str | None) -> str | None:
     """The schema of a destination, which its first run has stored; None before that, and for bytes.
 
-    Raises JobFailed if another one is given now, or a wrong one.
+    Raises JobFailed if another one is given now, or a wrong one, or none for Avro.
     """
     if value_format is ValueFormat.BINARY:
         return None
     wanted = None if given is None else _normal(value_format, given)
     if not files.exists(_SCHEMA_FILE):
+        if wanted is None and value_format is ValueFormat.AVRO:
+            raise JobFailed("Avro values need a schema")
         return None
     kept = files.read(_SCHEMA_FILE)
     if wanted is not None and wanted != kept:
@@ -79,15 +84,13 @@ def store_schema(
     """
     if value_format is ValueFormat.BINARY:
         return None
-    if given is None and value_format is not ValueFormat.JSON:
-        raise JobFailed("Avro values need a schema")
     schema = _normal(value_format, given) if given is not None else _inferred(spark, sample())
     files.write_new(_SCHEMA_FILE, schema)
     return schema
 
 
 def _normal(value_format: ValueFormat, schema: str) -> str:
-    return _struct(schema).json() if value_format is ValueFormat.JSON else schema
+    return _struct(schema).json() if value_format is ValueFormat.JSON else normal_avro_schema(schema)
 
 
 def _required(schema: str | None) -> str:
@@ -112,19 +115,6 @@ def _json(schema: StructType) -> ParsedValues:
     parsed = F.from_json(F.col("value").cast("string"), with_corrupt, options)
     is_corrupt = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull()
     return ParsedValues(parsed.dropFields(_CORRUPT), F.col("value").isNotNull() & is_corrupt)
-
-
-def _avro(schema: str) -> ParsedValues:
-    from pyspark.sql.avro.functions import from_avro
-
-    try:
-        parsed = from_avro(F.col("value"), schema, {"mode": "PERMISSIVE"})
-    except (PySparkException, TypeError) as error:
-        raise JobFailed(
-            "Avro values need Spark's own package for them: --conf spark.jars.packages="
-            "org.apache.spark:spark-avro_2.13:<the version of pyspark>"
-        ) from error
-    return ParsedValues(parsed, F.col("value").isNotNull() & parsed.isNull())
 
 
 def _inferred(spark: SparkSession, frame: DataFrame) -> str:

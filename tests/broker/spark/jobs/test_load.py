@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
-from broker.spark.jobs.load import Granularity, LoadOptions, ValueFormat, load, loaded
-from broker.spark.jobs.load.manifest import ManifestLog
+from broker.spark.jobs.load import Granularity, LoadOptions, TableFormat, ValueFormat, load, loaded
+from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Plan
+from broker.spark.ranges import OffsetRange
 from tests.support.job_topics import DAY_MS, HOUR_MS, JobTopics
 
 QUARANTINE = "_quarantine"
@@ -178,6 +179,52 @@ def test_of_two_jobs_with_one_destination_one_fails(spark: SparkSession, topics:
     assert [path.name for path in (tmp_path / "out" / "_manifests").iterdir() if path.suffix == ".json"] == [
         f"{0:012}.json"
     ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "package"),
+    [
+        ({"table_format": TableFormat.DELTA}, r"no Delta Lake.*io\.delta:delta-spark_"),
+        (
+            {"table_format": TableFormat.ICEBERG, "table_name": "lake.a.b"},
+            r"no Iceberg.*org\.apache\.iceberg:iceberg-spark",
+        ),
+        ({"value_format": ValueFormat.AVRO, "value_schema": '"string"'}, r"org\.apache\.spark:spark-avro_2\.13"),
+    ],
+    ids=["delta", "iceberg", "avro"],
+)
+def test_load_says_which_package_the_session_lacks(
+    spark: SparkSession, topics: JobTopics, tmp_path: Path, wanted: dict[str, Any], package: str
+) -> None:
+    with pytest.raises(JobFailed, match=package):
+        load(spark, LoadOptions(("any",), str(tmp_path / "out"), **wanted), topics.options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_table_name_is_of_iceberg_alone(spark: SparkSession, topics: JobTopics, tmp_path: Path) -> None:
+    options = LoadOptions(("any",), str(tmp_path / "out"), table_name="lake.events.orders")
+    for table_format, name in (
+        (TableFormat.DELTA, "lake.a.b"),
+        (TableFormat.ICEBERG, None),
+        (TableFormat.PARQUET, "a"),
+    ):
+        with pytest.raises(JobFailed, match="An Iceberg table needs a name"):
+            load(spark, attrs.evolve(options, table_format=table_format, table_name=name), topics.options)
+
+
+def test_run_that_another_job_has_begun_or_committed_cannot_be_planned(spark: SparkSession, tmp_path: Path) -> None:
+    log = ManifestLog(JobFiles(spark, str(tmp_path)))
+    plan = Plan(0, "load", 1, (OffsetRange("t", bytes(range(16)), 0, 5, 9),))
+    log.append_plan(plan)
+    assert log.plan(0) == plan
+    assert log.plan(1) is None
+    with pytest.raises(JobFailed, match="another job"):
+        log.append_plan(plan)
+    log.append(Manifest(0, "load", "", 0, 0, plan.ranges, (), 0, 0, (), (), ()))
+    log.remove_plan(0)
+    with pytest.raises(JobFailed, match="another job"):
+        log.append_plan(plan)
+    assert log.plan(0) is None
 
 
 def test_topic_that_was_created_again_or_is_missing_is_refused(

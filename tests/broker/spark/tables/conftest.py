@@ -1,0 +1,64 @@
+"""A Spark session that has the packages for tables and for Avro: `make test-spark-tables` brings them."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks import spark_packages
+from benchmarks.apache_kafka import Unavailable
+from tests.support.job_topics import JobTopics
+from tests.support.spark_session import spark_session
+
+
+@pytest.fixture(scope="session")
+def topics(bootstrap: str) -> JobTopics:
+    """Topics of one node, for all tests. Each test uses names of its own."""
+    return JobTopics(bootstrap)
+
+
+@pytest.fixture(scope="session")
+def table_configs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """What a session needs for tables: the jars, and a catalog "lake" of Iceberg's, in a directory."""
+    if not request.config.getoption("--spark-tables"):
+        pytest.skip("needs Spark's packages for tables: make test-spark-tables")
+    packages = spark_packages.TABLES.get(pyspark.__version__)
+    if packages is None:
+        pytest.skip(f"there are no packages for PySpark {pyspark.__version__}: make test-spark-tables")
+    try:
+        jars = spark_packages.jars(tuple(packages.values()))
+    except Unavailable as why:
+        pytest.skip(str(why))
+    configs = {"spark.jars": ",".join(jars)}
+    if "delta" in packages:
+        configs |= {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # As few tasks as small tables need.
+            "spark.databricks.delta.snapshotPartitions": "2",
+        }
+    if "iceberg" in packages:
+        configs |= {
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "hadoop",
+            "spark.sql.catalog.lake.warehouse": str(tmp_path_factory.mktemp("warehouse")),
+        }
+    return configs
+
+
+@pytest.fixture
+def needs(table_configs: Mapping[str, str]) -> Callable[[str], None]:
+    """Skip a test whose package there is none of for this version of PySpark."""
+
+    def check(package: str) -> None:
+        if package not in spark_packages.TABLES[pyspark.__version__]:
+            pytest.skip(f"there is no package for {package} and PySpark {pyspark.__version__}")
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def spark(table_configs: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark"), table_configs) as session:
+        yield session
