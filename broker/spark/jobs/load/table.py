@@ -83,6 +83,8 @@ class TableDestination:
 
     def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest | None:
         number, positions = self._next()
+        # A job may be killed before it has removed the plan of the run that it has committed.
+        self._log.remove_plan(number - 1)
         plan = self._log.plan(number)
         if plan is None:
             return None

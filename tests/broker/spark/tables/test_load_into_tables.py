@@ -71,12 +71,22 @@ class Lake:
             return DeltaTable(spark, JobFiles(spark, str(self.directory)), "", options, application)
         return IcebergTable(spark, self.name, options, application)
 
-    def forget_manifest(self, run: int) -> None:
-        """Leave what a job leaves that is killed after a run's commit, before its manifest is written."""
+    @property
+    def unfinished(self) -> list[Path]:
+        """The plans of runs that have no manifest yet."""
+        return [plan for plan in self.plans if not plan.with_suffix(".json").exists()]
+
+    def leave_plan(self, run: int) -> None:
+        """Leave what a job leaves that is killed after a run's manifest is written, before its plan is removed."""
         path = self.directory / "_manifests" / f"{run:012}.json"
         manifest = json.loads(path.read_text())
         plan = {key: manifest[key] for key in ("run", "kind", "started_ms", "ranges")}
         path.with_suffix(".plan").write_text(json.dumps(plan))
+
+    def forget_manifest(self, run: int) -> None:
+        """Leave what a job leaves that is killed after a run's commit, before its manifest is written."""
+        self.leave_plan(run)
+        path = self.directory / "_manifests" / f"{run:012}.json"
         path.unlink()
         for checksum in path.parent.glob(f".{run:012}.*.crc"):
             checksum.unlink()
@@ -106,8 +116,10 @@ def test_each_run_is_a_commit_and_a_rerun_adds_none(lake: Lake, topics: JobTopic
     assert first.files == progress[0].manifest.files + progress[1].manifest.files == lake.files()
     assert first.bytes > 0
 
+    lake.leave_plan(1)
     rerun = load(lake.spark, options, topics.options)
     assert (rerun.runs, rerun.files) == (0, 0)
+    assert lake.plans == []
     topics.write(topic, numbered(10))
     assert load(lake.spark, options, topics.options).records == 10
     assert lake.offsets == [(topic, 0, offset) for offset in range(110)] + [(topic, 1, offset) for offset in range(50)]
@@ -287,9 +299,9 @@ def test_load_that_is_killed_is_resumed_without_a_duplicate_or_a_gap(
         with (tmp_path / "job.log").open("ab") as log:
             job = subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
         try:
-            # As soon as a run is begun whose plan the next job can only find, wherever the run is then.
+            # Within a run that the next job has to finish, wherever it is then.
             deadline = time.monotonic() + 300
-            while len(lake.manifests) < seen + 2 or not lake.plans:
+            while len(lake.manifests) < seen + 2 or not lake.unfinished:
                 assert job.poll() is None, (tmp_path / "job.log").read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -297,7 +309,7 @@ def test_load_that_is_killed_is_resumed_without_a_duplicate_or_a_gap(
             # The driver and its JVM.
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-        kills += len(lake.plans)
+        kills += len(lake.unfinished)
     assert len(lake.manifests) < 20
     done = load(lake.spark, lake.options(topic, compact_from=4), topics.options)
     assert 0 < done.records < 1_000
