@@ -30,7 +30,7 @@ WITHIN_S = 60.0
 CASES: list[Any] = [
     pytest.param("range", [ConfluentMember, KafkaPythonMember, AiokafkaMember], id="range"),
     pytest.param("roundrobin", [ConfluentMember, KafkaPythonMember, AiokafkaMember], id="roundrobin"),
-    pytest.param("sticky", [KafkaPythonMember], id="sticky"),
+    pytest.param("sticky", [KafkaPythonMember, AiokafkaMember], id="sticky"),
     pytest.param("cooperative-sticky", [ConfluentMember], id="cooperative-sticky"),
     pytest.param("uniform", [ConsumerProtocolMember], id="kip-848"),
     # Theirs are classic, ours are not.

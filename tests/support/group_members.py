@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener as AiokafkaListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AiokafkaRoundRobin
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as AiokafkaSticky
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -208,22 +209,22 @@ class KafkaPythonMember(GroupMember):
 class AiokafkaMember(GroupMember):
     """Of aiokafka, in an event loop of its own."""
 
-    # Without "sticky": aiokafka never tells this assignor its generation (nothing calls `on_generation_assignment`), so
-    # that old claims of partitions and current ones look alike to the group's leader.
-    STRATEGIES = ("range", "roundrobin")
+    STRATEGIES = ("range", "roundrobin", "sticky")
 
     def consume(self) -> None:
         asyncio.run(self._consume())
 
     async def _consume(self) -> None:
-        strategies = {"range": AiokafkaRange, "roundrobin": AiokafkaRoundRobin}
+        strategies = {"range": AiokafkaRange, "roundrobin": AiokafkaRoundRobin, "sticky": AiokafkaSticky}
         membership = self.membership
+        # The library keeps what a member was assigned in the assignor's class, which the members of a process share.
+        assignor = type(membership.strategy, (strategies[membership.strategy],), {})
         consumer = AIOKafkaConsumer(
             bootstrap_servers=membership.bootstrap,
             group_id=membership.group,
             client_id=membership.name,
             group_instance_id=membership.instance_id,
-            partition_assignment_strategy=[strategies[membership.strategy]],
+            partition_assignment_strategy=[assignor],
             auto_offset_reset=membership.begins_at,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=300,
@@ -231,16 +232,20 @@ class AiokafkaMember(GroupMember):
             **membership.settings,
         )
         member = self
+        is_leaving = False
 
         class Listener(AiokafkaListener):  # type: ignore[misc]  # the library has no types
             async def on_partitions_revoked(self, revoked: Any) -> None:
-                member.history.revoked(member.name, _named(revoked))
+                if not is_leaving:
+                    member.history.revoked(member.name, _named(revoked))
 
             async def on_partitions_lost(self, lost: Any) -> None:
-                member.history.lost(member.name, _named(lost))
+                if not is_leaving:
+                    member.history.lost(member.name, _named(lost))
 
             async def on_partitions_assigned(self, assigned: Any) -> None:
-                member.history.gained(member.name, _named(assigned))
+                if not is_leaving:
+                    member.history.gained(member.name, _named(assigned))
 
         await consumer.start()
         consumer.subscribe(membership.topics, listener=Listener())
@@ -251,6 +256,8 @@ class AiokafkaMember(GroupMember):
                         self.history.took(self.name, (record.topic, record.partition), record.offset)
         finally:
             # aiokafka leaves without calling its listener. Others may have its partitions before it gets the response.
+            # Until it has left it may still join a rebalance, and call the listener for partitions it does not read.
+            is_leaving = True
             self.history.gone(self.name)
             await consumer.stop()
 
