@@ -10,7 +10,7 @@ from typing import Final
 from broker.wire.records.batch import NO_TIMESTAMP, BatchHeader, Buffer, TimestampType
 from broker.wire.records.errors import InvalidRecord, InvalidTimestamp, RecordError
 from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, iter_records, records_data
-from broker.wire.records.run import follow_run
+from broker.wire.records.run import end_of_same_shape, follow_run
 from broker.wire.records.varint import read_varint, read_zigzag
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
@@ -18,7 +18,7 @@ _TIMESTAMP_MAX: Final = 2**63 - 1
 _ERRORS_SHOWN: Final = 3
 _ERRORS_MAX: Final = 1000
 # A run is looked for so far at first, and further as long as it holds: what is looked at in vain stays in proportion.
-_RUN_MOST_AT_FIRST: Final = 32
+_RUN_MOST_AT_FIRST: Final = 512
 _RUN_GROWTH: Final = 64
 _PATIENCE_MAX: Final = 256
 
@@ -125,6 +125,7 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
         only_delta = (delta >> 1) ^ -(delta & 1)
         return only_delta, only_delta, has_null_key
     deltas = {delta}
+    signed_deltas: set[int] = set()
     previous_delta = delta
     index = 1
     stride = at
@@ -143,18 +144,26 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
         if at - start != stride:
             stride = at - start
         elif index >= run_wanted_at:
-            found, deltas_found = follow_run(data, start, stride, index, min(run_most, count - index - 1))
-            deltas |= deltas_found
-            index += found
-            at += found * stride
-            run_most = _RUN_GROWTH * run_most if found == run_most else _RUN_MOST_AT_FIRST
-            patience = 1 if found else min(2 * patience, _PATIENCE_MAX)
+            # Where the offset deltas grow by a byte, so do the records.
+            most = min(run_most, count - 1 - index, end_of_same_shape(index) - 1 - index)
+            found, least, greatest = follow_run(data, start, stride, index, most)
+            if found:
+                signed_deltas |= {least, greatest}
+                index += found
+                at += found * stride
+                patience = 1
+            else:
+                patience = min(2 * patience, _PATIENCE_MAX)
+            if found == run_most:
+                run_most *= _RUN_GROWTH
+            elif found < most:
+                run_most = _RUN_MOST_AT_FIRST
             run_wanted_at = index + patience
         index += 1
     if at != len(data):
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-    signed = {(delta >> 1) ^ -(delta & 1) for delta in deltas}
-    return min(signed), max(signed), has_null_key
+    signed_deltas |= {(delta >> 1) ^ -(delta & 1) for delta in deltas}
+    return min(signed_deltas), max(signed_deltas), has_null_key
 
 
 def skip_record(data: Buffer, at: int, index: int) -> tuple[int, int, int]:

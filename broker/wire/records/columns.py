@@ -128,7 +128,7 @@ def _read_run(columns: RecordColumns, data: bytes, start: int, end: int, most: i
     if most < RUN_MIN or offset_delta < 0 or columns.headers[-1] or data[start : start + 2] != data[end : end + 2]:
         return 0
     stride = end - start
-    count, deltas = follow_run(data, start, stride, offset_delta, most)
+    count, least, greatest = follow_run(data, start, stride, offset_delta, most)
     if count == 0:
         return 0
     _, delta_at = read_varint(data, start)
@@ -139,18 +139,18 @@ def _read_run(columns: RecordColumns, data: bytes, start: int, end: int, most: i
     value_size, value_at = read_varint(data, key_at + max(key_size, 0))
     run = memoryview(data)[end : end + count * stride]
     columns.offset_deltas.extend(range(offset_delta + 1, offset_delta + 1 + count))
-    columns.timestamp_deltas.extend(_run_numbers(run, delta_at - start, offset_at - start, stride, deltas))
+    is_same = least == greatest
+    columns.timestamp_deltas.extend(
+        repeat(least, count) if is_same else _run_numbers(run, delta_at - start, offset_at - start, stride)
+    )
     columns.keys.extend(_run_bytes(run, key_at - start, key_size, stride))
     columns.values.extend(_run_bytes(run, value_at - start, value_size, stride))
     columns.headers.extend(repeat((), count))
     return count
 
 
-def _run_numbers(run: memoryview, at: int, end: int, stride: int, zigzags: set[int]) -> Iterable[int]:
-    """The number whose varint is from `at` to `end` in every record of the run. `zigzags` has all their values."""
-    if len(zigzags) == 1:
-        (zigzag,) = zigzags
-        return repeat((zigzag >> 1) ^ -(zigzag & 1), len(run) // stride)
+def _run_numbers(run: memoryview, at: int, end: int, stride: int) -> Iterable[int]:
+    """The number whose varint is from `at` to `end` in every record of the run."""
     encoded = list(zip(*(run[byte_at::stride] for byte_at in range(at, end)), strict=True))
     numbers = {each: read_varint(bytes(each), 0)[0] for each in dict.fromkeys(encoded)}
     return map(numbers.__getitem__, encoded)

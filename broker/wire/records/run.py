@@ -10,10 +10,13 @@ from typing import Final
 from broker.wire.records.varint import Buffer, read_varint, read_zigzag
 
 # Shorter runs are not worth the columns.
-RUN_MIN: Final = 8
+RUN_MIN: Final = 12
 
 _LOW_BYTES: Final = bytes(range(0x80))
 _HIGH_BYTES: Final = bytes(range(0x80, 0x100))
+_EVEN_HIGH_BYTES: Final = bytes(range(0x80, 0x100, 2))
+# So many distinct bytes of a column are looked for by stripping them off, the others one by one.
+_DISTINCT_FEW: Final = 16
 
 # The bytes of the offset deltas' varints, for 8192 deltas in a row: within such a block, the third byte is the same.
 _BLOCK: Final = 8192
@@ -24,91 +27,128 @@ _LAST_BYTES: Final = bytes(delta >> 6 for delta in range(_BLOCK))
 _THREE_BYTE_DELTAS_MAX: Final = 2**20
 
 
-def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> tuple[int, set[int]]:
-    """How many records follow, in the shape of the sound one at `start`; their timestamp deltas, in zigzag form.
+def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> tuple[int, int, int]:
+    """How many records follow, in the shape of the valid one at `start`; their least and greatest timestamp delta.
 
     That one is `stride` bytes long and has the offset delta `index`; at most `most` are looked for. They have the same
-    sizes of key, value and headers, and the offset deltas `index` + 1, + 2, ...: each is as sound as the first. A count
-    below RUN_MIN is given as 0, and says nothing.
+    sizes of key, value and headers, and the offset deltas `index` + 1, + 2, ...: each is as valid as the first. A count
+    below RUN_MIN is given as 0, and the timestamp deltas mean nothing then.
     """
+    count = min(most, (len(data) - start) // stride - 1, end_of_same_shape(index) - 1 - index)
+    if count < RUN_MIN:
+        return 0, 0, 0
     sizes_at, times_at, offsets_at = _numbers_at(data, start)
-    view = memoryview(data)
-    count = min(most, (len(data) - start) // stride - 1, _same_offset_size(index) - 1 - index)
+    # A slice of a view, with the stride as its step, is a column. Comparing it costs a sixth of copying it out.
+    view = memoryview(data)[stride:]
+    length = stride * (count - 1) + 1
     for at in sizes_at:
-        if count < RUN_MIN:
-            return 0, set()
-        column, size = _column(view, at, stride, count), bytes((data[at],))
-        if column != size * count:
+        column, size = view[at : at + length : stride], data[at : at + 1]
+        if column != bytes(size) * count:
             count -= len(bytes(column).lstrip(size))
+            length = stride * (count - 1) + 1
+            if count < RUN_MIN:
+                return 0, 0, 0
     offsets = _offset_columns(index + 1, count)
-    if count < RUN_MIN or len(offsets) != len(offsets_at):
-        return 0, set()
+    if len(offsets) != len(offsets_at):
+        return 0, 0, 0
     for at, expected in zip(offsets_at, offsets, strict=True):
-        column = _column(view, at, stride, len(expected))
+        column = view[at : at + length : stride]
         if column != expected:
             count = min(count, _agreeing(bytes(column), expected))
-    if len(times_at) == 1 and _column(view, times_at[0], stride, count) == bytes((data[times_at[0]],)) * count:
-        times = {data[times_at[0]]}
-    else:
-        count, times = _times(view, times_at, stride, count)
-    return (count, times) if count >= RUN_MIN else (0, set())
+    columns = [bytes(view[at : at + length : stride]) for at in times_at]
+    for time_bytes in columns[:-1]:
+        count = min(count, _beginning(time_bytes, _HIGH_BYTES))
+    count = min(count, _beginning(columns[-1], _LOW_BYTES))
+    return (count, *_extremes([column[:count] for column in columns])) if count >= RUN_MIN else (0, 0, 0)
 
 
-def _times(view: memoryview, times_at: range, stride: int, count: int) -> tuple[int, set[int]]:
-    """How many of `count` records have a timestamp delta of as many bytes, and which ones."""
-    columns: list[bytes] = []
-    for at in times_at:
-        column = bytes(_column(view, at, stride, count))
-        count = len(column) - len(column.lstrip(_LOW_BYTES if at == times_at[-1] else _HIGH_BYTES))
-        columns.append(column)
-    columns = [column[:count] for column in columns]
+def end_of_same_shape(index: int) -> int:
+    """The end of the offset deltas whose varints are like that of `index`, up to its last byte; 0 beyond the tables."""
+    if index < _ONE_BYTE_DELTAS:
+        return _ONE_BYTE_DELTAS
+    return (index // _BLOCK + 1) * _BLOCK if index < _THREE_BYTE_DELTAS_MAX else 0
+
+
+def _beginning(column: bytes, allowed: bytes) -> int:
+    """How many bytes at the beginning of a column are among those allowed."""
+    # Deleting them all is far faster than finding the first other one, and almost always there is none.
+    return len(column) if not column.translate(None, allowed) else len(column) - len(column.lstrip(allowed))
+
+
+def _extremes(columns: list[bytes]) -> tuple[int, int]:
+    """The least and the greatest of the zigzag varints whose bytes are in the columns."""
     if len(columns) == 1:
-        return count, set(columns[0])
-    return count, {read_zigzag(bytes(encoded), 0)[0] for encoded in set(zip(*columns, strict=True))}
+        first = columns[0]
+        encoded = {first[0]} if first.count(first[0]) == len(first) else _distinct(first)
+    elif len(columns) == 2 and not columns[0].translate(None, _EVEN_HIGH_BYTES):
+        # None is negative: the least is among those with the least second byte, the greatest likewise.
+        seconds = _distinct(columns[1])
+        encoded = _with_second(min(seconds), *columns) | _with_second(max(seconds), *columns)
+    else:
+        encoded = {read_zigzag(bytes(each), 0)[0] for each in set(zip(*columns, strict=True))}
+    numbers = [(zigzag >> 1) ^ -(zigzag & 1) for zigzag in encoded]
+    return (numbers[0], numbers[0]) if len(numbers) == 1 else (min(numbers), max(numbers))
+
+
+def _with_second(second: int, low: bytes, high: bytes) -> set[int]:
+    """The varints of two bytes, in zigzag form, whose second byte is this one."""
+    first, last = high.index(second), high.rindex(second) + 1
+    lows = low[first:last]
+    if high.count(second, first, last) != len(lows):
+        # Time goes back and forth.
+        lows = bytes(each for each, following in zip(lows, high[first:last], strict=True) if following == second)
+    return {each & 0x7F | second << 7 for each in _distinct(lows)}
+
+
+def _distinct(column: bytes) -> set[int]:
+    """The bytes of a column, which is not empty. Fast where there are few of them or equal ones stand together."""
+    found: set[int] = set()
+    for _ in range(_DISTINCT_FEW):
+        found.add(column[0])
+        column = column.lstrip(column[:1])
+        if not column:
+            return found
+    return found.union(column)
 
 
 def _numbers_at(data: Buffer, start: int) -> tuple[list[int], range, range]:
-    """Where the bytes of a sound record's sizes and counts stand, those of its timestamp delta, of its offset delta."""
-    _, attributes_at = read_varint(data, start)
-    _, offset_at = read_varint(data, attributes_at + 1)
-    _, at = read_varint(data, offset_at)
-    times_at, offsets_at = range(attributes_at + 1, offset_at), range(offset_at, at)
+    """Where the bytes of a valid record's sizes and counts stand, those of its timestamp delta, of its offset delta."""
+    attributes_at = _end_of_number(data, start)
+    offset_at = _end_of_number(data, attributes_at + 1)
+    key_size_at = _end_of_number(data, offset_at)
     sizes_at = list(range(start, attributes_at))
-    for _ in ("key", "value"):
-        at = _pass_bytes(data, at, sizes_at)
-    header_count, following = read_varint(data, at)
-    sizes_at += range(at, following)
-    at = following
-    for _ in range(2 * header_count):
-        at = _pass_bytes(data, at, sizes_at)
-    return sizes_at, times_at, offsets_at
+    at = _pass_bytes(data, key_size_at, sizes_at)
+    at = _pass_bytes(data, at, sizes_at)
+    sizes_at.append(at)
+    if data[at]:
+        header_count, following = read_varint(data, at)
+        sizes_at += range(at + 1, following)
+        at = following
+        for _ in range(2 * header_count):
+            at = _pass_bytes(data, at, sizes_at)
+    return sizes_at, range(attributes_at + 1, offset_at), range(offset_at, key_size_at)
+
+
+def _end_of_number(data: Buffer, at: int) -> int:
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
 
 
 def _pass_bytes(data: Buffer, at: int, sizes_at: list[int]) -> int:
+    sizes_at.append(at)
+    size = data[at]
+    if size < 0x80:
+        return at + 1 if size & 1 else at + 1 + (size >> 1)
     size, following = read_varint(data, at)
-    sizes_at += range(at, following)
+    sizes_at += range(at + 1, following)
     return following + max(size, 0)
-
-
-def _column(view: memoryview, at: int, stride: int, count: int) -> memoryview:
-    """The byte that stands where `at` is, of each of the `count` records that follow.
-
-    A view: comparing it costs a sixth of copying it out.
-    """
-    return view[at + stride : at + stride * count + 1 : stride]
 
 
 def _agreeing(column: bytes, expected: bytes) -> int:
     """How many bytes at the beginning of both are the same; they are equally long."""
     difference = int.from_bytes(column) ^ int.from_bytes(expected)
     return len(column) - (difference.bit_length() + 7) // 8
-
-
-def _same_offset_size(index: int) -> int:
-    """The end of the offset deltas whose varints are like that of `index`, up to its last byte; 0 beyond the tables."""
-    if index < _ONE_BYTE_DELTAS:
-        return _ONE_BYTE_DELTAS
-    return (index // _BLOCK + 1) * _BLOCK if index < _THREE_BYTE_DELTAS_MAX else 0
 
 
 def _offset_columns(first: int, count: int) -> list[bytes]:
