@@ -25,7 +25,7 @@ from benchmarks.largest_requests import LargeRequest, Names, largest_requests, s
 from benchmarks.loop_holds import LoopHolds
 from benchmarks.populated_node import PopulatedNode, populated_node
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
-from broker.handlers.handler import Handler
+from broker.server.handler import Handler
 from broker.wire.api import APIS
 
 HOLD_MAX_S = 0.020

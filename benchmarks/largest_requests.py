@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker.handlers.handler import Handler
+from broker.server.handler import Handler
 from broker.wire.api import APIS
 from broker.wire.codec import encode
 from broker.wire.records import Record, encode_batch

@@ -64,6 +64,20 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata.image",
     ),
+    "broker.server": (
+        "broker.config",
+        "broker.controller_channel",
+        "broker.coordinator",
+        "broker.effective_config",
+        "broker.image_waits",
+        "broker.net",
+        "broker.producer_ids",
+        "broker.replication",
+        "broker.storage",
+        "broker.wire",
+        "kraft",
+        "metadata",
+    ),
     "broker.handlers": ("broker", "kraft", "metadata"),
     "broker.node": ("broker", "kraft", "metadata"),
     "broker.cli": ("broker", "kraft", "metadata"),
@@ -81,7 +95,6 @@ HANDLERS_KNOWN_TO = {
     "broker.node.controller_role",
     # Send every API the largest request that its handler takes.
     "benchmarks.bench_loop_holds",
-    "benchmarks.largest_requests",
 }
 ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
 

@@ -6,7 +6,7 @@ answered by the node that was asked, since there is nothing that the controller 
 
 from typing import Any, Final
 
-from broker.handlers.handler import Context, Handler
+from broker.server.handler import Context, Handler
 from broker.wire.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from broker.wire.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse

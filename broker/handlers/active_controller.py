@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.handler import RequestContext
+from broker.server.handler import RequestContext
 
 NOBODY: Final = -1
 

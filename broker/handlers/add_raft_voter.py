@@ -4,8 +4,8 @@ It has to have caught up, or to do so within the timeout. The answer always come
 where version 1 would be content with less (KIP-1186).
 """
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest

@@ -1,7 +1,7 @@
 """AllocateProducerIds (key 67): a block of producer ids for a broker (KIP-730). Served by controllers only."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from metadata.errors import ApiError
 

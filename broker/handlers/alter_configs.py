@@ -1,8 +1,8 @@
 """AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
-from broker.handlers.slices import STEP_ITEMS, Steps, each
+from broker.server.handler import ControllerContext, Handler
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

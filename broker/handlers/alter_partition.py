@@ -6,7 +6,7 @@ Served by controllers only.
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,

@@ -4,8 +4,8 @@ Answers once it is decided, not when the replicas are there.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import STEP_ITEMS, Steps, each
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -9,8 +9,8 @@ as clients of these take it for an error (KAFKA-17011).
 import re
 from typing import Final
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
-from broker.handlers.services import NodeServices
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
+from broker.server.services import NodeServices
 from broker.wire.api.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -4,7 +4,7 @@ Served by controllers only.
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,

@@ -7,7 +7,7 @@ Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from metadata.controller import BrokerHeartbeat
 from metadata.errors import ApiError

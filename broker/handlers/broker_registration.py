@@ -1,8 +1,8 @@
 """BrokerRegistration (key 62): let a broker into the cluster, fenced at first (KIP-631). Served by controllers only."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.registrations import from_wire
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, BrokerIdNotRegistered

@@ -8,8 +8,8 @@ import trio
 
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
-from broker.handlers.handler import Message, RequestContext
 from broker.net.reply import Pending
+from broker.server.handler import Message, RequestContext
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import each
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import each
 from broker.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

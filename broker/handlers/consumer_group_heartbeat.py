@@ -2,8 +2,8 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import Handler, RequestContext
 from broker.net.reply import Pending
+from broker.server.handler import Handler, RequestContext
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 

@@ -1,8 +1,8 @@
 """ControllerRegistration (key 70): a controller makes itself known to the active one (KIP-919)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.registrations import from_wire
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError

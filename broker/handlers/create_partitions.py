@@ -1,8 +1,8 @@
 """CreatePartitions (key 37): let topics grow (KIP-195)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import each
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.slices import each
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import Steps, each
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.slices import Steps, each
 from broker.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -2,9 +2,9 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import each
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import each
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode
 

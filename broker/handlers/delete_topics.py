@@ -3,8 +3,8 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import Steps, each
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.slices import Steps, each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import DeletedTopic, TopicToDelete
 from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.handler import Handler, RequestContext
+from broker.server.handler import Handler, RequestContext
 from broker.wire.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,

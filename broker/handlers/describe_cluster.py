@@ -7,8 +7,8 @@ from typing import Final
 
 from broker.handlers.active_controller import NOBODY, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler, RequestContext
 from broker.handlers.voters import endpoint_of
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler, RequestContext
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
 

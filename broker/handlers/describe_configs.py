@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from broker.handlers.handler import Context, Handler
-from broker.handlers.services import NodeServices
-from broker.handlers.slices import Steps
 from broker.handlers.topic_names import unknown_topic
+from broker.server.handler import Context, Handler
+from broker.server.services import NodeServices
+from broker.server.slices import Steps
 from broker.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -8,9 +8,9 @@ from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.group import GroupState
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import each
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import each
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.errors import ErrorCode
 

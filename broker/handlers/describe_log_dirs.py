@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,

@@ -5,8 +5,8 @@ An idempotent producer is known from its first batch until it has been idle for 
 
 import trio
 
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.handlers.topic_names import unknown_topic
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
 from broker.wire.errors import ErrorCode, KafkaError

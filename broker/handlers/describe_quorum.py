@@ -7,8 +7,8 @@ other partition.
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import NOT_LEADING, controller_listener, directory_bytes, endpoint_of
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, each
 from broker.handlers.topic_names import is_internal, why_unknown
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
 from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

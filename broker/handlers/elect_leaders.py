@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
-from broker.handlers.slices import consumed, each
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.slices import consumed, each
 from broker.wire.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

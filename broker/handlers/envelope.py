@@ -7,7 +7,7 @@ broker: after NOT_CONTROLLER it looks for the active controller again.
 import ipaddress
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.errors import WireError
 from metadata.errors import ApiError, InvalidRequest

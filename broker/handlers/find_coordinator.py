@@ -16,10 +16,10 @@ from typing import Final
 from broker.coordinator.topics import CONSUMER_OFFSETS
 from broker.handlers.completed import FEW_GROUPS
 from broker.handlers.current_leader import Endpoint, leader_endpoints
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import each
 from broker.handlers.topic_creation import create_missing_topics
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import each
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.errors import ErrorCode, KafkaError
 

@@ -2,8 +2,8 @@
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode
 

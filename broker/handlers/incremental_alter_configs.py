@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import ControllerContext, Handler
-from broker.handlers.slices import STEP_ITEMS, Steps, each
+from broker.server.handler import ControllerContext, Handler
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -5,7 +5,7 @@ a transaction coordinator, which this broker does not have yet: CLUSTER_AUTHORIZ
 where librdkafka retries UNSUPPORTED_VERSION and others (see `find_coordinator`).
 """
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

@@ -4,8 +4,8 @@ from typing import Final
 
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import reply
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from broker.wire.errors import ErrorCode
 

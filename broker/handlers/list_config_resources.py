@@ -4,8 +4,8 @@ Topics and brokers are all listed, groups where something is set for them. Logge
 clients' metrics may be asked for, and there are none.
 """
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import Steps, each
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import Steps, each
 from broker.wire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

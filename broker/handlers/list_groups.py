@@ -6,8 +6,8 @@ from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic_requests import lower_case
 from broker.handlers.completed import outcome_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import each
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import each
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode
 

@@ -9,10 +9,10 @@ replica that it asks, be it one that follows.
 
 from typing import Final
 
-from broker.handlers.fetch_readers import DEBUGGING_REPLICA_ID
-from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.slices import Steps
+from broker.handlers.fetch.readers import DEBUGGING_REPLICA_ID
 from broker.replication.partition import Partition
+from broker.server.handler import Handler, RequestContext
+from broker.server.slices import Steps
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

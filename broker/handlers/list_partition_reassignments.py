@@ -4,7 +4,7 @@ Asked of the controller, so that who has just begun one finds it listed.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -14,12 +14,12 @@ import trio
 from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, Unfinished, begin, each
 from broker.handlers.topic_creation import create_missing_topics
-from broker.handlers.topic_encodings import Variant
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, Unfinished, begin, each
+from broker.server.topic_encodings import Variant
 from broker.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

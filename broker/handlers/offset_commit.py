@@ -10,9 +10,9 @@ from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import Committer, OffsetToCommit
 from broker.handlers.completed import outcome_of, reply
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import freed
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import freed
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

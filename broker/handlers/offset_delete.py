@@ -6,9 +6,9 @@ from typing import Final
 from broker.coordinator.completion import Completion
 from broker.coordinator.decision import CoordinatorError
 from broker.handlers.completed import outcome_of
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.slices import freed
 from broker.net.reply import Pending
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import freed
 from broker.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -11,9 +11,9 @@ from broker.coordinator.completion import gather
 from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import NO_OFFSET, no_offset
 from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
-from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, each, freed, run
 from broker.net.reply import Pending
+from broker.server.handler import Handler, RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, each, freed, run
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

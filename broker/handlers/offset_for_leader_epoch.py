@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where a log diverged (KIP-101, KIP-320)."""
 
-from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps
 from broker.replication.partition import Partition
+from broker.server.handler import Handler, RequestContext
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

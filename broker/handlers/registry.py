@@ -32,7 +32,7 @@ from broker.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     envelope,
-    fetch_shortcut,
+    fetch,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -48,14 +48,14 @@ from broker.handlers import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
-    produce_shortcut,
+    produce,
     remove_raft_voter,
     sync_group,
     transactions,
     unregister_broker,
     update_features,
 )
-from broker.handlers.handler import Handler
+from broker.server.handler import Handler
 
 # What belongs to the active controller: brokers forward it, controllers execute it, whoever may ask.
 FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
@@ -86,8 +86,8 @@ _LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
 
 # On the listeners for clients and brokers.
 HANDLERS: Final[tuple[Handler, ...]] = (
-    produce_shortcut.HANDLER,
-    fetch_shortcut.HANDLER,
+    produce.HANDLER,
+    fetch.HANDLER,
     list_offsets.HANDLER,
     metadata.HANDLER,
     find_coordinator.HANDLER,

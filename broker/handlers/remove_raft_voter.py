@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.handlers.voters import change_voters, check_cluster, quorum_code_of, replica_key
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraft.core.messages import RemoveVoterRequest
 from metadata.errors import ApiError

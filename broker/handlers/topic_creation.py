@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.client import decode_response, encode_request
 from broker.coordinator.topics import internal_topic
-from broker.handlers.handler import RequestContext
+from broker.server.handler import RequestContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError

@@ -6,7 +6,7 @@ to match.
 
 from typing import Final
 
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

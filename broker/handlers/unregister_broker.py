@@ -1,7 +1,7 @@
 """UnregisterBroker (key 64): forget a broker that will not come back (KIP-631)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from metadata.errors import ApiError
 

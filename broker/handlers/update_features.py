@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.handlers.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -7,7 +7,7 @@ import trio
 
 from broker.config import KafkaConfig
 from broker.controller_channel import ControllerChannel
-from broker.handlers import HANDLERS, Dispatcher, Services
+from broker.handlers import HANDLERS
 from broker.image_waits import ImageWaits
 from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
@@ -28,6 +28,7 @@ from broker.replication.fetchers import Fetchers
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_directories import has_replica
+from broker.server import Dispatcher, Services
 from broker.storage.cleaner import Cleaner
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs

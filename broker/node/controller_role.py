@@ -6,13 +6,14 @@ import trio
 
 from broker.controller_channel import ControllerChannel
 from broker.controller_registrar import ControllerRegistrar
-from broker.handlers import CONTROLLER_HANDLERS, ControllerDispatcher, ControllerServices
+from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.node.listeners import reachable
 from broker.node.settings import controller_config
 from broker.node.shared import Shared
 from broker.node.suspects import Suspects
+from broker.server import ControllerDispatcher, ControllerServices
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
 from metadata.controller import SUPPORTED_FEATURES, Controller, ControllerRegistration

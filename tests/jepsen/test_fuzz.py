@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
-from broker.handlers.handler import Handler
+from broker.server.handler import Handler
 from broker.wire.api import APIS
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.envelope import EnvelopeRequest

@@ -1,7 +1,8 @@
 """Bugs planted into the rules of replication; see `planted_bugs`."""
 
-from broker.handlers import fetch_reading, list_offsets, offset_for_leader_epoch
-from broker.handlers.refused_batches import RefusedBatches
+from broker.handlers import list_offsets, offset_for_leader_epoch
+from broker.handlers.fetch import partition_reads
+from broker.handlers.produce.refused_batches import RefusedBatches
 from broker.replication import fetcher
 from broker.replication.fetchers import Fetchers
 from broker.replication.in_sync import InSyncReplicas
@@ -28,7 +29,7 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
         Fetchers, "_fetcher_for", "if source_id is None or partition in self._cut:", _CUT_AT_HIGH_WATERMARK
     ),
     "leaders do not look where logs part": PlantedBug(
-        fetch_reading, "diverging_epoch", "if last_fetched_epoch == NO_EPOCH:", "if True:"
+        partition_reads, "diverging_epoch", "if last_fetched_epoch == NO_EPOCH:", "if True:"
     ),
     "leaders tell of epochs that they never had": PlantedBug(
         LeaderEpochCache, "end_offset_for", "(self._epochs[index - 1] if index else epoch)", "epoch"

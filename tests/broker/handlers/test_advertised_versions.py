@@ -3,7 +3,7 @@
 import pytest
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
-from broker.handlers.handler import Handler
+from broker.server.handler import Handler
 from broker.wire.api import APIS
 from tests.support import kafka_facts
 

@@ -5,7 +5,7 @@ import gc
 import pytest
 import trio
 
-from broker.handlers.fetch import ParkedFetch
+from broker.handlers.fetch.handler import ParkedFetch
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.fetch_readers import FollowerReader
+from broker.handlers.fetch.readers import FollowerReader
 from broker.replication.in_sync import Proposal
 from broker.replication.throttles import Throttle
 from broker.wire.api.fetch import ReplicaState

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.effective_config import TopicConfig
-from broker.handlers.fetch_readers import DebuggingReader, Reader
+from broker.handlers.fetch.readers import DebuggingReader, Reader
 from broker.replication.fetch_targets import FetchTarget
 from broker.replication.following import follow_append
 from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking

@@ -8,7 +8,7 @@ buckets of some 32 topics, and so do these encodings: a change costs the bucket 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from broker.handlers.slices import Steps
+from broker.server.slices import Steps
 from broker.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 from broker.wire.codec import element_encoder
 from broker.wire.schema import EncodedArray

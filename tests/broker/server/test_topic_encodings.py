@@ -9,8 +9,8 @@ import pytest
 
 from broker.handlers.availability import ClusterView
 from broker.handlers.metadata import View, _topic
-from broker.handlers.slices import Steps
-from broker.handlers.topic_encodings import VARIANTS_MAX, TopicEncodings, Variant
+from broker.server.slices import Steps
+from broker.server.topic_encodings import VARIANTS_MAX, TopicEncodings, Variant
 from broker.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 from broker.wire.codec import decode, encode
 from metadata.image import MetadataDelta, MetadataImage, TopicImage

@@ -9,15 +9,15 @@ from struct import Struct
 from typing import Final
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
-from broker.handlers.handler import RequestContext
-from broker.handlers.parked_produce import ParkedProduce
-from broker.handlers.refused_batches import check_order, remember
-from broker.handlers.slices import STEP_ITEMS, Steps, run
+from broker.handlers.produce.parked import ParkedProduce
+from broker.handlers.produce.refused_batches import check_order, remember
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.partition import Partition
+from broker.server.handler import RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, run
 from broker.storage.append_info import AppendInfo
 from broker.storage.validation import RecordsRejected
 from broker.wire.api.produce import (

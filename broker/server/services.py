@@ -8,7 +8,6 @@ from broker.config import KafkaConfig
 from broker.controller_channel import ControllerChannel
 from broker.coordinator.groups import GroupCoordinator
 from broker.effective_config import EffectiveConfig
-from broker.handlers.topic_encodings import TopicEncodings
 from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
@@ -18,6 +17,7 @@ from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
+from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_dirs import LogDirs
 from kraft.driver import Quorum
 from kraft.env import Env

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from broker.handlers.handler import RequestContext
 from broker.replication.fetch_sessions import BrokerLife
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.in_sync import Follower
@@ -17,6 +16,7 @@ from broker.replication.partition import Partition, Waiter
 from broker.replication.replica import READ_UNCOMMITTED
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
+from broker.server.handler import RequestContext
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from broker.handlers.dispatch import Dispatcher
-from broker.handlers.handler import Handler, RequestContext
 from broker.net.acceptor import Acceptor, ConnectionLimits
 from broker.net.reply import Pending
+from broker.server.dispatch import Dispatcher
+from broker.server.handler import Handler, RequestContext
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.env import Env, RealDisk, kernel_socket, real_env
 from tests.support.running_node import Traced

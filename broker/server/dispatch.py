@@ -13,12 +13,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from broker.handlers.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut, Sliced
-from broker.handlers.later_replies import LaterReplies, encoded, encoded_in_steps
-from broker.handlers.services import ControllerServices, Services
-from broker.handlers.slices import Slices, Steps, Unfinished, begin, freed
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
+from broker.server.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut, Sliced
+from broker.server.later_replies import LaterReplies, encoded, encoded_in_steps
+from broker.server.services import ControllerServices, Services
+from broker.server.slices import Slices, Steps, Unfinished, begin, freed
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from broker.wire.api.names import api_name

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.parked_delete_records import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
-from broker.handlers.slices import Steps
+from broker.handlers.delete_records.parked import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
 from broker.handlers.topic_names import is_internal
 from broker.net.reply import Pending
 from broker.replication.partition import Partition
 from broker.replication.trimming import delete_before
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.slices import Steps
 from broker.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.slices import freed
+from broker.server.slices import freed
 from broker.wire.api.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

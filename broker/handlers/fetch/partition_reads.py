@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from broker.handlers.fetch_readers import Reader
-from broker.handlers.handler import RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, each
+from broker.handlers.fetch.readers import Reader
 from broker.net.reply import FileRange
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.leading import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
+from broker.server.handler import RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError
 

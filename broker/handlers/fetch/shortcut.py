@@ -8,15 +8,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.fetch import fetch
-from broker.handlers.fetch_readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
-from broker.handlers.fetch_reading import ZSTD_FROM
-from broker.handlers.handler import REQUEST_BYTES_MAX, Handler, RequestContext
-from broker.handlers.services import Services
+from broker.handlers.fetch.handler import fetch
+from broker.handlers.fetch.partition_reads import ZSTD_FROM
+from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.replica import NO_EPOCH, READ_COMMITTED
+from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.services import Services
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.header import parse_request_header

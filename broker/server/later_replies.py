@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from broker.handlers.handler import Client, Context, Message
-from broker.handlers.slices import Slices, Steps, Unfinished, begin, freed, take_slice
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, Part, Pending, Reply
+from broker.server.handler import Client, Context, Message
+from broker.server.slices import Slices, Steps, Unfinished, begin, freed, take_slice
 from kraft.env import FsyncFailed
 
 T = TypeVar("T")

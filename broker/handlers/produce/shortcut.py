@@ -10,15 +10,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.handler import Handler, RequestContext
-from broker.handlers.parked_produce import ParkedProduce
-from broker.handlers.produce import ZSTD_FROM, appended, produce, refuse
-from broker.handlers.services import Services
+from broker.handlers.produce.handler import ZSTD_FROM, appended, produce, refuse
+from broker.handlers.produce.parked import ParkedProduce
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.net.reply import Part, Pending
 from broker.replication.partition import Partition
+from broker.server.handler import Handler, RequestContext
+from broker.server.services import Services
 from broker.storage.append_info import AppendInfo
 from broker.wire.api.produce import (
     PartitionProduceResponse,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
-from broker.handlers.handler import REQUEST_BYTES_MAX
+from broker.server.handler import REQUEST_BYTES_MAX
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.describe_groups import DescribeGroupsRequest
 from broker.wire.api.heartbeat import HeartbeatRequest

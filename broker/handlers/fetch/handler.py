@@ -12,16 +12,16 @@ from typing import Final
 import trio
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
-from broker.handlers.fetch_readers import Reader, reader_of
-from broker.handlers.fetch_reading import Reading
-from broker.handlers.handler import RequestContext
-from broker.handlers.slices import STEP_ITEMS, Steps, emptied
+from broker.handlers.fetch.partition_reads import Reading
+from broker.handlers.fetch.readers import Reader, reader_of
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
 from broker.replication.fetch_sessions import Fetch, TargetKey
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.partition import Partition
 from broker.replication.replica import READ_COMMITTED
+from broker.server.handler import RequestContext
+from broker.server.slices import STEP_ITEMS, Steps, emptied
 from broker.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,

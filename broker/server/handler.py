@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 import attrs
 
-from broker.handlers.services import ControllerServices, NodeServices, Services
-from broker.handlers.slices import Steps
 from broker.net.connection import Connection
 from broker.net.reply import Part, Pending, frame_response
+from broker.server.services import ControllerServices, NodeServices, Services
+from broker.server.slices import Steps
 from metadata.errors import ApiError
 
 if TYPE_CHECKING:
-    from broker.handlers.dispatch import Dispatcher, Route
+    from broker.server.dispatch import Dispatcher, Route
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)

@@ -1,0 +1,5 @@
+"""DeleteRecords (key 21)."""
+
+from broker.handlers.delete_records.handler import HANDLER
+
+__all__ = ["HANDLER"]
