@@ -31,25 +31,19 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.wire": (),
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env"),
-    # The configuration of a node, and what else lies between the rooms and the root: no room of its own yet.
-    "broker": (
+    "broker": (),
+    "broker.config": ("broker.storage.log_config", "kraft", "metadata"),
+    "broker.controller_client": (
         "broker.client",
-        "broker.storage.log_config",
-        "broker.wire",
-        "kraft.env",
-        "kraft.replicated_log",
-        "metadata",
-    ),
-    "broker.formatting": (
         "broker.config",
         "broker.storage",
-        "broker.wire.uuids",
+        "broker.wire",
         "kraft",
         "metadata",
     ),
     "broker.replication": (
         "broker.client",
-        "broker.effective_config",
+        "broker.config.effective",
         "broker.storage",
         "broker.wire",
         "kraft",
@@ -66,12 +60,9 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.server": (
         "broker.config",
-        "broker.controller_channel",
+        "broker.controller_client",
         "broker.coordinator",
-        "broker.effective_config",
-        "broker.image_waits",
         "broker.net",
-        "broker.producer_ids",
         "broker.replication",
         "broker.storage",
         "broker.wire",
@@ -134,7 +125,7 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.producer.sender",
         }
     ),
-    "broker.lifecycle_protocol": frozenset(),
+    "broker.controller_client.lifecycle_protocol": frozenset(),
     "broker.spark.options": frozenset(),
 }
 

@@ -5,8 +5,8 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+from broker.config.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.handlers import HANDLERS
-from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.wire.api import APIS
 from kraft.core.transitions import diagram
 from metadata.configuration import GROUP_CONFIGS

@@ -17,7 +17,7 @@ import trio
 
 from broker.cli.node_config import read_node_config
 from broker.config import read_config
-from broker.formatting import Formatting, format_directories
+from broker.node.formatting import Formatting, format_directories
 from broker.storage.whole_file import replace_durably
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet

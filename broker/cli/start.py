@@ -22,7 +22,7 @@ from broker.cli.refusals import print_refusals
 from broker.cli.signals import heed
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
-from broker.lifecycle_protocol import RegistrationFailed
+from broker.controller_client.lifecycle_protocol import RegistrationFailed
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.settings import client_descriptors_max
 from broker.storage.duplicates import DuplicateLogDir

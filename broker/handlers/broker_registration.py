@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): let a broker into the cluster, fenced at first (KIP-631). Served by controllers only."""
 
+from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
-from broker.registrations import from_wire
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration

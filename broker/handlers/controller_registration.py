@@ -1,7 +1,7 @@
 """ControllerRegistration (key 70): a controller makes itself known to the active one (KIP-919)."""
 
+from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
-from broker.registrations import from_wire
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration

@@ -6,10 +6,11 @@ from math import inf
 import trio
 
 from broker.config import KafkaConfig
-from broker.controller_channel import ControllerChannel
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.image_waits import ImageWaits
+from broker.controller_client.lifecycle import BrokerLifecycle
+from broker.controller_client.producer_ids import ProducerIds
 from broker.handlers import HANDLERS
-from broker.image_waits import ImageWaits
-from broker.lifecycle import BrokerLifecycle
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
@@ -21,7 +22,6 @@ from broker.node.settings import (
     replication_throttles,
 )
 from broker.node.shared import Shared
-from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.fetcher import FetcherSurroundings
 from broker.replication.fetchers import Fetchers

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
-from broker.controller_channel import ControllerChannel
-from broker.controller_registrar import ControllerRegistrar
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.controller_registrar import ControllerRegistrar
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections

@@ -6,7 +6,7 @@ import attrs
 import trio
 
 from broker.config import KafkaConfig
-from broker.endpoints import Listener
+from broker.config.endpoints import Listener
 
 
 @attrs.frozen

@@ -16,8 +16,9 @@ from functools import partial
 import trio
 
 from broker.config import KafkaConfig
-from broker.controller_channel import ControllerChannel
-from broker.effective_config import EffectiveConfig
+from broker.config.effective import EffectiveConfig
+from broker.config.unsupported import check_supported
+from broker.controller_client.channel import ControllerChannel
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
 from broker.node.broker_role import BrokerRole
@@ -30,7 +31,6 @@ from broker.node.shared import Shared
 from broker.node.voters import driver_config
 from broker.replication.partitions import Partitions
 from broker.storage.log_dirs import LogDirs
-from broker.unsupported import check_supported
 from broker.wire.uuids import encode_uuid
 from kraft.driver import Quorum
 from kraft.env import Env, kernel_socket

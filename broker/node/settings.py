@@ -6,8 +6,8 @@ from typing import Final
 import attrs
 
 from broker.config import KafkaConfig
-from broker.effective_config import EffectiveConfig
-from broker.lifecycle import LifecycleConfig
+from broker.config.effective import EffectiveConfig
+from broker.controller_client.lifecycle import LifecycleConfig
 from broker.net.acceptor import ConnectionLimits
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.replica_selector import REPLICA_SELECTORS, ReplicaSelector

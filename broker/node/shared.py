@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import attrs
 
 from broker.config import KafkaConfig
-from broker.effective_config import EffectiveConfig
-from broker.endpoints import Listener
+from broker.config.effective import EffectiveConfig
+from broker.config.endpoints import Listener
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from kraft.driver import Quorum

@@ -7,7 +7,7 @@ the end but for `flush.messages`; and the high watermark, up to where it is comm
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from broker.effective_config import TopicConfig
+from broker.config.effective import TopicConfig
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.in_sync import InSyncReplicas
 from broker.replication.replica import NO_LEADER, Replica

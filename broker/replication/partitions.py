@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from broker.effective_config import EffectiveConfig, TopicConfig
+from broker.config.effective import EffectiveConfig, TopicConfig
 from broker.replication.backlog import Backlog
 from broker.replication.flushes import Flushes
 from broker.replication.isr_changes import IsrChanges

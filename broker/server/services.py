@@ -5,13 +5,13 @@ from typing import Protocol
 import attrs
 
 from broker.config import KafkaConfig
-from broker.controller_channel import ControllerChannel
+from broker.config.effective import EffectiveConfig
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.image_waits import ImageWaits
+from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.groups import GroupCoordinator
-from broker.effective_config import EffectiveConfig
-from broker.image_waits import ImageWaits
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
-from broker.producer_ids import ProducerIds
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions

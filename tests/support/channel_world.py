@@ -7,7 +7,7 @@ from random import Random
 import attrs
 import trio
 
-from broker.controller_channel import ControllerChannel, LocalController
+from broker.controller_client.channel import ControllerChannel, LocalController
 from kraft.env import Env, RealDisk
 from kraft.replicated_log import Leadership
 from tests.support.running_node import Traced

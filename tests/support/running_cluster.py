@@ -9,8 +9,8 @@ import attrs
 import trio
 
 from broker.config import KafkaConfig, read_config
-from broker.formatting import Formatting, format_directories
 from broker.node import Node
+from broker.node.formatting import Formatting, format_directories
 from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.processes.ports import free_ports
 from kraft.core import ReplicaKey, Voter, VoterSet

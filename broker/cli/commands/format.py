@@ -10,7 +10,7 @@ from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
-from broker.formatting import (
+from broker.node.formatting import (
     Formatting,
     FormattingRefused,
     format_directories,

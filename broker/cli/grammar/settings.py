@@ -9,7 +9,7 @@ import attrs
 
 from broker.cli.grammar.contexts import load_contexts
 from broker.cli.grammar.failures import WrongSettings
-from broker.properties import parse_properties
+from broker.config.properties import parse_properties
 
 SERVERS_KEY: Final = "bootstrap.servers"
 SERVERS_VARIABLE: Final = "KRAFT_BOOTSTRAP_SERVERS"

@@ -9,7 +9,7 @@ from broker.cli.kafka_tools.files import read_bytes
 from broker.cli.kafka_tools.options import Options, ToolEnd
 from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
-from broker.properties import parse_properties
+from broker.config.properties import parse_properties
 
 
 def open_admin(options: Options, *, config_option: str = "command-config") -> Admin:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import trio
 
 from broker.config import KafkaConfig
-from broker.formatting import Formatting, format_directories
 from broker.node import Node
+from broker.node.formatting import Formatting, format_directories
 from kraft.env import Env
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 
 from broker.config import KafkaConfig, read_config
-from broker.formatting import Formatting
 from broker.node import Node
+from broker.node.formatting import Formatting
 from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.simulation.cluster import NodeFactory
 from jepsen.simulation.subjects.formatted_node import FormattedNode

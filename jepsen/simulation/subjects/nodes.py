@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
+from broker.config.properties import parse_properties
 from broker.coordinator.topics import CONSUMER_OFFSETS
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
-from broker.properties import parse_properties
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.api.metadata import MetadataRequest

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.effective_config import TopicConfig
+from broker.config.effective import TopicConfig
 from broker.handlers.fetch.readers import DebuggingReader, Reader
 from broker.replication.fetch_targets import FetchTarget
 from broker.replication.following import follow_append

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.lifecycle import BrokerLifecycle, LifecycleConfig
-from broker.producer_ids import ALLOCATE_TIMEOUT_MS, ProducerIds
+from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
+from broker.controller_client.producer_ids import ALLOCATE_TIMEOUT_MS, ProducerIds
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from broker.wire.errors import ErrorCode
 from metadata.controller import BrokerRegistration

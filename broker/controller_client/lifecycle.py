@@ -1,13 +1,13 @@
-"""Keeps this broker registered with the active controller: the driver of `broker.lifecycle_protocol`."""
+"""Keeps this broker registered with the active controller: drives `lifecycle_protocol`."""
 
 from collections.abc import Callable, Sequence
 
 import attrs
 import trio
 
-from broker.controller_channel import ControllerChannel
-from broker.lifecycle_protocol import BrokerState, Heartbeat, LifecycleProtocol, Register
-from broker.registrations import to_wire
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.lifecycle_protocol import BrokerState, Heartbeat, LifecycleProtocol, Register
+from broker.controller_client.registrations import to_wire
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
 from broker.wire.errors import ErrorCode

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.config import read_config
-from broker.endpoints import Listener, SecurityProtocol, parse_listeners
+from broker.config.endpoints import Listener, SecurityProtocol, parse_listeners
 from metadata.configuration import ConfigError
 
 PLAINTEXT = {"A": SecurityProtocol.PLAINTEXT, "B": SecurityProtocol.SSL, "CONTROLLER": SecurityProtocol.PLAINTEXT}

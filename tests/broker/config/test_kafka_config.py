@@ -2,7 +2,7 @@ import attrs
 import pytest
 
 from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
-from broker.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
+from broker.config.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.storage.log_config import LogConfig
 from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
 from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Set as AbstractSet
 
-from broker.endpoints import Endpoints, SecurityProtocol
+from broker.config.endpoints import Endpoints, SecurityProtocol
 from metadata.configuration import ConfigError, Values
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 

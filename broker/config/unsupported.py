@@ -5,8 +5,8 @@ A listener that is meant to be encrypted must not serve plain text.
 
 from typing import Final
 
-from broker.config import KafkaConfig
-from broker.endpoints import SecurityProtocol
+from broker.config.endpoints import SecurityProtocol
+from broker.config.kafka_config import KafkaConfig
 from metadata.configuration import ConfigError
 
 # There are no others to be loaded (`broker.coordinator.group.assignors`).

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.client import encode_request
-from broker.controller_channel import LocalController
+from broker.controller_client.channel import LocalController
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.codec import encode

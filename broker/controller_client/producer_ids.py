@@ -6,8 +6,8 @@ from typing import Final
 import attrs
 import trio
 
-from broker.controller_channel import ControllerChannel
-from broker.lifecycle import BrokerLifecycle
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.lifecycle import BrokerLifecycle
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from broker.lifecycle_protocol import (
+from broker.controller_client.lifecycle_protocol import (
     RETRY_MAX_MS,
     SHUTDOWN_MAX_MS,
     SHUTDOWN_REACH_MS,

@@ -4,8 +4,8 @@ from typing import Final
 
 import trio
 
-from broker.controller_channel import ControllerChannel
-from broker.registrations import to_wire
+from broker.controller_client.channel import ControllerChannel
+from broker.controller_client.registrations import to_wire
 from broker.wire.api.controller_registration import ControllerRegistrationRequest
 from kraft.env import Tracer
 from metadata.controller import ControllerRegistration

@@ -83,7 +83,7 @@ _OWN: Final = frozenset(
         "inter.broker.listener.name",
         "leader.imbalance.check.interval.seconds",
         "leader.replication.throttled.rate",
-        "listener.security.protocol.map",  # PLAINTEXT only, see `broker.unsupported`
+        "listener.security.protocol.map",  # PLAINTEXT only, see `broker.config.unsupported`
         "listeners",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from broker.config import KafkaConfig
+from broker.config.kafka_config import KafkaConfig
+from broker.config.throttled_replicas import NO_REPLICAS, ThrottledReplicas
 from broker.storage.log_config import LogConfig
-from broker.throttled_replicas import NO_REPLICAS, ThrottledReplicas
 from kraft.env import Tracer
 from metadata.configuration import ConfigError, ConfigValue, ResourceType
 from metadata.image import MetadataDelta, MetadataImage

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.lifecycle import BrokerLifecycle, LifecycleConfig
-from broker.lifecycle_protocol import BrokerState, LogDirFailureUntold, RegistrationFailed
+from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
+from broker.controller_client.lifecycle_protocol import BrokerState, LogDirFailureUntold, RegistrationFailed
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from broker.wire.errors import ErrorCode
@@ -136,7 +136,10 @@ async def test_a_broker_joins_says_who_it_is_and_is_let_in(jumping_clock: MockCl
             25,
         )
         assert (registration.rack, list(registration.log_dirs)) == ("r", REGISTRATION.log_dirs)
-        assert (broker.lifecycle.state, broker.lifecycle.broker_epoch) == (BrokerState.RUNNING, EPOCH)
+        assert (broker.lifecycle.state, broker.lifecycle.broker_epoch) == (
+            BrokerState.RUNNING,
+            EPOCH,
+        )
         last = heartbeats(node)[-1]
         assert (last.broker_epoch, last.current_metadata_offset, last.want_fence) == (EPOCH, EPOCH, False)
         states = [traced["state"] for traced in broker.world.traced.of("broker-state")]
@@ -147,7 +150,10 @@ async def test_it_has_not_caught_up_before_its_own_registration_came(jumping_clo
     async with serving(Controller()) as (_, broker, nursery):
         await nursery.start(broker.lifecycle.run)
         await trio.sleep(1)
-        assert (broker.lifecycle.state, broker.lifecycle.broker_epoch) == (BrokerState.STARTING, EPOCH)
+        assert (broker.lifecycle.state, broker.lifecycle.broker_epoch) == (
+            BrokerState.STARTING,
+            EPOCH,
+        )
         broker.load_registration()
         await trio.sleep(0.001)
         assert broker.lifecycle.state is BrokerState.RECOVERY, "it did not wait for the next heartbeat's time"

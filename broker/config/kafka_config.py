@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, overload
 
-from broker.config_checks import check_values
-from broker.endpoints import Endpoints, Listener, read_endpoints
-from broker.honoured import HONOURED_BROKER_CONFIGS
-from broker.properties import parse_properties
+from broker.config.checks import check_values
+from broker.config.endpoints import Endpoints, Listener, read_endpoints
+from broker.config.honoured import HONOURED_BROKER_CONFIGS
+from broker.config.properties import parse_properties
 from metadata.configuration import (
     BROKER_CONFIGS,
     DYNAMIC_ONLY_CONFIGS,

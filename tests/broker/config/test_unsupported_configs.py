@@ -1,7 +1,7 @@
 import pytest
 
 from broker.config import read_config
-from broker.unsupported import check_supported
+from broker.config.unsupported import check_supported
 from metadata.configuration import ConfigError
 
 
