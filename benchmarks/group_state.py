@@ -16,10 +16,10 @@ import attrs
 import trio
 
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.groups import GroupsState
-from broker.coordinator.hosted import Phase
-from broker.coordinator.loading import Loading as Replay
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.loading import Loading as Replay
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig
 from kraft.env import real_env

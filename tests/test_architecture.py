@@ -49,9 +49,21 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
+    "broker.regex": (),
+    # Knows no kind of coordinator.
+    "broker.coordinator.runtime": (
+        "broker.net.deadlines",
+        "broker.replication",
+        "broker.storage",
+        "broker.wire",
+        "kraft",
+        "metadata.image",
+    ),
     "broker.coordinator": (
         "broker.config",
+        "broker.coordinator.runtime",
         "broker.net.deadlines",
+        "broker.regex",
         "broker.replication",
         "broker.storage",
         "broker.wire",
@@ -99,6 +111,7 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
+    "broker.regex": frozenset(),
     "broker.client.consumer": frozenset(
         {
             "broker.client.consumer.consumer",

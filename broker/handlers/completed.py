@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.reply import Pending
 from broker.server.handler import Message, RequestContext
 

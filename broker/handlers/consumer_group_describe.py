@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Final, TypeAlias
 
-from broker.coordinator.completion import gather
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.completion import gather
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.net.reply import Pending

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (key 68): members of consumer groups join, say that they are there, and leave (KIP-848)."""
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
 from broker.server.handler import Handler, RequestContext

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): forget groups without members, with all that they have committed."""
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.net.reply import Pending
 from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext

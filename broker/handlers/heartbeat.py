@@ -1,6 +1,6 @@
 """Heartbeat (key 12): a member is alive, and is told whether to join again."""
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext

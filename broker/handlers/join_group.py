@@ -1,6 +1,6 @@
 """JoinGroup (key 11): answered when the generation begins that the member is part of."""
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
 from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
 from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from broker.coordinator.completion import gather
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic_requests import lower_case
+from broker.coordinator.runtime.completion import gather
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
 from broker.server.slices import each

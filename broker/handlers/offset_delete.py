@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of
 from broker.net.reply import Pending
 from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from broker.coordinator.completion import gather
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.offset_requests import NO_OFFSET, no_offset
+from broker.coordinator.runtime.completion import gather
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
 from broker.net.reply import Pending
 from broker.server.handler import Handler, RequestContext

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.client import decode_response, encode_request
-from broker.coordinator.topics import internal_topic
+from broker.coordinator.internal_topics import internal_topic
 from broker.server.handler import RequestContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.groups import GroupsState
-from broker.coordinator.groups import GroupCoordinator
-from broker.coordinator.runtime import Runtime, RuntimeSettings
-from broker.coordinator.topics import CONSUMER_OFFSETS, group_partition_count
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, group_partition_count
+from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
 from broker.net.deadlines import Deadlines
 from broker.node.shared import Shared
 from broker.replication.partitions import Partitions

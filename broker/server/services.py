@@ -9,7 +9,7 @@ from broker.config.effective import EffectiveConfig
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
-from broker.coordinator.groups import GroupCoordinator
+from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.fetch_sessions import FetchSessions

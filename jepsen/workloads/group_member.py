@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode

@@ -13,7 +13,7 @@ from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, Off
 from broker.client import TopicPartition as Partition
 from broker.client.consumer.group import RebalanceListener
 from broker.client.environment import Environment
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.wire.errors import ErrorCode
 from jepsen.values import Commit
 from jepsen.workloads.client import Client

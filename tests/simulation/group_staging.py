@@ -10,8 +10,8 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.coordinator.java_hash import java_hash
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.runtime.java_hash import java_hash
 from broker.wire.api.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from broker.wire.api.create_topics import CreatableTopicConfig as Config
 from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic

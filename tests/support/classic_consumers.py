@@ -7,10 +7,10 @@ given any more, and then joins once more (KIP-429).
 from collections.abc import Mapping
 from typing import Any
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.joining import Joiner
 from broker.coordinator.group.classic_requests import heartbeat, join_group, leave_group, sync_group
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity

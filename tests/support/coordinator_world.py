@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import trio
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
-from broker.coordinator.hosted import Phase
-from broker.coordinator.runtime import Runtime, RuntimeSettings
-from broker.coordinator.shard import ShardContext
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
+from broker.coordinator.runtime.shard import ShardContext
 from broker.net.deadlines import Deadlines
 from broker.node import Node
 from broker.replication.partition import Partition

@@ -3,8 +3,8 @@
 from broker.coordinator.group.classic.group import ClassicGroup
 from broker.coordinator.group.consumer import group as consumer_group
 from broker.coordinator.group.consumer import reconciliation
-from broker.coordinator.hosted import HostedShard
-from broker.coordinator.runtime import Runtime
+from broker.coordinator.runtime.hosted import HostedShard
+from broker.coordinator.runtime.runtime import Runtime
 from tests.support.planted_bugs import PlantedBug, PlantedBugs
 
 # What is decided may not be appended.

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorRecord, Decision
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.groups import GroupsState
-from broker.coordinator.shard import OnTimer
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.shard import OnTimer
 from metadata.image import MetadataImage
 
 T = TypeVar("T")

@@ -6,8 +6,6 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.group.classic.carrying import begin_step, decided
 from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
@@ -15,8 +13,10 @@ from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
 from broker.coordinator.group.consumer import classic_members
 from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offset_requests import delete_all_offsets
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse

@@ -4,11 +4,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final, Protocol
 
-from broker.coordinator.decision import CoordinatorRecord, Decision
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.offsets import CommittedPartition, OffsetAndMetadata, Offsets, offset_tombstone
-from broker.coordinator.shard import ShardContext
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.shard import ShardContext
 
 # Keys of the timers.
 EXPIRATION: Final = "expire-offsets"

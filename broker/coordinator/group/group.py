@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from broker.coordinator.decision import CoordinatorRecord
-from broker.coordinator.shard import Timers
+from broker.coordinator.runtime.decision import CoordinatorRecord
+from broker.coordinator.runtime.shard import Timers
 
 
 class Group(Protocol):

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
-from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offsets import (
     CommittedPartition,
     OffsetAndMetadata,
@@ -19,6 +17,8 @@ from broker.coordinator.group.records import (
     encode_key,
     encode_value,
 )
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.coordinator.decision import CoordinatorRecord
 from broker.coordinator.group.records import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue, encode_key
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.wire.uuids import ZERO_UUID
 
 _NO_PRODUCER_ID: Final = -1

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import trio
 
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host

@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 import trio
 
-from broker.coordinator.java_hash import java_hash
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.runtime.java_hash import java_hash
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.subjects.load import Load
 from jepsen.values import WantedTopic

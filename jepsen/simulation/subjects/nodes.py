@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from broker.config.properties import parse_properties
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from broker.coordinator.topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.coordinator.java_hash import java_hash
+from broker.coordinator.runtime.java_hash import java_hash
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic

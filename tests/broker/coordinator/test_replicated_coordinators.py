@@ -4,8 +4,8 @@ from pathlib import Path
 
 import trio
 
-from broker.coordinator.decision import Decision
-from broker.coordinator.hosted import Phase
+from broker.coordinator.runtime.decision import Decision
+from broker.coordinator.runtime.hosted import Phase
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.errors import ErrorCode
 from tests.support.coordinator_world import (

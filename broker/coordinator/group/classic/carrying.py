@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.coordinator.decision import CoordinatorRecord, Decision
 from broker.coordinator.group.classic.group import ClassicGroup
 from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat
 from broker.coordinator.group.classic.step import Limits, OnDue, Step
@@ -11,7 +10,8 @@ from broker.coordinator.group.classic.stored import stored_key, stored_value
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.records import encode_key, encode_value
-from broker.coordinator.shard import OnTimer, ShardContext
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.shard import OnTimer, ShardContext
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.records import GroupMetadataKey, encode_key
-from broker.coordinator.shard import Timers
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"

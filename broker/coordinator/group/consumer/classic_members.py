@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner
 from broker.coordinator.group.classic.joining import join as join_classic_group
@@ -25,6 +23,8 @@ from broker.coordinator.group.consumer.member_update import MemberUpdate
 from broker.coordinator.group.migration.downgrading import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.migration.embedded import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse

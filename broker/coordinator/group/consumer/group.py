@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.consumer.group_records import group_tombstones
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
-from broker.coordinator.shard import Timers
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode
 
 NO_ASSIGNMENT_EPOCH: Final = -1

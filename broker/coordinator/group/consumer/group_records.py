@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from broker.coordinator.decision import CoordinatorRecord
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
 from broker.coordinator.group.records import (
@@ -21,6 +20,7 @@ from broker.coordinator.group.records import (
     encode_key,
     encode_value,
 )
+from broker.coordinator.runtime.decision import CoordinatorRecord
 
 
 def _record(key: Any, value: Any | None) -> CoordinatorRecord:

@@ -4,7 +4,6 @@ from functools import partial
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.group.classic.group import ClassicGroup
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
@@ -33,6 +32,7 @@ from broker.coordinator.group.consumer.member import (
 from broker.coordinator.group.consumer.member_update import MemberUpdate
 from broker.coordinator.group.migration.upgrading import Upgrade, upgrade
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

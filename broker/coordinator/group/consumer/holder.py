@@ -3,14 +3,14 @@
 from collections.abc import Hashable
 from typing import Protocol
 
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.member_update import Surroundings
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.shard import ShardContext
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import ErrorCode
 
 

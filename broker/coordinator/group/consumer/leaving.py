@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorError, Decision
 from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.group_records import (
     assignment_record,
@@ -27,7 +26,8 @@ from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, Co
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
 from broker.coordinator.group.migration.downgrading import can_downgrade, downgrade
 from broker.coordinator.group.partition_sets import NO_PARTITIONS
-from broker.coordinator.shard import OnTimer
+from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.shard import OnTimer
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.errors import ErrorCode
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorRecord
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.group_records import (
@@ -25,6 +24,7 @@ from broker.coordinator.group.consumer.subscriptions import (
 from broker.coordinator.group.consumer.targets import new_targets
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.partition_sets import PartitionSets
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from metadata.image import MetadataImage
 
 

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.member import ConsumerMember, MemberState
 from broker.coordinator.group.partition_sets import PartitionSets, difference, intersection, of_topic, union
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.errors import ErrorCode
 
 # The member that has the partition, if any.

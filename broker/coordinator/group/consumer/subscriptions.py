@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
-from broker.coordinator.group.consumer.regex import RegexError
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.regex.matching import RegexError
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, TopicImage
 

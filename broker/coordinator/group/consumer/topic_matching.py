@@ -10,7 +10,7 @@ What was found is remembered: after a change of the metadata only the names that
 from collections.abc import Iterable
 from typing import Final
 
-from broker.coordinator.group.consumer.regex import Regex, RegexError, State, compile_regex
+from broker.regex.matching import Regex, RegexError, State, compile_regex
 from metadata.image import MetadataImage
 
 # What is spent in one go, in units of `Regex.work`, of about 0.3 us: some 3 ms.

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import TypeVar
 
-from broker.coordinator.decision import CoordinatorRecord, Decision
 from broker.coordinator.group.classic.carrying import begin_step, decided
 from broker.coordinator.group.classic.group import (
     CONSUMER_PROTOCOL_TYPE,
@@ -25,6 +24,7 @@ from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.migration.embedded import as_assignment
 from broker.coordinator.group.partition_sets import PartitionSets, difference, union
 from broker.coordinator.group.records import encode_key, encode_value
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from metadata.image import MetadataImage
 
 T = TypeVar("T")

@@ -7,7 +7,6 @@ their assignments for what they have; here, what they said to have when they joi
 
 import attrs
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.classic.group import ClassicGroup, Member
 from broker.coordinator.group.classic.group import session_key as classic_session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
@@ -25,6 +24,7 @@ from broker.coordinator.group.consumer.leaving import offer, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
 from broker.coordinator.group.migration.embedded import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
 from broker.wire.consumer_protocol import (

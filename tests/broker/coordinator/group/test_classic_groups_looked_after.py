@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.classic.group import GroupState
 from broker.coordinator.group.classic_requests import (
     delete_groups,
@@ -12,6 +11,7 @@ from broker.coordinator.group.classic_requests import (
     new_member_id,
 )
 from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     OwnedPartitions,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.coordinator.decision import CoordinatorError
 from broker.coordinator.group.classic.group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.errors import ErrorCode
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups

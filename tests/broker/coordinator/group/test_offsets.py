@@ -8,10 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.group.expiration import forget_deleted_topics
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.groups import UNREADABLE, GroupsState
 from broker.coordinator.group.offset_requests import (
     Committer,
     OffsetToCommit,
@@ -22,7 +20,9 @@ from broker.coordinator.group.offset_requests import (
 )
 from broker.coordinator.group.offsets import CommittedPartition, offset_tombstone
 from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from broker.coordinator.shard import Timers
+from broker.coordinator.group.state import UNREADABLE, GroupsState
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.shard import Timers
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.completion import Completion
 from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.runtime.completion import Completion
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.errors import ErrorCode

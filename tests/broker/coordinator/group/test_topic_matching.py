@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.decision import CoordinatorError
-from broker.coordinator.group.consumer.regex import LENGTH_MAX, RegexError, compile_regex
 from broker.coordinator.group.consumer.topic_matching import SLICE, TopicMatcher
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.regex.matching import LENGTH_MAX, RegexError, compile_regex
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import RemoveTopicRecord, TopicRecord

@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.appending import Appender
-from broker.coordinator.completion import Completion, failed
-from broker.coordinator.decision import Decision
-from broker.coordinator.hosted import HostedShard, Phase, ShardSurroundings, not_coordinator
-from broker.coordinator.java_hash import java_hash
-from broker.coordinator.loading import Loading, LoadingEnded
-from broker.coordinator.shard import Shard, ShardContext
+from broker.coordinator.runtime.appending import Appender
+from broker.coordinator.runtime.completion import Completion, failed
+from broker.coordinator.runtime.decision import Decision
+from broker.coordinator.runtime.hosted import HostedShard, Phase, ShardSurroundings, not_coordinator
+from broker.coordinator.runtime.java_hash import java_hash
+from broker.coordinator.runtime.loading import Loading, LoadingEnded
+from broker.coordinator.runtime.shard import Shard, ShardContext
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.partitions import Partitions

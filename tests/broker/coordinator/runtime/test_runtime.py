@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import trio
 
-from broker.coordinator.completion import Completion, completed, failed, gather
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord, Decision
-from broker.coordinator.hosted import Phase
-from broker.coordinator.java_hash import java_hash
-from broker.coordinator.timers import ShardTimers
+from broker.coordinator.runtime.completion import Completion, completed, failed, gather
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.java_hash import java_hash
+from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadlines
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker

@@ -9,11 +9,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.appending import Appender, LogWriter
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorError, Decision
-from broker.coordinator.shard import OnTimer, Shard, ShardContext
-from broker.coordinator.timers import ShardTimers
+from broker.coordinator.runtime.appending import Appender, LogWriter
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.shard import OnTimer, Shard, ShardContext
+from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode

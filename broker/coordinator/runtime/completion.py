@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from broker.coordinator.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from broker.coordinator.group.records import (
     decode_key,
     decode_value,
 )
-from broker.coordinator.shard import ShardContext
+from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import WireError
 from metadata.image import MetadataDelta, MetadataImage
 

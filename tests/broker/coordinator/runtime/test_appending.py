@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import CoordinatorRecord, Decision
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers
 from tests.support.coordinator_world import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 
 import trio
 
-from broker.coordinator.shard import OnTimer
+from broker.coordinator.runtime.shard import OnTimer
 from broker.net.deadlines import Deadline, Deadlines
 
 
@@ -18,7 +18,7 @@ class _Timer:
 
 
 class ShardTimers:
-    """See `broker.coordinator.shard.Timers`. `fire` is called with what is due.
+    """See `broker.coordinator.runtime.shard.Timers`. `fire` is called with what is due.
 
     A timer that is put off, as a member's is by each of its heartbeats, only notes that: it is looked at again when it
     would have been due.

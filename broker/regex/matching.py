@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.coordinator.group.consumer.regex_syntax import (
+from broker.regex.syntax import (
     WORD,
     Assertion,
     Chars,

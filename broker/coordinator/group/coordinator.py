@@ -6,8 +6,6 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from broker.config import KafkaConfig
-from broker.coordinator.completion import Completion, failed, gather
-from broker.coordinator.decision import CoordinatorError, Decision
 from broker.coordinator.group.classic.joining import Joiner
 from broker.coordinator.group.classic_requests import (
     delete_groups,
@@ -23,7 +21,6 @@ from broker.coordinator.group.consumer.describing import describe as describe_co
 from broker.coordinator.group.consumer.heartbeat import Caller
 from broker.coordinator.group.consumer.heartbeat import heartbeat as consumer_group_heartbeat
 from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
-from broker.coordinator.group.groups import GroupsState
 from broker.coordinator.group.offset_requests import (
     Committer,
     OffsetToCommit,
@@ -32,7 +29,10 @@ from broker.coordinator.group.offset_requests import (
     delete_offsets,
     fetch_offsets,
 )
-from broker.coordinator.runtime import Runtime
+from broker.coordinator.group.state import GroupsState
+from broker.coordinator.runtime.completion import Completion, failed, gather
+from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.runtime import Runtime
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.api.describe_groups import DescribedGroup

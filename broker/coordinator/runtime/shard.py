@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from broker.coordinator.completion import Completion
-from broker.coordinator.decision import Decision
+from broker.coordinator.runtime.completion import Completion
+from broker.coordinator.runtime.decision import Decision
 from metadata.image import MetadataDelta, MetadataImage
 
 S_contra = TypeVar("S_contra", contravariant=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from broker.coordinator.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.replication.partitions import Partitions
