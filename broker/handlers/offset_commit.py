@@ -6,7 +6,7 @@ Anybody may commit for a group that has no members, under generation -1; members
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.coordinator.group.offset_requests import Committer, OffsetToCommit
+from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of, reply

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from broker.coordinator.group.offset_requests import NO_OFFSET, no_offset
+from broker.coordinator.group.offsets.requests import NO_OFFSET, no_offset
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, reply

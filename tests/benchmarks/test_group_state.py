@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import group_state
-from broker.coordinator.group.offset_requests import NO_LEADER_EPOCH
+from broker.coordinator.group.offsets.requests import NO_LEADER_EPOCH
 from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig

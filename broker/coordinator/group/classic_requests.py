@@ -13,7 +13,7 @@ from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
 from broker.coordinator.group.consumer import classic_members
 from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.offset_requests import delete_all_offsets
+from broker.coordinator.group.offsets.requests import delete_all_offsets
 from broker.coordinator.group.state import GroupsState
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision

@@ -21,7 +21,7 @@ from broker.coordinator.group.consumer.describing import describe as describe_co
 from broker.coordinator.group.consumer.heartbeat import Caller
 from broker.coordinator.group.consumer.heartbeat import heartbeat as consumer_group_heartbeat
 from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
-from broker.coordinator.group.offset_requests import (
+from broker.coordinator.group.offsets.requests import (
     Committer,
     OffsetToCommit,
     commit_offsets,

@@ -8,10 +8,10 @@ from broker.coordinator.group.classic.stored import group_from
 from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
-from broker.coordinator.group.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.offsets import Offsets
+from broker.coordinator.group.offsets.committed_offsets import Offsets
+from broker.coordinator.group.offsets.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.records import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,

@@ -6,7 +6,12 @@ from typing import Final, Protocol
 
 from broker.coordinator.group.group import Group
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.offsets import CommittedPartition, OffsetAndMetadata, Offsets, offset_tombstone
+from broker.coordinator.group.offsets.committed_offsets import (
+    CommittedPartition,
+    OffsetAndMetadata,
+    Offsets,
+    offset_tombstone,
+)
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.shard import ShardContext
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.coordinator.group.offsets import (
+from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
     OffsetAndMetadata,
     offset_tombstone,

@@ -8,9 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinator.group.expiration import forget_deleted_topics
 from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.offset_requests import (
+from broker.coordinator.group.offsets.committed_offsets import CommittedPartition, offset_tombstone
+from broker.coordinator.group.offsets.expiration import forget_deleted_topics
+from broker.coordinator.group.offsets.requests import (
     Committer,
     OffsetToCommit,
     commit_offsets,
@@ -18,7 +19,6 @@ from broker.coordinator.group.offset_requests import (
     delete_offsets,
     fetch_offsets,
 )
-from broker.coordinator.group.offsets import CommittedPartition, offset_tombstone
 from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.coordinator.group.state import UNREADABLE, GroupsState
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
