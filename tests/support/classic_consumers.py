@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.coordinator.group.classic.joining import Joiner
-from broker.coordinator.group.classic_requests import heartbeat, join_group, leave_group, sync_group
+from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.heartbeat import HeartbeatRequest

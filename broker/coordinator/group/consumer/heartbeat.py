@@ -30,7 +30,7 @@ from broker.coordinator.group.consumer.member import (
     MemberState,
 )
 from broker.coordinator.group.consumer.member_update import MemberUpdate
-from broker.coordinator.group.migration.upgrading import Upgrade, upgrade
+from broker.coordinator.group.mixed.upgrade import Upgrade, upgrade
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_heartbeat import (

@@ -24,7 +24,7 @@ from broker.coordinator.group.consumer.holder import (
 )
 from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
-from broker.coordinator.group.migration.downgrading import can_downgrade, downgrade
+from broker.coordinator.group.mixed.downgrade import can_downgrade, downgrade
 from broker.coordinator.group.partition_sets import NO_PARTITIONS
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.shard import OnTimer

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.coordinator.group.classic.group import ClassicGroup, GroupState
-from broker.coordinator.group.classic_requests import list_groups
 from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.mixed.classic_requests import list_groups
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 from broker.wire.errors import ErrorCode

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.coordinator.group.classic.group import GroupState
-from broker.coordinator.group.classic_requests import (
+from broker.coordinator.group.mixed.classic_requests import (
     delete_groups,
     describe_group,
     list_groups,

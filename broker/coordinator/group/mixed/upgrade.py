@@ -22,7 +22,7 @@ from broker.coordinator.group.consumer.group_records import (
 from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, config_of, consumer_group
 from broker.coordinator.group.consumer.leaving import offer, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
-from broker.coordinator.group.migration.embedded import as_sets
+from broker.coordinator.group.mixed.embedded_protocol import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.wire.api.join_group import JoinGroupResponse

@@ -21,7 +21,7 @@ from broker.coordinator.group.classic.stored import stored_key, stored_value
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, cancel_timers
 from broker.coordinator.group.consumer.member import ConsumerMember
-from broker.coordinator.group.migration.embedded import as_assignment
+from broker.coordinator.group.mixed.embedded_protocol import as_assignment
 from broker.coordinator.group.partition_sets import PartitionSets, difference, union
 from broker.coordinator.group.records import encode_key, encode_value
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision

@@ -20,8 +20,8 @@ from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_
 from broker.coordinator.group.consumer.leaving import offer, removal, remove_members, start_session, static_member
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
-from broker.coordinator.group.migration.downgrading import begin_downgrade, can_downgrade, end_downgrade, stored_record
-from broker.coordinator.group.migration.embedded import as_assignment, as_sets
+from broker.coordinator.group.mixed.downgrade import begin_downgrade, can_downgrade, end_downgrade, stored_record
+from broker.coordinator.group.mixed.embedded_protocol import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision

@@ -11,8 +11,8 @@ from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, Class
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
 from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
-from broker.coordinator.group.consumer import classic_members
 from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.mixed import classic_members
 from broker.coordinator.group.offsets.requests import delete_all_offsets
 from broker.coordinator.group.state import GroupsState
 from broker.coordinator.runtime.completion import Completion
