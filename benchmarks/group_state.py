@@ -15,11 +15,11 @@ from typing import Any
 import attrs
 import trio
 
-from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from broker.coordinator.runtime.hosted import Phase
-from broker.coordinator.runtime.loading import Loading as Replay
+from broker.coordinator.runtime.hosted_shard import Phase
+from broker.coordinator.runtime.shard_loader import Loading as Replay
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig
 from kraft.env import real_env

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final, TypeAlias
 
-from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, group_partition_count
 from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
 from broker.net.deadlines import Deadlines

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import group_state
 from broker.coordinator.group.offsets.requests import NO_LEADER_EPOCH
-from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig
 from broker.wire.records import Record, encode_batch

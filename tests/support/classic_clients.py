@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.classic.joining import Joiner
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.wire.api.heartbeat import HeartbeatRequest

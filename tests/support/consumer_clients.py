@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import Caller, heartbeat, validate
-from broker.coordinator.group.group_config import GroupConfig
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import (

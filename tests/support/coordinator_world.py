@@ -10,7 +10,7 @@ import trio
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
-from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
 from broker.coordinator.runtime.shard import ShardContext
 from broker.net.deadlines import Deadlines

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.shard import OnTimer

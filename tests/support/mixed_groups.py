@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.group_config import GroupConfig
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups
 

@@ -29,7 +29,7 @@ from broker.coordinator.group.offsets.requests import (
     delete_offsets,
     fetch_offsets,
 )
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.completion import Completion, failed, gather
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.runtime import Runtime

@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.runtime.appending import Appender
 from broker.coordinator.runtime.completion import Completion, failed
 from broker.coordinator.runtime.decision import Decision
-from broker.coordinator.runtime.hosted import HostedShard, Phase, ShardSurroundings, not_coordinator
+from broker.coordinator.runtime.hosted_shard import HostedShard, Phase, ShardSurroundings, not_coordinator
 from broker.coordinator.runtime.java_hash import java_hash
-from broker.coordinator.runtime.loading import Loading, LoadingEnded
+from broker.coordinator.runtime.partition_writer import Appender
 from broker.coordinator.runtime.shard import Shard, ShardContext
+from broker.coordinator.runtime.shard_loader import Loading, LoadingEnded
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.partitions import Partitions

@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 
 from broker.coordinator.runtime.decision import Decision
-from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.hosted_shard import Phase
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.errors import ErrorCode
 from tests.support.coordinator_world import (

@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.group.classic.group import (
+from broker.coordinator.group.classic.classic_group import (
     ClassicGroup,
     GroupState,
     Member,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.group.classic.rebalance import (
     begin_rebalance,
     complete_if_all_joined,

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member, session_key
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Member, session_key
 from broker.coordinator.group.classic.step import Step, join_key, sync_key
 from broker.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from broker.wire.api.sync_group import SyncGroupResponse

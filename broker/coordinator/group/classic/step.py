@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from broker.coordinator.group.classic.group import ClassicGroup, Waiter
+from broker.coordinator.group.classic.classic_group import ClassicGroup, Waiter
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
 

@@ -1,6 +1,6 @@
 """SyncGroup: the leader's assignment is written down, and everybody gets its own part of it."""
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Waiter
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Waiter
 from broker.coordinator.group.classic.rebalance import expect_heartbeat
 from broker.coordinator.group.classic.step import Step, sync_key
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe: what is known of a group of the consumer protocol."""
 
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, consumer_group
 from broker.coordinator.group.consumer.member import ConsumerMember
+from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, consumer_group
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.wire.api.consumer_group_describe import (
     CLASSIC_MEMBER,

@@ -4,23 +4,9 @@ from functools import partial
 
 import attrs
 
-from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.consumer.group_records import (
-    assignment_record,
-    member_record,
-    member_tombstones,
-    target_record,
-)
-from broker.coordinator.group.consumer.holder import (
-    ConsumerGroupsHolder,
-    cancel_timers,
-    config_of,
-    consumer_group,
-    revocation_key,
-    surroundings,
-)
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import await_revocation, fenced, leave, start_session, static_member
 from broker.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -30,6 +16,20 @@ from broker.coordinator.group.consumer.member import (
     MemberState,
 )
 from broker.coordinator.group.consumer.member_update import MemberUpdate
+from broker.coordinator.group.consumer.records import (
+    assignment_record,
+    member_record,
+    member_tombstones,
+    target_record,
+)
+from broker.coordinator.group.consumer.shard import (
+    ConsumerGroupsHolder,
+    cancel_timers,
+    config_of,
+    consumer_group,
+    revocation_key,
+    surroundings,
+)
 from broker.coordinator.group.mixed.upgrade import Upgrade, upgrade
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision

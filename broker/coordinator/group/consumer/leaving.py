@@ -6,14 +6,15 @@ from typing import TypeVar
 
 import attrs
 
-from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
-from broker.coordinator.group.consumer.group_records import (
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
+from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
+from broker.coordinator.group.consumer.records import (
     assignment_record,
     epoch_record,
     member_tombstones,
     regex_record,
 )
-from broker.coordinator.group.consumer.holder import (
+from broker.coordinator.group.consumer.shard import (
     ConsumerGroupsHolder,
     cancel_timers,
     config_of,
@@ -22,7 +23,6 @@ from broker.coordinator.group.consumer.holder import (
     revocation_key,
     session_key,
 )
-from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
 from broker.coordinator.group.mixed.downgrade import can_downgrade, downgrade
 from broker.coordinator.group.partition_sets import NO_PARTITIONS

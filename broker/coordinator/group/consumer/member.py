@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
-from broker.coordinator.group.records import (
+from broker.coordinator.group.record_formats import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,

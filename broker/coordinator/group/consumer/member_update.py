@@ -6,15 +6,15 @@ from collections.abc import Mapping
 import attrs
 
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
-from broker.coordinator.group.consumer.group_records import (
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
+from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
+from broker.coordinator.group.consumer.reconciliation import Target, reconcile
+from broker.coordinator.group.consumer.records import (
     assignment_record,
     epoch_record,
     member_record,
     regex_record,
 )
-from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
-from broker.coordinator.group.consumer.reconciliation import Target, reconcile
 from broker.coordinator.group.consumer.subscriptions import (
     check_regex,
     metadata_hash,

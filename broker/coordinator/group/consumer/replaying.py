@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import attrs
 
-from broker.coordinator.group.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
+from broker.coordinator.group.consumer.consumer_group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
 from broker.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerMember, ResolvedRegex
-from broker.coordinator.group.group import Group
+from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, partition_sets
-from broker.coordinator.group.records import (
+from broker.coordinator.group.record_formats import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from broker.coordinator.group.assignors import ASSIGNORS, MemberSpec
-from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.consumer.group_records import assignment_epoch_record, target_record
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
+from broker.coordinator.group.consumer.records import assignment_epoch_record, target_record
 from broker.coordinator.group.consumer.subscriptions import Regexes, topic_ids
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorRecord

@@ -1,9 +1,9 @@
 """Consumer groups whose coordinator this broker has become, and what they are told of topics."""
 
-from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import await_revocation, start_session
 from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder
 from metadata.image import MetadataDelta, MetadataImage
 
 

@@ -10,16 +10,16 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE
+from broker.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner
 from broker.coordinator.group.classic.joining import join as join_classic_group
 from broker.coordinator.group.classic.rebalance import begin_rebalance
-from broker.coordinator.group.consumer.group import ConsumerGroup, members_with
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.heartbeat import apply_update, check_size, replacement, successor
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, join_key, offer_key, surroundings, sync_key
 from broker.coordinator.group.consumer.leaving import offer, removal, remove_members, start_session, static_member
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
+from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, join_key, offer_key, surroundings, sync_key
 from broker.coordinator.group.mixed.downgrade import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection

@@ -6,15 +6,15 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.group.classic.carrying import begin_step, decided
-from broker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
+from broker.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, Member
+from broker.coordinator.group.classic.decisions import begin_step, decided
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
 from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
-from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.mixed import classic_members
 from broker.coordinator.group.offsets.requests import delete_all_offsets
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.describe_groups import DescribedGroup, DescribedGroupMember

@@ -7,23 +7,23 @@ from collections.abc import Collection
 from functools import partial
 from typing import TypeVar
 
-from broker.coordinator.group.classic.carrying import begin_step, decided
-from broker.coordinator.group.classic.group import (
+from broker.coordinator.group.classic.classic_group import (
     CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
     GroupState,
     Member,
     distinct_protocols,
 )
+from broker.coordinator.group.classic.decisions import begin_step, decided
 from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat, subscriptions
 from broker.coordinator.group.classic.step import Step
-from broker.coordinator.group.classic.stored import stored_key, stored_value
-from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, cancel_timers
+from broker.coordinator.group.classic.stored_group import stored_key, stored_value
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
+from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, cancel_timers
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment
 from broker.coordinator.group.partition_sets import PartitionSets, difference, union
-from broker.coordinator.group.records import encode_key, encode_value
+from broker.coordinator.group.record_formats import encode_key, encode_value
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from metadata.image import MetadataImage
 

@@ -7,21 +7,21 @@ their assignments for what they have; here, what they said to have when they joi
 
 import attrs
 
-from broker.coordinator.group.classic.group import ClassicGroup, Member
-from broker.coordinator.group.classic.group import session_key as classic_session_key
+from broker.coordinator.group.classic.classic_group import ClassicGroup, Member
+from broker.coordinator.group.classic.classic_group import session_key as classic_session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.consumer.group import ConsumerGroup
-from broker.coordinator.group.consumer.group_records import (
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from broker.coordinator.group.consumer.leaving import offer, start_session
+from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
+from broker.coordinator.group.consumer.records import (
     assignment_epoch_record,
     assignment_record,
     epoch_record,
     member_record,
     target_record,
 )
-from broker.coordinator.group.consumer.holder import ConsumerGroupsHolder, config_of, consumer_group
-from broker.coordinator.group.consumer.leaving import offer, start_session
-from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
+from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, config_of, consumer_group
 from broker.coordinator.group.mixed.embedded_protocol import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord

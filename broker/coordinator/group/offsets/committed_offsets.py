@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.coordinator.group.records import LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue, encode_key
+from broker.coordinator.group.record_formats import (
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+)
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.wire.uuids import ZERO_UUID
 

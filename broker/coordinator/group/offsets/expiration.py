@@ -4,8 +4,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final, Protocol
 
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
     OffsetAndMetadata,

@@ -10,14 +10,14 @@ from broker.coordinator.group.offsets.committed_offsets import (
     OffsetAndMetadata,
     offset_tombstone,
 )
-from broker.coordinator.group.records import (
+from broker.coordinator.group.record_formats import (
     OFFSET_COMMIT_VALUE_WITH_EXPIRY,
     OffsetCommitKey,
     OffsetCommitValue,
     encode_key,
     encode_value,
 )
-from broker.coordinator.group.state import GroupsState
+from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,

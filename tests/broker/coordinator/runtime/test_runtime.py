@@ -10,7 +10,7 @@ import trio
 
 from broker.coordinator.runtime.completion import Completion, completed, failed, gather
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
-from broker.coordinator.runtime.hosted import Phase
+from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadlines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.group.classic.group import GroupState
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.classic.classic_group import GroupState
+from broker.coordinator.group.config import GroupConfig
 from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.errors import ErrorCode
 from tests.support.classic_clients import (

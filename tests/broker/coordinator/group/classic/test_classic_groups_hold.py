@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, session_key
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.leave_group import MemberIdentity

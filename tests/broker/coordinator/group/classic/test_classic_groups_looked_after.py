@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.group.mixed.classic_requests import (
     delete_groups,
     describe_group,
@@ -10,7 +10,7 @@ from broker.coordinator.group.mixed.classic_requests import (
     lower_case,
     new_member_id,
 )
-from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.coordinator.group.classic.group import GroupState
+from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import Completion
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity

@@ -5,10 +5,10 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.coordinator.group.consumer.group import ConsumerGroupState
-from broker.coordinator.group.consumer.group_records import assignment_record
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroupState
 from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.consumer.records import assignment_record
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, TopicPartitions

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState
-from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.errors import ErrorCode
 from tests.support.classic_consumers import ClassicConsumer

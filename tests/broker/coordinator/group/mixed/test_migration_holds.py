@@ -16,10 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from tests.support import classic_clients, consumer_clients
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import (

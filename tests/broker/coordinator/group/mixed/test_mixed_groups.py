@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.mixed.classic_requests import list_groups

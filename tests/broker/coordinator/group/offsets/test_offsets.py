@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.offsets.committed_offsets import CommittedPartition, offset_tombstone
 from broker.coordinator.group.offsets.expiration import forget_deleted_topics
 from broker.coordinator.group.offsets.requests import (
@@ -19,8 +19,8 @@ from broker.coordinator.group.offsets.requests import (
     delete_offsets,
     fetch_offsets,
 )
-from broker.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from broker.coordinator.group.state import UNREADABLE, GroupsState
+from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
+from broker.coordinator.group.shard import UNREADABLE, GroupsState
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics

@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Protocol, TypeVar
 
-from broker.coordinator.group.classic.group import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat
 from broker.coordinator.group.classic.step import Limits, OnDue, Step
-from broker.coordinator.group.classic.stored import stored_key, stored_value
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.group_config import GroupConfig
-from broker.coordinator.group.records import encode_key, encode_value
+from broker.coordinator.group.classic.stored_group import stored_key, stored_value
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.group_kind import Group
+from broker.coordinator.group.record_formats import encode_key, encode_value
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.shard import OnTimer, ShardContext
 

@@ -3,12 +3,12 @@
 from collections.abc import Hashable
 from typing import Protocol
 
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.config import ConsumerGroupConfig
-from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member_update import Surroundings
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.group_kind import Group
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import ErrorCode

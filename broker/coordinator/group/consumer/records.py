@@ -5,7 +5,7 @@ from typing import Any
 
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
-from broker.coordinator.group.records import (
+from broker.coordinator.group.record_formats import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

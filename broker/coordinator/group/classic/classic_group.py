@@ -8,7 +8,7 @@ A rebalance leads from one generation to the next:
     Stable              the assignment is written down, and members get theirs
     Dead                what clients are told of a group that is not there
 
-Only what a Stable or an Empty group has to remember is ever written (`classic/stored.py`); who waits and who is
+Only what a Stable or an Empty group has to remember is ever written (`classic/stored_group.py`); who waits and who is
 expected is known to the coordinator alone, and when another one takes over, its clients begin a rebalance anew.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from broker.coordinator.group.records import GroupMetadataKey, encode_key
+from broker.coordinator.group.record_formats import GroupMetadataKey, encode_key
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
@@ -188,7 +188,7 @@ class ClassicGroup:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         return error
 
-    # What offsets have to do with it: see `broker.coordinator.group.group.Group`
+    # What offsets have to do with it: see `broker.coordinator.group.group_kind.Group`
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from broker.coordinator.group.consumer.group_records import group_tombstones
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
+from broker.coordinator.group.consumer.records import group_tombstones
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
@@ -107,7 +107,7 @@ class ConsumerGroup:
     def classic_count(self) -> int:
         return sum(member.is_classic for member in self.members.values())
 
-    # What offsets need to know (broker.coordinator.group.group.Group)
+    # What offsets need to know (broker.coordinator.group.group_kind.Group)
 
     @property
     def is_empty(self) -> bool:

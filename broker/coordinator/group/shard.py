@@ -2,17 +2,17 @@
 
 from typing import Final
 
-from broker.coordinator.group.classic.carrying import wake_classic_groups
-from broker.coordinator.group.classic.group import ClassicGroup
-from broker.coordinator.group.classic.stored import group_from
+from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.classic.decisions import wake_classic_groups
+from broker.coordinator.group.classic.stored_group import group_from
+from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
-from broker.coordinator.group.group import Group
-from broker.coordinator.group.group_config import GroupConfig
+from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.offsets.committed_offsets import Offsets
 from broker.coordinator.group.offsets.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
-from broker.coordinator.group.records import (
+from broker.coordinator.group.record_formats import (
     GroupMetadataKey,
     LegacyOffsetCommitKey,
     OffsetCommitKey,

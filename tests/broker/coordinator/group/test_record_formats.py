@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import records
-from broker.coordinator.group.records import (
+from broker.coordinator.group import record_formats as records
+from broker.coordinator.group.record_formats import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from broker.coordinator.group.classic.group import ClassicGroup, GroupState, Member, Protocol
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Member, Protocol
 from broker.coordinator.group.classic.rebalance import subscriptions
-from broker.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from broker.coordinator.group.record_formats import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 _LIKE_SESSION: Final = -1
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.coordinator.runtime.hosted import HostedShard, Phase
+from broker.coordinator.runtime.hosted_shard import HostedShard, Phase
 from broker.storage.log import Log
 from broker.wire.records import (
     BatchHeader,

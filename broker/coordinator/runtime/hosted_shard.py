@@ -9,9 +9,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.runtime.appending import Appender, LogWriter
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.partition_writer import Appender, LogWriter
 from broker.coordinator.runtime.shard import OnTimer, Shard, ShardContext
 from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadline, Deadlines
