@@ -1,8 +1,7 @@
 """Bugs planted into coordinators of groups; see `planted_bugs`."""
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.consumer import consumer_group as consumer_group
-from broker.coordinator.group.consumer import reconciliation
+from broker.coordinator.group.consumer import consumer_group, reconciliation
 from broker.coordinator.runtime.hosted_shard import HostedShard
 from broker.coordinator.runtime.runtime import Runtime
 from tests.support.planted_bugs import PlantedBug, PlantedBugs

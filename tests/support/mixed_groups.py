@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups
 

@@ -1,6 +1,7 @@
-"""Who of a group's members is to have which partitions, where the coordinator decides it (KIP-848)."""
+"""Assignors decide which member of a group gets which partitions (KIP-848)."""
 
 from broker.coordinator.group.assignors.assignor import Assignor, MemberSpec
-from broker.coordinator.group.assignors.known import ASSIGNORS, CLASS_NAMES
+from broker.coordinator.group.assignors.range import assign_ranges
+from broker.coordinator.group.assignors.uniform import assign_uniformly
 
-__all__ = ["ASSIGNORS", "CLASS_NAMES", "Assignor", "MemberSpec"]
+__all__ = ["Assignor", "MemberSpec", "assign_ranges", "assign_uniformly"]

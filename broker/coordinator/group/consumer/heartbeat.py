@@ -5,7 +5,7 @@ from functools import partial
 import attrs
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import await_revocation, fenced, leave, start_session, static_member
 from broker.coordinator.group.consumer.member import (

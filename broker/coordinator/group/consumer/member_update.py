@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.reconciliation import Target, reconcile

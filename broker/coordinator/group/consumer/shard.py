@@ -3,8 +3,7 @@
 from collections.abc import Hashable
 from typing import Protocol
 
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member_update import Surroundings
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher

@@ -1,10 +1,11 @@
 """The target assignment of a group's epoch."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import attrs
 
-from broker.coordinator.group.assignors import ASSIGNORS, MemberSpec
+from broker.coordinator.group.assignors import Assignor, MemberSpec, assign_ranges, assign_uniformly
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.records import assignment_epoch_record, target_record
@@ -12,6 +13,9 @@ from broker.coordinator.group.consumer.subscriptions import Regexes, topic_ids
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from metadata.image import MetadataImage
+
+# By the names that clients and configs have for them.
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ import attrs
 from broker.coordinator.group.classic.classic_group import ClassicGroup, Member
 from broker.coordinator.group.classic.classic_group import session_key as classic_session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import offer, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember

@@ -16,8 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from broker.coordinator.group.partition_sets import count, intersection
 from tests.support.consumer_clients import (

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.consumer.config import ConsumerGroupConfig
+from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from tests.support import classic_clients, consumer_clients
 from tests.support.classic_consumers import ClassicConsumer
