@@ -1,0 +1,42 @@
+"""A ratchet on words: counts of unclear words and sentence openings, by package, may only fall."""
+
+import pytest
+
+from tests.support import prose
+from tests.support.prose import count_prose, findings, python_prose, read_counts, sentences_of
+
+
+def test_no_count_of_a_word_rises() -> None:
+    recorded, found = read_counts(), count_prose()
+    risen = [key for key, count in sorted(found.items()) if count > recorded.get(key, 0)]
+    sentences = {key: [text for *place, text in findings() if tuple(place) == key] for key in risen}
+    assert not risen, "\n".join(
+        [
+            "Say these sentences with a noun of the domain as their subject, and with the field's own words:",
+            *(
+                f"{package} {rule}: {found[package, rule]}, was {recorded.get((package, rule), 0)}: {texts}"
+                for (package, rule), texts in sentences.items()
+            ),
+            f"If prose has moved from one package to another, move its number in {prose.COUNTS.name} too.",
+            "After counts have fallen, `python -m tests.support.prose` lowers the numbers.",
+        ]
+    )
+
+
+def test_the_counts_are_sorted_and_positive() -> None:
+    recorded = read_counts()
+    assert list(recorded) == sorted(recorded)
+    assert all(count > 0 for count in recorded.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"""A follower. Who waits, waits. What it holds."""', ["A follower.", "Who waits, waits.", "What it holds."]),
+        ("# One\n# sentence.\nx = 1  # another", ["One sentence.", "another"]),
+        ('def f():\n    """Inner."""', ["Inner."]),
+        ('x = "# no comment. "', []),
+    ],
+)
+def test_prose_is_docstrings_and_comments(text: str, expected: list[str]) -> None:
+    assert [sentence for part in python_prose(text) for sentence in sentences_of(part)] == expected
