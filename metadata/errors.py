@@ -31,11 +31,6 @@ class DuplicateBrokerRegistration(ApiError):
     default_message = "This broker ID is already in use."
 
 
-class DuplicateVoter(ApiError):
-    name = "DUPLICATE_VOTER"
-    default_message = "The voter is already part of the set of voters."
-
-
 class ElectionNotNeeded(ApiError):
     name = "ELECTION_NOT_NEEDED"
     default_message = "Leader election not needed for topic partition."
@@ -102,11 +97,6 @@ class InvalidTopic(ApiError):
 class InvalidUpdateVersion(ApiError):
     name = "INVALID_UPDATE_VERSION"
     default_message = "The given update version was invalid."
-
-
-class InvalidVoterKey(ApiError):
-    name = "INVALID_VOTER_KEY"
-    default_message = "The voter key doesn't match the receiving replica's key."
 
 
 class NewLeaderElected(ApiError):
@@ -176,8 +166,3 @@ class UnknownTopicOrPartition(ApiError):
 class UnsupportedVersion(ApiError):
     name = "UNSUPPORTED_VERSION"
     default_message = "The version of API is not supported."
-
-
-class VoterNotFound(ApiError):
-    name = "VOTER_NOT_FOUND"
-    default_message = "The voter is not part of the set of voters."

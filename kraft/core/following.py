@@ -5,7 +5,7 @@ from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefi
 from kraft.core.log_shape import OffsetAndEpoch
 from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.core.replica import Replica
-from kraft.core.roles import Download, Follower, Unattached
+from kraft.core.roles import Follower, SnapshotDownload, Unattached
 from kraft.core.voters import VoterSet
 from kraft.replicated_log import Batch
 
@@ -48,7 +48,7 @@ def on_fetch_response(replica: Replica, source: int, request: FetchRequest, resp
         _truncate(replica, source, response.diverging)
     elif response.snapshot is not None and _is_ahead(replica, response.snapshot):
         hear(replica, state)
-        state.download = Download(response.snapshot)
+        state.download = SnapshotDownload(response.snapshot)
     elif (response.diverging, response.snapshot) == (None, None) and _follows(replica, request, response.batches):
         hear(replica, state)
         if response.batches:

@@ -41,12 +41,11 @@ class Candidate:
 
 
 @attrs.define
-class Download:
-    """A snapshot on its way. `complete`: the driver is installing it."""
+class SnapshotDownload:
+    """The snapshot that a follower is fetching. Bytes below `position` are fetched."""
 
     snapshot: OffsetAndEpoch
     position: int = 0
-    complete: bool = False
 
 
 @attrs.define
@@ -59,7 +58,7 @@ class Follower:
     deadline_ms: float
     heard_ms: float = -inf
     leader_lost: bool = False
-    download: Download | None = None
+    download: SnapshotDownload | None = None
 
 
 @attrs.define
