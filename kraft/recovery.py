@@ -8,7 +8,7 @@ from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, VoterHistory, Voter
 from kraft.core.control import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
-from kraft.log import CorruptLog, DurableLog, ElectionFile, LostElection, Snapshots
+from kraft.log import CorruptLog, DurableLog, QuorumStateFile, QuorumStateLost, Snapshots
 from kraft.replicated_log import Batch, BatchKind
 
 # Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
@@ -29,7 +29,7 @@ class Recovered:
 
     log: DurableLog
     snapshots: Snapshots
-    election: ElectionFile
+    election: QuorumStateFile
     shape: LogShape
     voters: VoterHistory
     batches: Sequence[Batch]
@@ -99,10 +99,10 @@ def _refuse_last_epoch(directory: str, epoch: int) -> None:
         )
 
 
-async def _open_election(disk: Disk, directory: str, *, may_be_lost: bool) -> ElectionFile:
+async def _open_election(disk: Disk, directory: str, *, may_be_lost: bool) -> QuorumStateFile:
     try:
-        return await ElectionFile.open(disk, directory, may_be_lost=may_be_lost)
-    except LostElection as lost:
+        return await QuorumStateFile.open(disk, directory, may_be_lost=may_be_lost)
+    except QuorumStateLost as lost:
         raise CorruptLog(f"{lost} is lost or damaged, so this voter does not know for whom it has voted") from lost
 
 

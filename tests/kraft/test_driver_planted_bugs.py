@@ -17,7 +17,7 @@ from kraft.core.messages import VoteRequest
 from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
 from kraft.handshake import hello
-from kraft.log import CorruptLog, DurableLog, ElectionFile
+from kraft.log import CorruptLog, DurableLog, QuorumStateFile
 from kraft.message_codec import encode, encode_request
 from kraft.rpc import Frames
 from tests.support.directory_ids import directory_id
@@ -57,23 +57,23 @@ async def running(disk: VolatileDisk, *others: Voter) -> AsyncIterator[Replica]:
 async def a_vote_survives_a_power_cut() -> None:
     for seed in range(POWER_CUTS):
         disk = VolatileDisk()
-        file = await ElectionFile.open(disk, DIRECTORY)
+        file = await QuorumStateFile.open(disk, DIRECTORY)
         await file.save(ElectionState(5, OTHER.key))
         disk.power_cut(Random(seed))
-        assert (await ElectionFile.open(disk, DIRECTORY)).state == ElectionState(5, OTHER.key)
+        assert (await QuorumStateFile.open(disk, DIRECTORY)).state == ElectionState(5, OTHER.key)
 
 
 async def a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut() -> None:
     for seed in range(POWER_CUTS):
         disk = VolatileDisk()
-        file = await ElectionFile.open(disk, DIRECTORY)
+        file = await QuorumStateFile.open(disk, DIRECTORY)
         disk.failing = True
         with pytest.raises(FsyncFailed):
             await file.save(ElectionState(5, OTHER.key))
         disk.failing = False
-        relied_on = (await ElectionFile.open(disk, DIRECTORY)).state
+        relied_on = (await QuorumStateFile.open(disk, DIRECTORY)).state
         disk.power_cut(Random(seed))
-        assert (await ElectionFile.open(disk, DIRECTORY)).state == relied_on
+        assert (await QuorumStateFile.open(disk, DIRECTORY)).state == relied_on
 
 
 async def no_vote_is_given_before_it_is_durable() -> None:
@@ -155,11 +155,11 @@ Scenario = Callable[[], Awaitable[None]]
 PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
     "votes are not synced": (
         a_vote_survives_a_power_cut,
-        PlantedBug(ElectionFile, "_write", "await self._file.sync()", "pass"),
+        PlantedBug(QuorumStateFile, "_write", "await self._file.sync()", "pass"),
     ),
     "votes that were read are not written again": (
         a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut,
-        PlantedBug(ElectionFile, "open", "await election._write(state)", "pass"),
+        PlantedBug(QuorumStateFile, "open", "await election._write(state)", "pass"),
     ),
     "votes are given before they are durable": (
         no_vote_is_given_before_it_is_durable,

@@ -4,7 +4,7 @@ import pytest
 
 from kraft.core import ElectionState, ReplicaKey, VoterSet
 from kraft.core.plausible_epochs import EPOCH_END
-from kraft.log import ElectionFile
+from kraft.log import QuorumStateFile
 from kraft.recovery import EpochsExhausted, recover
 from tests.support.volatile_disk import VolatileDisk
 
@@ -13,7 +13,7 @@ from tests.support.volatile_disk import VolatileDisk
 async def test_replica_at_the_last_epoch_refuses_to_start(epoch: int) -> None:
     disk = VolatileDisk()
     disk.make_dir("/data")
-    await (await ElectionFile.open(disk, "/data")).save(ElectionState(epoch))
+    await (await QuorumStateFile.open(disk, "/data")).save(ElectionState(epoch))
     with pytest.raises(EpochsExhausted, match=f"Epoch {epoch} in /data .* remove and add it"):
         await recover(disk, "/data", VoterSet(), ReplicaKey(1))
 
@@ -21,5 +21,5 @@ async def test_replica_at_the_last_epoch_refuses_to_start(epoch: int) -> None:
 async def test_replica_below_the_last_epoch_starts() -> None:
     disk = VolatileDisk()
     disk.make_dir("/data")
-    await (await ElectionFile.open(disk, "/data")).save(ElectionState(EPOCH_END - 2))
+    await (await QuorumStateFile.open(disk, "/data")).save(ElectionState(EPOCH_END - 2))
     assert (await recover(disk, "/data", VoterSet(), ReplicaKey(1))).election.state.epoch == EPOCH_END - 2

@@ -3,7 +3,7 @@
 import pytest
 
 from kraft.core import ElectionState, ReplicaKey, Voter, VoterSet
-from kraft.log import CorruptLog, DurableLog, ElectionFile
+from kraft.log import CorruptLog, DurableLog, QuorumStateFile
 from kraft.recovery import format_log, recover
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.directory_ids import directory_id
@@ -21,7 +21,7 @@ async def written(*voters: ReplicaKey) -> VolatileDisk:
     log.write(Batch(0, 5, 0, (b"entry",), BatchKind.DATA))
     await log.sync()
     log.close()
-    await (await ElectionFile.open(disk, DIRECTORY)).save(ElectionState(5, OTHER))
+    await (await QuorumStateFile.open(disk, DIRECTORY)).save(ElectionState(5, OTHER))
     return disk
 
 

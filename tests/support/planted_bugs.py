@@ -21,7 +21,7 @@ from kraft.core.log_shape import LogShape
 from kraft.core.voters import ReplicaKey
 from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
-from kraft.log.election_file import ElectionFile
+from kraft.log.quorum_state_file import QuorumStateFile
 from kraft.peers import Peers
 
 
@@ -78,7 +78,7 @@ def _function(attribute: Any) -> Any:
 
 # Of the quorum's rules, and of what they rest on.
 QUORUM_BUGS: dict[str, PlantedBug] = {
-    "the vote is not synced": PlantedBug(ElectionFile, "_write", "await self._file.sync()", "pass"),
+    "the vote is not synced": PlantedBug(QuorumStateFile, "_write", "await self._file.sync()", "pass"),
     "the log is not synced": PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
     "acknowledged before a majority has it": PlantedBug(leading, "advance", "reached_by_majority(ends)", "max(ends)"),
     "an old epoch's entry is committed": PlantedBug(leading, "may_commit", "end_offset > leader.start_offset", "True"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kraft.core import ElectionState, ReplicaKey
 from kraft.env import FsyncFailed
-from kraft.log import ElectionFile
+from kraft.log import QuorumStateFile
 from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
@@ -21,7 +21,7 @@ def state(epoch: int) -> ElectionState:
 
 
 async def test_a_new_file_knows_no_epoch() -> None:
-    assert (await ElectionFile.open(VolatileDisk(), DIRECTORY)).state == ElectionState()
+    assert (await QuorumStateFile.open(VolatileDisk(), DIRECTORY)).state == ElectionState()
 
 
 @settings(deadline=None)
@@ -29,11 +29,11 @@ async def test_a_new_file_knows_no_epoch() -> None:
 def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, saved: int, restarts: int) -> None:
     async def run() -> None:
         disk = VolatileDisk()
-        file = await ElectionFile.open(disk, DIRECTORY)
+        file = await QuorumStateFile.open(disk, DIRECTORY)
         for epoch in range(1, saved + 1):
             await file.save(state(epoch))
         for _ in range(restarts):
-            file = await ElectionFile.open(disk, DIRECTORY)
+            file = await QuorumStateFile.open(disk, DIRECTORY)
 
         async def cut() -> None:
             raise FsyncFailed("power cut")
@@ -43,7 +43,7 @@ def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, s
             await file.save(state(saved + 1))
         disk.power_cut(Random(seed))
         disk.during_sync = trio.lowlevel.checkpoint
-        recovered = (await ElectionFile.open(disk, DIRECTORY)).state
+        recovered = (await QuorumStateFile.open(disk, DIRECTORY)).state
         assert recovered in (state(saved) if saved else ElectionState(), state(saved + 1))
 
     trio.run(run)
@@ -54,7 +54,7 @@ def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, s
 def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothing(seed: int, saved: int) -> None:
     async def run() -> None:
         disk = VolatileDisk()
-        file = await ElectionFile.open(disk, DIRECTORY)
+        file = await QuorumStateFile.open(disk, DIRECTORY)
         for epoch in range(1, saved + 1):
             await file.save(state(epoch))
         disk.failing = True
@@ -62,7 +62,7 @@ def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothin
             await file.save(state(saved + 1))
         for _ in range(2):
             with pytest.raises(FsyncFailed):
-                await ElectionFile.open(disk, DIRECTORY)
+                await QuorumStateFile.open(disk, DIRECTORY)
         disk.failing = False
 
         async def cut() -> None:
@@ -70,10 +70,10 @@ def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothin
 
         disk.during_sync = cut
         with pytest.raises(FsyncFailed):
-            await ElectionFile.open(disk, DIRECTORY)
+            await QuorumStateFile.open(disk, DIRECTORY)
         disk.power_cut(Random(seed))
         disk.during_sync = trio.lowlevel.checkpoint
-        recovered = (await ElectionFile.open(disk, DIRECTORY)).state
+        recovered = (await QuorumStateFile.open(disk, DIRECTORY)).state
         assert recovered in (state(saved) if saved else ElectionState(), state(saved + 1))
 
     trio.run(run)
@@ -82,11 +82,11 @@ def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothin
 async def test_a_state_that_was_read_is_durable_before_it_is_relied_on() -> None:
     """A failed sync leaves pages that read well and are not on the disk."""
     disk = VolatileDisk()
-    file = await ElectionFile.open(disk, DIRECTORY)
+    file = await QuorumStateFile.open(disk, DIRECTORY)
     disk.failing = True
     with pytest.raises(FsyncFailed):
         await file.save(state(1))
     disk.failing = False
-    assert (await ElectionFile.open(disk, DIRECTORY)).state == state(1)  # the process restarts, the machine did not
+    assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(1)  # the process restarts, the machine did not
     disk.power_cut(Random(1))
-    assert (await ElectionFile.open(disk, DIRECTORY)).state == state(1)
+    assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(1)

@@ -20,11 +20,11 @@ SLOT_BYTES = 512
 _HEADER = struct.Struct(">IH")
 
 
-class LostElection(Exception):
+class QuorumStateLost(Exception):
     """No intact epoch and vote are left in the file, which the message names."""
 
 
-class ElectionFile:
+class QuorumStateFile:
     """The open file; `state` is what is durable. `was_lost` tells that there was no state to be read."""
 
     def __init__(self, file: File, sequence: int, state: ElectionState) -> None:
@@ -34,21 +34,21 @@ class ElectionFile:
         self.state = state
 
     @classmethod
-    async def open(cls, disk: Disk, directory: str, *, may_be_lost: bool = True) -> "ElectionFile":
+    async def open(cls, disk: Disk, directory: str, *, may_be_lost: bool = True) -> "QuorumStateFile":
         """Read the file in `directory`, which exists, and make what it says durable before anybody relies on it.
 
         A sync that failed may have left it in the page cache alone. It is written to the place that it was read from:
         the other slot may be the only one that is durable, and a power cut may tear what is being written.
 
-        Raises LostElection where there is no intact state unless it `may_be_lost`, OSError.
+        Raises QuorumStateLost where there is no intact state unless it `may_be_lost`, OSError.
         """
         path = f"{directory}/{FILE_NAME}"
         if not may_be_lost and not disk.exists(path):
-            raise LostElection(path)
+            raise QuorumStateLost(path)
         file = disk.open(path, create=True)
         slots = [slot for position in (0, SLOT_BYTES) if (slot := _decode(file.read(position, SLOT_BYTES)))]
         if not slots and not may_be_lost:
-            raise LostElection(path)
+            raise QuorumStateLost(path)
         sequence, state = max(slots, key=lambda slot: slot[0], default=(0, ElectionState()))
         election = cls(file, sequence, state)
         election.was_lost = not slots
