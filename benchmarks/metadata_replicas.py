@@ -4,8 +4,8 @@ import attrs
 import trio
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, real_env
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import (
     SUPPORTED_FEATURES,
@@ -30,7 +30,7 @@ class Replica:
 
     env: Env
     address: str
-    log: Quorum
+    log: RaftNode
     loader: Loader
     controller: Controller
 
@@ -73,7 +73,7 @@ async def run_replica(
     me = Voter(key, f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
     quorum = QuorumConfig(me.key, me.address, (leader_address,) if leader_address else ())
     voters = VoterSet(() if leader_address else (me,))
-    log, loader = await Quorum.open(env, directory, DriverConfig(quorum, CLUSTER_ID, voters)), Loader()
+    log, loader = await RaftNode.open(env, directory, RaftNodeConfig(quorum, CLUSTER_ID, voters)), Loader()
     schema = ConfigSchema(BROKER_CONFIGS.parse({"node.id": str(node_id), "process.roles": "broker,controller"}))
     controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema, env.rng)
     for listener in (loader, controller, SnapshotTaker(log, loader, 1 << 40, 0)):

@@ -1,14 +1,16 @@
-"""A KRaft-style replicated log on Trio. Imports nothing of the project, and can be read without knowing Kafka.
+"""A replicated log on Trio, with KRaft's form of Raft. It imports no other package of the project and nothing of Kafka.
 
-`kraft.env` is the seam between a node and the world; `kraft.replicated_log` is what a state machine sees of the log;
-`kraft.log` keeps one node's copy durable. `kraft.core` holds the rules by which several nodes agree, and `kraft.driver`
-runs them over `kraft.rpc`. `kraft.recovery` is how a replica begins, `kraft.description` what it tells of itself.
+- `kraft.env` provides the disk, the clock, random numbers and the trace.
+- `kraft.replicated_log` is the interface between the log and a state machine.
+- `kraft.core` holds Raft's rules without I/O, and `kraft.raft_node` runs them over `kraft.log` and `kraft.rpc`.
+- `kraft.log` stores the log, its snapshots, and the epoch and vote of one replica.
+- `kraft.recovery` formats and recovers a replica's directory, `kraft.description` describes the quorum.
 
-A dictionary on three replicas:
+Example: a dictionary on three replicas.
 
     import tempfile, trio
     from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-    from kraft.driver import DriverConfig, Quorum
+    from kraft.raft_node import RaftNodeConfig, RaftNode
     from kraft.env import real_env
 
     class Store:  # a state machine: a dictionary
@@ -27,8 +29,8 @@ A dictionary on three replicas:
         async with trio.open_nursery() as nursery:
             for voter, listeners, store in zip(voters.voters, ports, stores):
                 env = real_env(lambda kind, /, **fields: None)
-                config = DriverConfig(QuorumConfig(voter.key, voter.address), "toy", voters)
-                quorums.append(await Quorum.open(env, f"{directory}/{voter.node_id}", config))
+                config = RaftNodeConfig(QuorumConfig(voter.key, voter.address), "toy", voters)
+                quorums.append(await RaftNode.open(env, f"{directory}/{voter.node_id}", config))
                 quorums[-1].register(store)
                 nursery.start_soon(trio.serve_listeners, quorums[-1].serve, listeners)
                 await nursery.start(quorums[-1].run)

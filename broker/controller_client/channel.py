@@ -57,7 +57,7 @@ class LocalController(Protocol):
 
 
 class QuorumView(Protocol):
-    """What is to be known of the quorum; `kraft.driver.Quorum` is one."""
+    """What is to be known of the quorum; `kraft.raft_node.RaftNode` is one."""
 
     @property
     def node_id(self) -> int: ...

@@ -32,8 +32,8 @@ from broker.node.voters import driver_config
 from broker.replication.partitions import Partitions
 from broker.storage.log_dirs import LogDirs
 from broker.wire.uuids import encode_uuid
-from kraft.driver import Quorum
 from kraft.env import Env, kernel_socket
+from kraft.raft_node import RaftNode
 from kraft.recovery import begin_log
 from metadata.image import Loader
 from metadata.snapshots import SnapshotTaker
@@ -71,7 +71,7 @@ class Node:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`. Started once it serves, or was stopped before.
 
-        Raises what its rooms raise: see `cluster_id_of`, LogDirs.open, Quorum.open, BrokerRole.start; OSError of
+        Raises what its rooms raise: see `cluster_id_of`, LogDirs.open, RaftNode.open, BrokerRole.start; OSError of
         binding.
         """
         self.bound = await bind(self._config)
@@ -102,7 +102,7 @@ class Node:
         """Everything that runs; the broker that has run, whose logs are still open."""
         env, config = self._env, self._config
         driver = driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir))
-        quorum = await Quorum.open(env, self._metadata_log, driver)
+        quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
         loader = self.loader = Loader()
@@ -167,7 +167,7 @@ class Node:
         return channel
 
     async def _serve(
-        self, nursery: trio.Nursery, quorum: Quorum, broker: BrokerRole | None, task_status: trio.TaskStatus[None]
+        self, nursery: trio.Nursery, quorum: RaftNode, broker: BrokerRole | None, task_status: trio.TaskStatus[None]
     ) -> None:
         """Start what is left to start, and serve until `stop`, which may come before all has started."""
         with trio.CancelScope() as until_stopped:

@@ -9,8 +9,8 @@ from broker.config.effective import EffectiveConfig
 from broker.config.endpoints import Listener
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
-from kraft.driver import Quorum
 from kraft.env import Env
+from kraft.raft_node import RaftNode
 from metadata.image import Loader
 
 
@@ -22,7 +22,7 @@ class Shared:
     config: KafkaConfig
     cluster_id: str
     bound: Sequence[BoundListener]
-    quorum: Quorum
+    quorum: RaftNode
     loader: Loader
     effective: EffectiveConfig
     acceptor: Acceptor

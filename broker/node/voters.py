@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from broker.config import KafkaConfig
 from broker.node.listeners import BoundListener, reachable
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig
+from kraft.raft_node import RaftNodeConfig
 
 # The leader holds a Fetch without news for this part of the fetch timeout, which leaves room for losses.
 _FETCH_WAITS_PER_TIMEOUT = 4
@@ -13,7 +13,7 @@ _FETCH_WAITS_PER_TIMEOUT = 4
 
 def driver_config(
     config: KafkaConfig, bound: Sequence[BoundListener], cluster_id: str, directory_id: str
-) -> DriverConfig:
+) -> RaftNodeConfig:
     """The quorum's settings. `directory_id` is that of the directory with the metadata log, as text."""
     me = ReplicaKey(config.node_id, directory_id)
     my_address = ""
@@ -27,7 +27,7 @@ def driver_config(
     if config.is_sole_voter:
         voters, bootstrap = VoterSet((Voter(me, my_address),)), ()
     fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
-    return DriverConfig(
+    return RaftNodeConfig(
         QuorumConfig(
             me=me,
             my_address=my_address,

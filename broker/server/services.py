@@ -19,8 +19,8 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_dirs import LogDirs
-from kraft.driver import Quorum
 from kraft.env import Env
+from kraft.raft_node import RaftNode
 from metadata.controller import Controller
 from metadata.image import Loader
 
@@ -39,7 +39,7 @@ class NodeServices(Protocol):
     @property
     def loader(self) -> Loader: ...
     @property
-    def quorum(self) -> Quorum: ...
+    def quorum(self) -> RaftNode: ...
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Services:
     cluster_id: str
     loader: Loader
     effective: EffectiveConfig
-    quorum: Quorum
+    quorum: RaftNode
     controllers: ControllerChannel
     partitions: Partitions
     log_dirs: LogDirs
@@ -85,7 +85,7 @@ class ControllerServices:
     cluster_id: str
     loader: Loader
     effective: EffectiveConfig
-    quorum: Quorum
+    quorum: RaftNode
     controller: Controller
     heartbeat_connections: HeartbeatConnections
 

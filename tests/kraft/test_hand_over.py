@@ -11,10 +11,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kraft.core import OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env
 from kraft.log import DurableLog, Snapshots
 from kraft.quorum_trace import QuorumTrace
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership
 from kraft.state_machines import HAND_OVER_BYTES_MAX, StateMachines
 from tests.support.directory_ids import directory_id
@@ -86,14 +86,14 @@ async def full_log() -> AsyncIterator[World]:
 async def test_a_large_log_is_handed_over_in_slices_before_its_leader_is_announced() -> None:
     disk = VolatileDisk()
     env = Env(disk=disk, rng=Random(1), wall=lambda: 0.0, trace=silent)
-    config = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
+    config = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
     async with trio.open_nursery() as nursery:
-        quorum = await Quorum.open(env, DIRECTORY, config)
+        quorum = await RaftNode.open(env, DIRECTORY, config)
         await nursery.start(quorum.run)
         for _ in range(BATCHES):
             await quorum.wait_committed(1, quorum.append(1, [RECORD]))
         nursery.cancel_scope.cancel()
-    restarted, slices = await Quorum.open(env, DIRECTORY, config), Slices()
+    restarted, slices = await RaftNode.open(env, DIRECTORY, config), Slices()
     restarted.register(slices)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(slices.count_turns)

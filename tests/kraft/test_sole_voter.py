@@ -9,15 +9,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership, NotLeader
 from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
 ME = Voter(ReplicaKey(3, directory_id("disk")), "localhost:9093")
-CONFIG = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
+CONFIG = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
 # Behind the entries of the quorum's own that begin the first epoch: who leads, and who votes.
 FIRST = 2
 
@@ -37,15 +37,15 @@ class Heard:
         self.events.append(f"leader {leadership.leader_id} in epoch {leadership.epoch}")
 
 
-async def opened(disk: VolatileDisk) -> tuple[Quorum, Heard]:
+async def opened(disk: VolatileDisk) -> tuple[RaftNode, Heard]:
     env = Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
-    log, heard = await Quorum.open(env, DIRECTORY, CONFIG), Heard()
+    log, heard = await RaftNode.open(env, DIRECTORY, CONFIG), Heard()
     log.register(heard)
     return log, heard
 
 
 @asynccontextmanager
-async def running(disk: VolatileDisk) -> AsyncIterator[tuple[Quorum, Heard]]:
+async def running(disk: VolatileDisk) -> AsyncIterator[tuple[RaftNode, Heard]]:
     log, heard = await opened(disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)
@@ -103,7 +103,7 @@ async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
 
 
 async def test_what_is_too_much_for_one_batch_becomes_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraft.driver.APPEND_BYTES_MAX", 10)
+    monkeypatch.setattr("kraft.raft_node.APPEND_BYTES_MAX", 10)
     async with running(VolatileDisk()) as (log, heard):
         offsets = [log.append(1, [b"%04d" % number]) for number in range(5)]
         assert offsets == [FIRST + number for number in range(5)]

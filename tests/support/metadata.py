@@ -9,8 +9,8 @@ import attrs
 import trio
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Disk, Env
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import (
     SUPPORTED_FEATURES,
@@ -154,7 +154,7 @@ class Cluster:
 class MetadataNode:
     controller: Controller
     loader: Loader
-    log: Quorum
+    log: RaftNode
     rng: Random
 
     async def join(self, broker_id: int = 1) -> int:
@@ -187,8 +187,8 @@ async def metadata_node(
     env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
-    config = DriverConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
-    log, loader = await Quorum.open(env, METADATA_DIRECTORY, config), Loader()
+    config = RaftNodeConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
+    log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), Loader()
     controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env.rng)
     snapshots = SnapshotTaker(log, loader, snapshot_bytes, snapshot_interval_ms)
     log.register(loader)

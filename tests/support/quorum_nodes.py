@@ -9,8 +9,8 @@ import attrs
 import trio
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.recovery import format_log
 from kraft.replicated_log import Batch, Leadership, NotLeader
 from tests.support.directory_ids import directory_id
@@ -58,14 +58,14 @@ class QuorumNode:
         self.listener: trio.SocketListener | None = listener
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
-        self._quorum: Quorum | None = None
+        self._quorum: RaftNode | None = None
 
     @property
     def voter(self) -> Voter:
         return Voter(ReplicaKey(self.node_id, self.directory_id), f"127.0.0.1:{self.port}")
 
     @property
-    def quorum(self) -> Quorum:
+    def quorum(self) -> RaftNode:
         assert self._quorum is not None, f"node {self.node_id} is down"
         return self._quorum
 
@@ -91,7 +91,7 @@ class QuorumNode:
         others = tuple(voter.address for voter in plan.voters.voters if voter.node_id != self.node_id)
         bootstrap = () if known.voters else others
         config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
-        quorum = await Quorum.open(env, DIRECTORY, DriverConfig(config, self.cluster_id, known, 600))
+        quorum = await RaftNode.open(env, DIRECTORY, RaftNodeConfig(config, self.cluster_id, known, 600))
         self.heard = Heard()
         quorum.register(self.heard)
         listener, self.listener = self.listener, None

@@ -25,8 +25,8 @@ from jepsen.simulation.subjects.register_node import (
 from jepsen.simulation.trace import Event
 from jepsen.workloads.registers import Keys, RegisterClient
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.driver import DriverConfig
 from kraft.env import Env
+from kraft.raft_node import RaftNodeConfig
 
 CLUSTER_ID: Final = "simulated"
 # Kafka's defaults, and such that elections are ten times as frequent.
@@ -176,7 +176,7 @@ class QuorumSubject:
             is_founder = member.voter in self._founders.voters
             others = tuple(each.voter.address for each in self._members.values() if each is not member)
             config = QuorumConfig(member.key, member.voter.address, others, **timeouts_ms)
-            driver = DriverConfig(config, CLUSTER_ID, self._founders if is_founder else VoterSet())
+            driver = RaftNodeConfig(config, CLUSTER_ID, self._founders if is_founder else VoterSet())
             return RegisterNode(env, RegisterNodeConfig(driver, member.name, snapshot_seconds))
 
         return make

@@ -1,6 +1,6 @@
 """A small process around one replica of a Raft log: a dictionary, and a port where clients may read and write it.
 
-It is as little as makes use of all that a `Quorum` offers, so that Raft can be tried alone, and fast.
+It is as little as makes use of all that a `RaftNode` offers, so that Raft can be tried alone, and fast.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from jepsen.workloads.registers import OK, REFUSED, UNKNOWN
 from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.core.voters import ReplicaKey
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership, NotLeader
 from kraft.rpc import ConnectionLost, Frames
 
@@ -61,23 +61,23 @@ class Registers:
 class RegisterNodeConfig:
     """`snapshot_seconds` is the mean time between two snapshots."""
 
-    driver: DriverConfig
+    driver: RaftNodeConfig
     host: str
     snapshot_seconds: float
 
 
 class RegisterNode:
-    """`jepsen.simulation.hosts.Process`. Raises what `Quorum` raises."""
+    """`jepsen.simulation.hosts.Process`. Raises what `RaftNode` raises."""
 
     def __init__(self, env: Env, config: RegisterNodeConfig) -> None:
         self._env = env
         self._config = config
         self._registers = Registers()
         self._stop = trio.Event()
-        self._quorum: Quorum | None = None
+        self._quorum: RaftNode | None = None
 
     @property
-    def quorum(self) -> Quorum:
+    def quorum(self) -> RaftNode:
         assert self._quorum is not None, "the log is open while the process runs"
         return self._quorum
 
@@ -85,7 +85,7 @@ class RegisterNode:
         self._stop.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._quorum = await Quorum.open(self._env, DIRECTORY, self._config.driver)
+        self._quorum = await RaftNode.open(self._env, DIRECTORY, self._config.driver)
         self._quorum.register(self._registers)
         async with trio.open_nursery() as nursery:
             await nursery.start(self._listen, self._quorum.serve, RAFT_PORT)

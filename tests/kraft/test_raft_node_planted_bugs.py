@@ -14,11 +14,11 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.core.messages import VoteRequest
-from kraft.driver import DriverConfig, Quorum
 from kraft.env import Env, FsyncFailed
 from kraft.handshake import hello
 from kraft.log import CorruptLog, DurableLog, QuorumStateFile
 from kraft.message_codec import encode, encode_request
+from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.rpc import Frames
 from tests.support.directory_ids import directory_id
 from tests.support.planted_bugs import PlantedBug
@@ -34,7 +34,7 @@ ME = Voter(ReplicaKey(1, directory_id("disk1")), "127.0.0.1:2")
 class Replica:
     """One that runs, and what its state machine heard."""
 
-    quorum: Quorum
+    quorum: RaftNode
     heard: Heard
 
     async def commit(self, record: bytes) -> None:
@@ -45,8 +45,8 @@ class Replica:
 @asynccontextmanager
 async def running(disk: VolatileDisk, *others: Voter) -> AsyncIterator[Replica]:
     env = Env(disk, Random(1), lambda: 0.0, lambda kind, /, **fields: None)
-    config = DriverConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME, *others)))
-    quorum, heard = await Quorum.open(env, DIRECTORY, config), Heard()
+    config = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME, *others)))
+    quorum, heard = await RaftNode.open(env, DIRECTORY, config), Heard()
     quorum.register(heard)
     async with trio.open_nursery() as nursery:
         await nursery.start(quorum.run)
@@ -163,7 +163,7 @@ PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
     ),
     "votes are given before they are durable": (
         no_vote_is_given_before_it_is_durable,
-        PlantedBug(Quorum, "_perform", "await self._election.save(effect.state)", "pass"),
+        PlantedBug(RaftNode, "_perform", "await self._election.save(effect.state)", "pass"),
     ),
     "the log is not synced": (
         what_is_committed_survives_a_power_cut,
@@ -176,7 +176,7 @@ PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
     "a sync counts for what was appended while it ran": (
         what_is_appended_during_a_sync_waits_for_the_next,
         PlantedBug(
-            Quorum,
+            RaftNode,
             "_sync_all",
             "self._step_and_perform(happened.LogSynced(end))",
             "self._step_and_perform(happened.LogSynced(OffsetAndEpoch(self._log.end_offset, self._log.epoch)))",

@@ -39,7 +39,7 @@ _TICK_SLACK_S = 1e-6
 
 
 @attrs.frozen
-class DriverConfig:
+class RaftNodeConfig:
     """`initial_voters` are asked until the log names voters; all voters must have been started with the same."""
 
     quorum: QuorumConfig
@@ -49,10 +49,10 @@ class DriverConfig:
     request_timeout_ms: int = 2_000
 
 
-class Quorum:
+class RaftNode:
     """Implements `kraft.replicated_log.ReplicatedLog`: this node's replica of a log that its voters agree on."""
 
-    def __init__(self, env: Env, config: DriverConfig, recovered: Recovered) -> None:
+    def __init__(self, env: Env, config: RaftNodeConfig, recovered: Recovered) -> None:
         self.node_id = config.quorum.me.node_id
         self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
         election, shape, voters = self._election.state, recovered.shape, recovered.voters
@@ -82,7 +82,7 @@ class Quorum:
         self._askers = Askers()
 
     @classmethod
-    async def open(cls, env: Env, directory: str, config: DriverConfig) -> "Quorum":
+    async def open(cls, env: Env, directory: str, config: RaftNodeConfig) -> "RaftNode":
         """Recover what `directory` holds, which is made if missing. Raises CorruptLog, OSError."""
         recovered = await recover(env.disk, directory, config.initial_voters, config.quorum.me)
         quorum = cls(env, config, recovered)
