@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from kraft.askers import Askers
 from kraft.bounds import RECORDS_MAX
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, ReplicaKey, Role, VoterSet
 from kraft.core import effects as todo
@@ -21,6 +20,7 @@ from kraft.core.messages import Request, Response, VoterChangeRequest, VoterChan
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
 from kraft.handshake import hello
+from kraft.inbound_requests import InboundRequests
 from kraft.log import CorruptLog
 from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
@@ -79,7 +79,7 @@ class RaftNode:
         self._disk_in_use = trio.Lock()
         self._deadline_ms = core.deadline_ms
         self._timer = trio.CancelScope()
-        self._askers = Askers()
+        self._inbound_requests = InboundRequests()
 
     @classmethod
     async def open(cls, env: Env, directory: str, config: RaftNodeConfig) -> "RaftNode":
@@ -144,7 +144,7 @@ class RaftNode:
 
     async def change_voters(self, request: VoterChangeRequest) -> VoterChangeResponse:
         """Add, remove or update a voter; only the leader can, others answer NOT_LEADER_OR_FOLLOWER and who it is."""
-        return await self._askers.ask(lambda token: self.step(happened.Received(token, request)))
+        return await self._inbound_requests.wait_response(lambda token: self.step(happened.Received(token, request)))
 
     async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
         """As `ReplicatedLog` has it; the leader may meanwhile send a later snapshot, which counts alone."""
@@ -202,7 +202,7 @@ class RaftNode:
                 if error.was_reset and connection.peer is not None:
                     self._lost(connection.peer.node_id, is_stranger=self._peers.is_stranger(connection.peer))
             finally:
-                self._askers.forget(connection)
+                self._inbound_requests.remove_connection(connection)
 
     def step(self, event: Event) -> None:
         """Tell the core, and leave what it wants done to the task that performs."""
@@ -228,7 +228,7 @@ class RaftNode:
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
         assert connection.peer is not None, "a request that came before the node's name"
         is_stranger = self._peers.check(connection.peer)
-        self.step(happened.Received(self._askers.over(connection, correlation_id), request, is_stranger))
+        self.step(happened.Received(self._inbound_requests.add(connection, correlation_id), request, is_stranger))
 
     def _lost(self, node_id: int, *, is_stranger: bool = False) -> None:
         if node_id >= 0 and not is_stranger:
@@ -332,17 +332,17 @@ class RaftNode:
                     self._handed_over(effect.end_offset)
             case todo.AnswerEntries():
                 batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
-                self._askers.answer(effect.token, attrs.evolve(effect.response, batches=batches))
+                self._inbound_requests.answer(effect.token, attrs.evolve(effect.response, batches=batches))
             case todo.Send():
                 self._links.send(effect.destination, effect.address, effect.request)
             case todo.Answer():
-                self._askers.answer(effect.token, effect.response)
+                self._inbound_requests.answer(effect.token, effect.response)
             case todo.RoleChanged():
                 self._change_role(effect)
             case todo.RefusedEpoch() | todo.RefusedTruncation():
                 self._trace.refused(effect)
             case todo.AnswerSnapshot():
-                self._askers.answer_snapshot(effect, self._snapshots)
+                self._inbound_requests.answer_snapshot(effect, self._snapshots)
             case todo.WriteSnapshot():
                 self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
             case _:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from kraft import askers
+from kraft import inbound_requests
 from kraft.core import OffsetAndEpoch, VoterSet
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.log import CorruptLog, Snapshots, snapshots
@@ -24,7 +24,7 @@ def files(node: QuorumNode) -> list[str]:
 
 async def test_a_follower_that_was_away_fetches_the_snapshot_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-630."""
-    monkeypatch.setattr(askers, "SNAPSHOT_BYTES_MAX", 100)
+    monkeypatch.setattr(inbound_requests, "SNAPSHOT_BYTES_MAX", 100)
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         leader = await quorum.leader()

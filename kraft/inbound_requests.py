@@ -1,4 +1,4 @@
-"""Who waits for the core's answers: other replicas, over their connections, and tasks of this process."""
+"""The requests that the core has yet to answer: of other replicas, by connection, and of tasks of this process."""
 
 from collections.abc import Callable
 
@@ -9,37 +9,38 @@ from kraft.core.messages import Error, FetchSnapshotResponse, Response, VoterCha
 from kraft.log import Snapshots
 from kraft.rpc import ServedConnection
 
-# Bytes of a snapshot in one answer. They are sent as they lie on disk.
+# Bytes of a snapshot in one response. The response carries them as they are on disk.
 SNAPSHOT_BYTES_MAX = 1 << 20
 
 
-class Askers:
-    """Each question has a token that is never used twice; an answer that nobody waits for any more goes nowhere."""
+class InboundRequests:
+    """Maps tokens to requests. A token is used once; a response to a request that has been removed is dropped."""
 
     def __init__(self) -> None:
         self._next_token = 0
         self._connections: dict[int, tuple[ServedConnection, int]] = {}
         self._tasks: dict[int, tuple[trio.Event, list[VoterChangeResponse]]] = {}
 
-    def over(self, connection: ServedConnection, correlation_id: int) -> int:
-        """The token of a request that came over `connection`, and whose answer has to go there."""
+    def add(self, connection: ServedConnection, correlation_id: int) -> int:
+        """Add a request that was received over `connection`, and return its token."""
         self._next_token += 1
         self._connections[self._next_token] = (connection, correlation_id)
         return self._next_token
 
-    async def ask(self, question: Callable[[int], None]) -> VoterChangeResponse:
-        """Call `question` with a token, and wait for the answer."""
+    async def wait_response(self, send: Callable[[int], None]) -> VoterChangeResponse:
+        """Call `send` with a new token, and wait for the response."""
         self._next_token += 1
         token = self._next_token
         answered, answers = self._tasks[token] = (trio.Event(), [])
         try:
-            question(token)
+            send(token)
             await answered.wait()
         finally:
             del self._tasks[token]
         return answers[0]
 
     def answer(self, token: int, response: Response) -> None:
+        """Respond to the request of `token`."""
         if token in self._connections:
             connection, correlation_id = self._connections.pop(token)
             connection.respond(correlation_id, response)
@@ -50,7 +51,7 @@ class Askers:
             answered.set()
 
     def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots) -> None:
-        """Answer with at most SNAPSHOT_BYTES_MAX of the snapshot."""
+        """Respond with at most SNAPSHOT_BYTES_MAX of the snapshot."""
         request = effect.request
         try:
             data, size_bytes = snapshots.read(request.snapshot, request.position, SNAPSHOT_BYTES_MAX)
@@ -59,7 +60,7 @@ class Askers:
         else:
             self.answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
 
-    def forget(self, connection: ServedConnection) -> None:
-        """It has ended."""
+    def remove_connection(self, connection: ServedConnection) -> None:
+        """Remove the requests of a connection that has ended."""
         for token in [token for token, (each, _) in self._connections.items() if each is connection]:
             del self._connections[token]
