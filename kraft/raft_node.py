@@ -55,9 +55,11 @@ class RaftNode:
     def __init__(self, env: Env, config: RaftNodeConfig, recovered: Recovered) -> None:
         self.node_id = config.quorum.me.node_id
         self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
-        election, shape, voters = self._election.state, recovered.shape, recovered.voters
+        election, log_state, voters = self._election.state, recovered.log_state, recovered.voters
         self._time = RunningTime(trio.current_time)
-        core = self.core = Core(config.quorum, env.rng.random, election, shape, voters, self._time.in_full_ms, env.wall)
+        core = self.core = Core(
+            config.quorum, env.rng.random, election, log_state, voters, self._time.in_full_ms, env.wall
+        )
         self._peers = Peers(core)
         # What the log begins with, should this replica be the first to lead; and in which epoch it last did so.
         self._bootstrap = recovered.bootstrap

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, VoterHistory, VoterSet
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterHistory, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
@@ -30,7 +30,7 @@ class Recovered:
     log: DurableLog
     snapshots: Snapshots
     election: QuorumStateFile
-    shape: LogShape
+    log_state: LogState
     voters: VoterHistory
     batches: Sequence[Batch]
     bootstrap: tuple[bytes, ...]
@@ -68,24 +68,24 @@ async def recover(disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey)
     snapshots = await Snapshots.open(disk, directory)
     election = await _open_election(disk, directory, may_be_lost=not _has_voted(me, batches, snapshots, initial))
     _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
-    shape, voters = _read(log, batches, snapshots, initial)
+    log_state, voters = _read(log, batches, snapshots, initial)
     place = snapshots.latest
     if place is None:
-        return Recovered(log, snapshots, election, shape, voters, batches, ())
-    if place.offset > shape.end_offset or shape.epoch_before(place.offset) != place.epoch:
-        shape.reset(place)
+        return Recovered(log, snapshots, election, log_state, voters, batches, ())
+    if place.offset > log_state.end_offset or log_state.epoch_before(place.offset) != place.epoch:
+        log_state.reset(place)
         voters.truncate(0)
         await log.start_at(place.offset, place.epoch, keep=False)
         batches = []
     elif place.offset > log.start_offset:
-        shape.start_at(place)
+        log_state.start_at(place)
         await log.start_at(place.offset, place.epoch, keep=True)
     log.start_epoch = place.epoch
     snapshot = snapshots.open_snapshot(place)
     voters.start_at(place.offset, snapshot.voters)
     bootstrap = tuple(record for portion in snapshot.portions for record in portion) if place == BOOTSTRAP else ()
     kept = [batch for batch in batches if batch.base_offset >= place.offset]
-    return Recovered(log, snapshots, election, shape, voters, kept, bootstrap)
+    return Recovered(log, snapshots, election, log_state, voters, kept, bootstrap)
 
 
 def _refuse_last_epoch(directory: str, epoch: int) -> None:
@@ -124,15 +124,15 @@ def _has_voted(me: ReplicaKey, batches: Sequence[Batch], snapshots: Snapshots, i
 
 def _read(
     log: DurableLog, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
-) -> tuple[LogShape, VoterHistory]:
+) -> tuple[LogState, VoterHistory]:
     place = snapshots.latest or BOOTSTRAP
     if log.start_offset > place.offset:
         raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
-    shape = LogShape(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0))
+    log_state = LogState(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0))
     voters = VoterHistory(initial)
     for batch in batches:
-        shape.append(batch.base_offset, batch.last_offset, batch.epoch)
+        log_state.append(batch.base_offset, batch.last_offset, batch.epoch)
         if batch.kind is BatchKind.VOTERS:
             voters.append(batch.base_offset, decode_voters(batch.records[0]))
-    shape.synced(shape.end)
-    return shape, voters
+    log_state.synced(log_state.end)
+    return log_state, voters

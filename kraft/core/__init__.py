@@ -8,7 +8,7 @@ from kraft.core.config import QuorumConfig
 from kraft.core.core import Core
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
-from kraft.core.log_shape import LogShape, OffsetAndEpoch
+from kraft.core.log_state import LogState, OffsetAndEpoch
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
@@ -17,7 +17,7 @@ __all__ = [
     "Effect",
     "ElectionState",
     "Event",
-    "LogShape",
+    "LogState",
     "OffsetAndEpoch",
     "QuorumConfig",
     "ReplicaKey",

@@ -25,7 +25,7 @@ from kraft.core import elections, events, following, leading, reconfiguration, s
 from kraft.core.config import QuorumConfig
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
-from kraft.core.log_shape import LogShape
+from kraft.core.log_state import LogState
 from kraft.core.messages import (
     BeginEpochRequest,
     BeginEpochResponse,
@@ -60,7 +60,7 @@ class Core:
         config: QuorumConfig,
         chance: Callable[[], float],
         election: ElectionState,
-        log: LogShape,
+        log: LogState,
         voters: VoterHistory,
         now_ms: float,
         wall_s: Callable[[], float],
@@ -117,7 +117,7 @@ class Core:
         return self._replica.log.end_offset
 
     @property
-    def log(self) -> LogShape:
+    def log(self) -> LogState:
         """Not to be changed."""
         return self._replica.log
 

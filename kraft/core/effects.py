@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import attrs
 
-from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import FetchResponse, FetchSnapshotRequest, Known, Request, Response
 from kraft.core.transitions import Cause, Role
 from kraft.core.voters import ReplicaKey

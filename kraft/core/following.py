@@ -2,7 +2,7 @@
 
 from kraft.core.control import is_sound
 from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefix, WriteSnapshot
-from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from kraft.core.replica import Replica
 from kraft.core.roles import Follower, SnapshotDownload, Unattached

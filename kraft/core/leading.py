@@ -4,7 +4,7 @@ from math import inf
 
 from kraft.core.control import leader_change, voters_entry
 from kraft.core.effects import AnswerEntries, AnswerSnapshot
-from kraft.core.log_shape import Match
+from kraft.core.log_state import Match
 from kraft.core.messages import (
     BeginEpochRequest,
     Error,

@@ -23,7 +23,7 @@ from kraft.bounds import (
     Sentence,
     TimeoutMs,
 )
-from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.voters import ReplicaKey, Voter
 from kraft.replicated_log import Batch
 

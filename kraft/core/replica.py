@@ -17,7 +17,7 @@ from kraft.core.effects import (
     Send,
     TruncateLog,
 )
-from kraft.core.log_shape import LogShape, OffsetAndEpoch
+from kraft.core.log_state import LogState, OffsetAndEpoch
 from kraft.core.messages import Known, Request, Response
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.core.requests import Requests
@@ -35,7 +35,7 @@ class Replica:
         config: QuorumConfig,
         chance: Callable[[], float],
         election: ElectionState,
-        log: LogShape,
+        log: LogState,
         voters: VoterHistory,
         now_ms: float,
         wall_s: Callable[[], float],

@@ -5,7 +5,7 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
-from kraft.core.log_shape import OffsetAndEpoch
+from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import FetchRequest, Known, VoterChangeRequest
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, VoterSet

@@ -51,7 +51,7 @@ async def test_sole_voter_or_observer_goes_on_without_its_vote(voters: tuple[Rep
     await lose_vote(disk, "gone")
     recovered = await recover(disk, DIRECTORY, VoterSet(), me)
     assert recovered.election.was_lost
-    assert recovered.shape.end_offset == 1
+    assert recovered.log_state.end_offset == 1
 
 
 async def test_new_replica_has_no_vote_to_lose() -> None:

@@ -17,7 +17,7 @@ from broker.storage.producer_state import ProducerStates
 from broker.storage.recovery import Recovery
 from broker.storage.segment import Segment
 from kraft.core import elections, leading, reconfiguration
-from kraft.core.log_shape import LogShape
+from kraft.core.log_state import LogState
 from kraft.core.voters import ReplicaKey
 from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
@@ -83,7 +83,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     "acknowledged before a majority has it": PlantedBug(leading, "advance", "reached_by_majority(ends)", "max(ends)"),
     "an old epoch's entry is committed": PlantedBug(leading, "may_commit", "end_offset > leader.start_offset", "True"),
     "the epoch before is not checked": PlantedBug(
-        LogShape,
+        LogState,
         "match",
         "found.epoch == end.epoch and end.offset <= found.offset and ",
         "end.offset <= self.end_offset or ",
@@ -101,7 +101,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
         elections, "_decide", "if result is Outcome.WON:\n            start", "if True:\n            start"
     ),
     "votes are given to logs that lack entries": PlantedBug(
-        LogShape, "no_newer_than", "return (other.epoch", "return True or (other.epoch"
+        LogState, "no_newer_than", "return (other.epoch", "return True or (other.epoch"
     ),
     "two votes in one epoch": PlantedBug(
         elections, "on_vote", "granted and not request.pre_vote and replica.election.voted_for is None", "False"

@@ -3,7 +3,7 @@
 from kraft.core import (
     Core,
     ElectionState,
-    LogShape,
+    LogState,
     OffsetAndEpoch,
     QuorumConfig,
     ReplicaKey,
@@ -37,7 +37,7 @@ class One:
         named: Voter | None = None,
         config: QuorumConfig | None = None,
     ) -> None:
-        log = LogShape()
+        log = LogState()
         for offset, epoch in enumerate(epochs):
             log.append(offset, offset, epoch)
         log.synced(log.end)

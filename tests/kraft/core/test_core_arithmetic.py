@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, Role, Voter, VoterHistory, VoterSet
-from kraft.core.log_shape import Match
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, Role, Voter, VoterHistory, VoterSet
+from kraft.core.log_state import Match
 from kraft.core.quorum import Outcome, majority, outcome, reached_by_majority
 from kraft.core.transitions import TRANSITIONS, Cause, IllegalTransition, diagram, next_role
 from tests.support.directory_ids import directory_id
@@ -77,8 +77,8 @@ def test_the_diagram_has_every_way() -> None:
 Epochs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 
 
-def shape_of(epochs: list[int]) -> LogShape:
-    log = LogShape()
+def shape_of(epochs: list[int]) -> LogState:
+    log = LogState()
     for offset, epoch in enumerate(epochs):
         log.append(offset, offset, epoch)
     return log

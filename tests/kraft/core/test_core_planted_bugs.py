@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.core import LogShape, OffsetAndEpoch, ReplicaKey, Role, elections, leading, quorum, reconfiguration
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, Role, elections, leading, quorum, reconfiguration
 from kraft.core import messages as said
-from kraft.core.log_shape import Match
+from kraft.core.log_state import Match
 from kraft.core.replica import Replica
 from kraft.core.transitions import Cause
 from tests.support import raft_world
@@ -78,7 +78,7 @@ def test_a_majority_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch, figur
     figure(f"found by seed {found_by(SEEDS, (5, 0))}")
 
 
-def match_by_offset_alone(log: LogShape, end: OffsetAndEpoch) -> tuple[Match, OffsetAndEpoch]:
+def match_by_offset_alone(log: LogState, end: OffsetAndEpoch) -> tuple[Match, OffsetAndEpoch]:
     if end.offset < log.start.offset:
         return Match.BELOW_START, log.start
     return (Match.SAME, end) if end.offset <= log.end_offset else (Match.DIVERGED, log.end)
@@ -87,7 +87,7 @@ def match_by_offset_alone(log: LogShape, end: OffsetAndEpoch) -> tuple[Match, Of
 def test_a_fetch_without_a_look_at_the_previous_epoch_is_found(
     monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
 ) -> None:
-    monkeypatch.setattr(LogShape, "match", match_by_offset_alone)
+    monkeypatch.setattr(LogState, "match", match_by_offset_alone)
     figure(f"found by seed {found_by(SEEDS, (3, 0))}")
 
 

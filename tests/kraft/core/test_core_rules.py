@@ -5,7 +5,7 @@ import pytest
 from kraft.core import (
     Core,
     ElectionState,
-    LogShape,
+    LogState,
     OffsetAndEpoch,
     QuorumConfig,
     Role,
@@ -361,7 +361,7 @@ def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> No
         QuorumConfig(KEYS[3], "host3:1"),
         lambda: 0.5,
         ElectionState(),
-        LogShape(),
+        LogState(),
         VoterHistory(THREE),
         0.0,
         lambda: WALL_S,

@@ -8,7 +8,7 @@ from kraft.core import ElectionState, OffsetAndEpoch, ReplicaKey, Role
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
-from kraft.core.log_shape import OffsetAndEpoch as Place
+from kraft.core.log_state import OffsetAndEpoch as Place
 from kraft.core.messages import Error, Known
 from kraft.core.plausible_epochs import ALWAYS_BELIEVED, COUNTED_FROM_S, EPOCH_END, is_plausible
 from tests.support.directory_ids import directory_id

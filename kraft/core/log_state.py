@@ -30,7 +30,7 @@ class Match(Enum):
     BELOW_START = "below start"
 
 
-class LogShape:
+class LogState:
     """Offsets are counted from the beginning of the log; `start` is the snapshot that stands for what was removed."""
 
     def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0)) -> None:
