@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterHistory, VoterSet
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterSet, VoterSetHistory
 from kraft.core.control import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
@@ -31,7 +31,7 @@ class Recovered:
     snapshots: Snapshots
     election: QuorumStateFile
     log_state: LogState
-    voters: VoterHistory
+    voters: VoterSetHistory
     batches: Sequence[Batch]
     bootstrap: tuple[bytes, ...]
 
@@ -124,12 +124,12 @@ def _has_voted(me: ReplicaKey, batches: Sequence[Batch], snapshots: Snapshots, i
 
 def _read(
     log: DurableLog, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet
-) -> tuple[LogState, VoterHistory]:
+) -> tuple[LogState, VoterSetHistory]:
     place = snapshots.latest or BOOTSTRAP
     if log.start_offset > place.offset:
         raise CorruptLog(f"the log starts at {log.start_offset}, and the snapshot before it is gone")
     log_state = LogState(place if log.start_offset == place.offset else OffsetAndEpoch(log.start_offset, 0))
-    voters = VoterHistory(initial)
+    voters = VoterSetHistory(initial)
     for batch in batches:
         log_state.append(batch.base_offset, batch.last_offset, batch.epoch)
         if batch.kind is BatchKind.VOTERS:

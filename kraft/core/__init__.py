@@ -10,7 +10,7 @@ from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
 from kraft.core.log_state import LogState, OffsetAndEpoch
 from kraft.core.transitions import Role
-from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from kraft.core.voters import ReplicaKey, Voter, VoterSet, VoterSetHistory
 
 __all__ = [
     "Core",
@@ -23,6 +23,6 @@ __all__ = [
     "ReplicaKey",
     "Role",
     "Voter",
-    "VoterHistory",
     "VoterSet",
+    "VoterSetHistory",
 ]

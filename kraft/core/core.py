@@ -46,7 +46,7 @@ from kraft.core.messages import (
 from kraft.core.replica import Replica
 from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraft.core.transitions import Role
-from kraft.core.voters import ReplicaKey, VoterHistory, VoterSet
+from kraft.core.voters import ReplicaKey, VoterSet, VoterSetHistory
 
 
 class Core:
@@ -61,7 +61,7 @@ class Core:
         chance: Callable[[], float],
         election: ElectionState,
         log: LogState,
-        voters: VoterHistory,
+        voters: VoterSetHistory,
         now_ms: float,
         wall_s: Callable[[], float],
     ) -> None:

@@ -23,7 +23,7 @@ from kraft.core.plausible_epochs import EPOCH_END
 from kraft.core.requests import Requests
 from kraft.core.roles import Follower, Leader, RoleState, Unattached
 from kraft.core.transitions import Cause, IllegalTransition, next_role
-from kraft.core.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from kraft.core.voters import ReplicaKey, Voter, VoterSet, VoterSetHistory
 from kraft.replicated_log import Batch, BatchKind
 
 
@@ -36,7 +36,7 @@ class Replica:
         chance: Callable[[], float],
         election: ElectionState,
         log: LogState,
-        voters: VoterHistory,
+        voters: VoterSetHistory,
         now_ms: float,
         wall_s: Callable[[], float],
     ) -> None:

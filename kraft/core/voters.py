@@ -68,7 +68,7 @@ class VoterSet:
         return VoterSet(tuple(voter for voter in self.voters if voter.node_id != node_id))
 
 
-class VoterHistory:
+class VoterSetHistory:
     """The voter sets in the log, each with the offset of its entry, above the one that held before all of them.
 
     The latest one counts as soon as it is in the log, committed or not (Raft's dissertation, section 4.1).

@@ -9,8 +9,8 @@ from kraft.core import (
     ReplicaKey,
     Role,
     Voter,
-    VoterHistory,
     VoterSet,
+    VoterSetHistory,
 )
 from kraft.core import effects as todo
 from kraft.core import events as happened
@@ -46,7 +46,7 @@ class One:
             initial = initial.with_voter(named)
         config = config or QuorumConfig(KEYS[1], "host1:1")
         election = election or ElectionState(log.last_epoch)
-        self.core = Core(config, lambda: 0.5, election, log, VoterHistory(initial), 0.0, lambda: WALL_S)
+        self.core = Core(config, lambda: 0.5, election, log, VoterSetHistory(initial), 0.0, lambda: WALL_S)
         self.now_ms = 0.0
         self.tokens = 0
 

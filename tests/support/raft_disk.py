@@ -4,7 +4,7 @@ from random import Random
 
 import attrs
 
-from kraft.core import ElectionState, LogState, OffsetAndEpoch, VoterHistory, VoterSet
+from kraft.core import ElectionState, LogState, OffsetAndEpoch, VoterSet, VoterSetHistory
 from kraft.core.control import decode_voters
 from kraft.replicated_log import Batch, BatchKind
 
@@ -74,10 +74,10 @@ class RaftDisk:
             self.truncate(unsynced[-lost].base_offset)
         self.synced_end_offset = self.end_offset
 
-    def recover(self, initial: VoterSet) -> tuple[ElectionState, LogState, VoterHistory]:
+    def recover(self, initial: VoterSet) -> tuple[ElectionState, LogState, VoterSetHistory]:
         """What a core is started from."""
         log = LogState(self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0))
-        voters = VoterHistory(initial)
+        voters = VoterSetHistory(initial)
         if self.snapshot is not None:
             voters.start_at(self.snapshot.place.offset, self.snapshot.voters)
         for batch in self.batches:

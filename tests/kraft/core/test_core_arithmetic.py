@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, Role, Voter, VoterHistory, VoterSet
+from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, Role, Voter, VoterSet, VoterSetHistory
 from kraft.core.log_state import Match
 from kraft.core.quorum import Outcome, majority, outcome, reached_by_majority
 from kraft.core.transitions import TRANSITIONS, Cause, IllegalTransition, diagram, next_role
@@ -154,7 +154,7 @@ def voters(*node_ids: int) -> VoterSet:
 
 def test_the_latest_voters_in_the_log_count_until_they_are_truncated() -> None:
     """Raft's dissertation, section 4.1."""
-    history = VoterHistory(voters(1))
+    history = VoterSetHistory(voters(1))
     history.append(3, voters(1, 2))
     history.append(7, voters(1, 2, 3))
     assert [history.at(end).ids for end in (3, 4, 7, 8)] == [(1,), (1, 2), (1, 2), (1, 2, 3)]

@@ -9,7 +9,7 @@ from kraft.core import (
     OffsetAndEpoch,
     QuorumConfig,
     Role,
-    VoterHistory,
+    VoterSetHistory,
 )
 from kraft.core import effects as todo
 from kraft.core import events as happened
@@ -362,7 +362,7 @@ def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> No
         lambda: 0.5,
         ElectionState(),
         LogState(),
-        VoterHistory(THREE),
+        VoterSetHistory(THREE),
         0.0,
         lambda: WALL_S,
     )
