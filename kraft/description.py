@@ -38,7 +38,7 @@ class QuorumDescription:
 
 def describe(core: Core, me: ReplicaKey, now_ms: float, wall_ms: int) -> QuorumDescription:
     """`now_ms` is of the core's clock, `wall_ms` the same moment on the wall clock."""
-    description = QuorumDescription(core.known.leader_id, core.epoch, core.high_watermark, core.voters)
+    description = QuorumDescription(core.current_leader.leader_id, core.epoch, core.high_watermark, core.voters)
     leader = core.leader_state
     if leader is None:
         return description

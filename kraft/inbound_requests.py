@@ -56,9 +56,9 @@ class InboundRequests:
         try:
             data, size_bytes = snapshots.read(request.snapshot, request.position, SNAPSHOT_BYTES_MAX)
         except FileNotFoundError:
-            self.answer(effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+            self.answer(effect.token, FetchSnapshotResponse(effect.current_leader, error=Error.SNAPSHOT_NOT_FOUND))
         else:
-            self.answer(effect.token, FetchSnapshotResponse(effect.known, size_bytes, request.position, data))
+            self.answer(effect.token, FetchSnapshotResponse(effect.current_leader, size_bytes, request.position, data))
 
     def remove_connection(self, connection: ServedConnection) -> None:
         """Remove the requests of a connection that has ended."""

@@ -106,10 +106,10 @@ class RaftNode:
     @property
     def leader_address(self) -> str | None:
         """Where the leader is that the listeners were told of, "host:port"; None while they know of none."""
-        known = self.core.known
-        if known.leader_id is None or known.leader_id != self.leadership.leader_id:
+        current = self.core.current_leader
+        if current.leader_id is None or current.leader_id != self.leadership.leader_id:
             return None
-        return known.leader_address or None
+        return current.leader_address or None
 
     @property
     def is_majority_absent(self) -> bool:

@@ -18,7 +18,7 @@ import msgpack
 from kraft.bounds import Count, IsAddress, IsBytes, IsDirectoryId, IsText, Range
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraft.core.control import encode_voters
-from kraft.core.messages import Error, FetchResponse, Known, Request, Response
+from kraft.core.messages import CurrentLeader, Error, FetchResponse, Request, Response
 from kraft.handshake import Hello
 from kraft.message_codec import REQUESTS, RESPONSES, encode
 from kraft.replicated_log import Batch, BatchKind
@@ -76,9 +76,9 @@ class QuorumComposer:
             response = self._misled(response)
         if self._rng.random() < 0.3:
             return response
-        known = Known(self.situation.epoch, self.situation.me.node_id)
+        current_leader = CurrentLeader(self.situation.epoch, self.situation.me.node_id)
         error = Error.NONE if self._rng.random() < 0.8 else response.error
-        return attrs.evolve(response, known=known, error=error)
+        return attrs.evolve(response, current_leader=current_leader, error=error)
 
     def request_body(self, correlation_id: int) -> bytes:
         """A frame's body: a request, most often with something wrong in it."""

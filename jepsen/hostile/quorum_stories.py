@@ -76,7 +76,7 @@ class QuorumTeller:
         """Go on from the end of the node's log, as it has told, so that what is sent is believable."""
         for response in responses:
             if isinstance(response, FetchResponse):
-                epoch = response.known.epoch
+                epoch = response.current_leader.epoch
                 end = OffsetAndEpoch(response.high_watermark, epoch)
                 if response.batches:
                     end = OffsetAndEpoch(response.batches[-1].last_offset + 1, response.batches[-1].epoch)

@@ -29,6 +29,7 @@ from kraft.core.log_state import LogState
 from kraft.core.messages import (
     BeginEpochRequest,
     BeginEpochResponse,
+    CurrentLeader,
     EndEpochRequest,
     EndEpochResponse,
     Error,
@@ -36,7 +37,6 @@ from kraft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Known,
     Request,
     UpdateVoterRequest,
     VoterChangeResponse,
@@ -104,9 +104,9 @@ class Core:
         return self._replica.leader_id
 
     @property
-    def known(self) -> Known:
+    def current_leader(self) -> CurrentLeader:
         """The epoch and the leader, with its address."""
-        return self._replica.known
+        return self._replica.current_leader
 
     @property
     def high_watermark(self) -> int:
@@ -197,7 +197,7 @@ class Core:
                 if isinstance(replica.state, Leader):
                     reconfiguration.on_voter_change(replica, replica.state, token, request)
                 else:
-                    replica.answer(token, VoterChangeResponse(replica.known, Error.NOT_LEADER_OR_FOLLOWER))
+                    replica.answer(token, VoterChangeResponse(replica.current_leader, Error.NOT_LEADER_OR_FOLLOWER))
 
     def _received_fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest) -> None:
         """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing.
@@ -222,14 +222,14 @@ class Core:
             else:
                 leading.on_fetch_snapshot(replica, state, token, request)
         elif isinstance(request, FetchRequest):
-            replica.answer(token, FetchResponse(replica.known, replica.high_watermark, error))
+            replica.answer(token, FetchResponse(replica.current_leader, replica.high_watermark, error))
         else:
-            replica.answer(token, FetchSnapshotResponse(replica.known, error=error))
+            replica.answer(token, FetchSnapshotResponse(replica.current_leader, error=error))
 
     def _responded(self, event: events.Responded) -> None:
         replica = self._replica
         source, request, response = event.destination, event.request, event.response
-        elections.learn(replica, source, response.known)
+        elections.learn(replica, source, response.current_leader)
         if not replica.requests.finish(source, request):
             return
         match request, response:

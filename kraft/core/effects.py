@@ -5,7 +5,7 @@ from typing import TypeAlias
 import attrs
 
 from kraft.core.log_state import OffsetAndEpoch
-from kraft.core.messages import FetchResponse, FetchSnapshotRequest, Known, Request, Response
+from kraft.core.messages import CurrentLeader, FetchResponse, FetchSnapshotRequest, Request, Response
 from kraft.core.transitions import Cause, Role
 from kraft.core.voters import ReplicaKey
 from kraft.replicated_log import Batch
@@ -73,7 +73,7 @@ class AnswerSnapshot:
 
     token: int
     request: FetchSnapshotRequest
-    known: Known
+    current_leader: CurrentLeader
 
 
 @attrs.frozen

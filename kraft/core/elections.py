@@ -5,10 +5,10 @@ from kraft.core.effects import RefusedEpoch
 from kraft.core.messages import (
     BeginEpochRequest,
     BeginEpochResponse,
+    CurrentLeader,
     EndEpochRequest,
     EndEpochResponse,
     Error,
-    Known,
     VoteRequest,
     VoteResponse,
 )
@@ -39,18 +39,18 @@ def see_epoch(replica: Replica, source: int, epoch: int) -> bool:
     return True
 
 
-def learn(replica: Replica, source: int, known: Known) -> None:
+def learn(replica: Replica, source: int, current: CurrentLeader) -> None:
     """Take the news that a message carries. Word of a leader that was just given up only counts from itself."""
-    if not see_epoch(replica, source, known.epoch):
+    if not see_epoch(replica, source, current.epoch):
         return
-    if known.epoch != replica.epoch or known.leader_id in (None, replica.me.node_id):
+    if current.epoch != replica.epoch or current.leader_id in (None, replica.me.node_id):
         return
-    assert known.leader_id is not None
+    assert current.leader_id is not None
     state = replica.state
-    if isinstance(state, Prospective) and state.leader is not None and source != known.leader_id:
+    if isinstance(state, Prospective) and state.leader is not None and source != current.leader_id:
         return
     if isinstance(state, Unattached | Prospective | Candidate):
-        follow(replica, known.leader_id, known.leader_address)
+        follow(replica, current.leader_id, current.leader_address)
 
 
 def follow(replica: Replica, leader_id: int, leader_address: str) -> None:
@@ -62,13 +62,13 @@ def follow(replica: Replica, leader_id: int, leader_address: str) -> None:
 
 def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
     if not request.voter.matches(replica.me):
-        replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.INVALID_VOTER_KEY))
+        replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.INVALID_VOTER_KEY))
         return
     if request.epoch < replica.epoch:
-        replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.FENCED_LEADER_EPOCH))
+        replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.FENCED_LEADER_EPOCH))
         return
     if not see_epoch(replica, request.candidate.node_id, request.epoch):
-        replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.UNKNOWN_LEADER_EPOCH))
+        replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.UNKNOWN_LEADER_EPOCH))
         return
     granted = would_vote(replica, request) if request.pre_vote else may_vote(replica, request)
     if granted and request.pre_vote:
@@ -77,7 +77,7 @@ def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
         replica.enter_epoch(request.epoch, request.candidate)
         if isinstance(replica.state, Unattached):
             replica.state.deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
-    replica.answer(token, VoteResponse(replica.known, granted))
+    replica.answer(token, VoteResponse(replica.current_leader, granted))
 
 
 def may_vote(replica: Replica, request: VoteRequest) -> bool:
@@ -140,28 +140,28 @@ def on_vote_failed(replica: Replica, destination: int) -> None:
 def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> None:
     """The leader is worth knowing also for one that came back with another disk than the voter that is meant."""
     if request.epoch < replica.epoch:
-        replica.answer(token, BeginEpochResponse(replica.known, Error.FENCED_LEADER_EPOCH))
+        replica.answer(token, BeginEpochResponse(replica.current_leader, Error.FENCED_LEADER_EPOCH))
         return
-    learn(replica, request.leader_id, Known(request.epoch, request.leader_id, request.leader_address))
+    learn(replica, request.leader_id, CurrentLeader(request.epoch, request.leader_id, request.leader_address))
     if request.epoch > replica.epoch:
-        replica.answer(token, BeginEpochResponse(replica.known, Error.UNKNOWN_LEADER_EPOCH))
+        replica.answer(token, BeginEpochResponse(replica.current_leader, Error.UNKNOWN_LEADER_EPOCH))
         return
     state = replica.state
     if isinstance(state, Follower) and state.leader_id == request.leader_id:
         state.heard_ms = replica.now_ms
     error = Error.NONE if request.voter.matches(replica.me) else Error.INVALID_VOTER_KEY
-    replica.answer(token, BeginEpochResponse(replica.known, error))
+    replica.answer(token, BeginEpochResponse(replica.current_leader, error))
 
 
 def on_end_epoch(replica: Replica, token: int, request: EndEpochRequest) -> None:
     """KIP-595: the first of the preferred successors stands at once, without a pre-vote; the others give it time."""
     if request.epoch < replica.epoch:
-        replica.answer(token, EndEpochResponse(replica.known, Error.FENCED_LEADER_EPOCH))
+        replica.answer(token, EndEpochResponse(replica.current_leader, Error.FENCED_LEADER_EPOCH))
         return
     if not see_epoch(replica, request.leader_id, request.epoch):
-        replica.answer(token, EndEpochResponse(replica.known, Error.UNKNOWN_LEADER_EPOCH))
+        replica.answer(token, EndEpochResponse(replica.current_leader, Error.UNKNOWN_LEADER_EPOCH))
         return
-    replica.answer(token, EndEpochResponse(replica.known))
+    replica.answer(token, EndEpochResponse(replica.current_leader))
     state = replica.state
     if not isinstance(state, Follower) or state.leader_id != request.leader_id:
         return
@@ -176,7 +176,7 @@ def on_end_epoch(replica: Replica, token: int, request: EndEpochRequest) -> None
 
 
 def start_pre_vote(replica: Replica, cause: Cause) -> None:
-    leader = replica.known if isinstance(replica.state, Follower) else None
+    leader = replica.current_leader if isinstance(replica.state, Follower) else None
     deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
     replica.become(cause, Prospective(deadline_ms, leader, {replica.me.node_id: True}))
     _decide(replica)

@@ -38,7 +38,11 @@ def seek_leader(replica: Replica) -> None:
 
 def on_fetch_response(replica: Replica, source: int, request: FetchRequest, response: FetchResponse) -> None:
     state = replica.state
-    if response.error is not Error.NONE or response.known.epoch != replica.epoch or not isinstance(state, Follower):
+    if (
+        response.error is not Error.NONE
+        or response.current_leader.epoch != replica.epoch
+        or not isinstance(state, Follower)
+    ):
         pause(replica, source, FetchRequest)
         if isinstance(state, Follower) and response.error is Error.NOT_LEADER_OR_FOLLOWER:
             on_leader_lost(replica, state)

@@ -56,17 +56,17 @@ def on_fetch(replica: Replica, leader: Leader, token: int, request: FetchRequest
         advance(replica, leader)
         release_news(replica, leader)
         return
-    response = FetchResponse(replica.known, replica.high_watermark)
+    response = FetchResponse(replica.current_leader, replica.high_watermark)
     if match is Match.BELOW_START:
-        replica.answer(token, FetchResponse(response.known, response.high_watermark, snapshot=place))
+        replica.answer(token, FetchResponse(response.current_leader, response.high_watermark, snapshot=place))
     else:
-        replica.answer(token, FetchResponse(response.known, response.high_watermark, diverging=place))
+        replica.answer(token, FetchResponse(response.current_leader, response.high_watermark, diverging=place))
 
 
 def on_fetch_snapshot(replica: Replica, leader: Leader, token: int, request: FetchSnapshotRequest) -> None:
     """Who downloads a snapshot is alive, so it counts for check-quorum (KIP-630)."""
     _heard(replica, leader, request.replica)
-    replica.effects.append(AnswerSnapshot(token, request, replica.known))
+    replica.effects.append(AnswerSnapshot(token, request, replica.current_leader))
 
 
 def advance(replica: Replica, leader: Leader) -> None:
@@ -116,10 +116,10 @@ def abandon(replica: Replica, former: RoleState) -> None:
     if not isinstance(former, Leader):
         return
     for parked in former.parked.values():
-        not_leader = FetchResponse(replica.known, replica.high_watermark, Error.NOT_LEADER_OR_FOLLOWER)
+        not_leader = FetchResponse(replica.current_leader, replica.high_watermark, Error.NOT_LEADER_OR_FOLLOWER)
         replica.answer(parked.token, not_leader)
     if former.change is not None:
-        response = VoterChangeResponse(replica.known, Error.NOT_LEADER_OR_FOLLOWER, "The leader changed")
+        response = VoterChangeResponse(replica.current_leader, Error.NOT_LEADER_OR_FOLLOWER, "The leader changed")
         replica.answer(former.change.token, response)
 
 
@@ -129,7 +129,9 @@ def expire(replica: Replica, leader: Leader) -> None:
     change = leader.change
     if change is not None and change.deadline_ms <= replica.now_ms:
         leader.change = None
-        timed_out = VoterChangeResponse(replica.known, Error.REQUEST_TIMED_OUT, "The change is not committed in time")
+        timed_out = VoterChangeResponse(
+            replica.current_leader, Error.REQUEST_TIMED_OUT, "The change is not committed in time"
+        )
         replica.answer(change.token, timed_out)
     if quorum_lost_ms(replica, leader) <= replica.now_ms:
         resign(replica, leader)
@@ -207,11 +209,11 @@ def _acknowledge(replica: Replica, progress: Progress, end_offset: int) -> None:
 def _release_older(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
     """A replica that asks again has given up its question before."""
     if (parked := leader.parked.pop(key, None)) is not None:
-        replica.answer(parked.token, FetchResponse(replica.known, replica.high_watermark))
+        replica.answer(parked.token, FetchResponse(replica.current_leader, replica.high_watermark))
 
 
 def _answer_entries(replica: Replica, parked: Parked) -> None:
-    response = FetchResponse(replica.known, replica.high_watermark)
+    response = FetchResponse(replica.current_leader, replica.high_watermark)
     replica.effects.append(AnswerEntries(parked.token, response, parked.request.log_end.offset))
 
 
@@ -219,4 +221,4 @@ def _finish_change(replica: Replica, leader: Leader) -> None:
     change = leader.change
     if change is not None and change.offset is not None and change.offset < replica.high_watermark:
         leader.change = None
-        replica.answer(change.token, VoterChangeResponse(replica.known))
+        replica.answer(change.token, VoterChangeResponse(replica.current_leader))

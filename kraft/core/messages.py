@@ -44,7 +44,7 @@ class Error(StrEnum):
 
 
 @attrs.frozen
-class Known:
+class CurrentLeader:
     """The epoch and the leader that a responder knows. `leader_address` is where to find it, "" where unknown."""
 
     epoch: Epoch
@@ -65,7 +65,7 @@ class VoteRequest:
 
 @attrs.frozen
 class VoteResponse:
-    known: Known
+    current_leader: CurrentLeader
     granted: bool
     error: Error = Error.NONE
 
@@ -82,7 +82,7 @@ class BeginEpochRequest:
 
 @attrs.frozen
 class BeginEpochResponse:
-    known: Known
+    current_leader: CurrentLeader
     error: Error = Error.NONE
 
 
@@ -97,7 +97,7 @@ class EndEpochRequest:
 
 @attrs.frozen
 class EndEpochResponse:
-    known: Known
+    current_leader: CurrentLeader
     error: Error = Error.NONE
 
 
@@ -118,7 +118,7 @@ class FetchRequest:
 class FetchResponse:
     """Either batches, possibly none; or where the logs diverge; or the snapshot that the sender has to fetch first."""
 
-    known: Known
+    current_leader: CurrentLeader
     high_watermark: Offset
     error: Error = Error.NONE
     diverging: OffsetAndEpoch | None = None
@@ -140,7 +140,7 @@ class FetchSnapshotRequest:
 class FetchSnapshotResponse:
     """`size_bytes` is that of the whole snapshot."""
 
-    known: Known
+    current_leader: CurrentLeader
     size_bytes: Position = 0
     position: Position = 0
     data: Payload = b""
@@ -171,7 +171,7 @@ class UpdateVoterRequest:
 
 @attrs.frozen
 class VoterChangeResponse:
-    known: Known
+    current_leader: CurrentLeader
     error: Error = Error.NONE
     message: Sentence = ""
 

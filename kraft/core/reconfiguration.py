@@ -23,7 +23,7 @@ def on_voter_change(replica: Replica, leader: Leader, token: int, request: Voter
         replica.answer(token, refusal)
         return
     if changed(replica.voters, request) == replica.voters:
-        replica.answer(token, VoterChangeResponse(replica.known))
+        replica.answer(token, VoterChangeResponse(replica.current_leader))
         return
     leader.change = VoterChange(token, request, replica.now_ms + request.timeout_ms)
 
@@ -81,7 +81,7 @@ def _write(replica: Replica, leader: Leader, voters: VoterSet) -> None:
 
 def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> VoterChangeResponse | None:
     def refuse(error: Error, message: str) -> VoterChangeResponse:
-        return VoterChangeResponse(replica.known, error, message)
+        return VoterChangeResponse(replica.current_leader, error, message)
 
     if isinstance(request, AddVoterRequest | UpdateVoterRequest) and not is_valid_voter(request.voter):
         return refuse(Error.INVALID_REQUEST, "The voter's id, directory id or address is not valid")

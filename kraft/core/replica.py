@@ -18,7 +18,7 @@ from kraft.core.effects import (
     TruncateLog,
 )
 from kraft.core.log_state import LogState, OffsetAndEpoch
-from kraft.core.messages import Known, Request, Response
+from kraft.core.messages import CurrentLeader, Request, Response
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.core.requests import Requests
 from kraft.core.roles import Follower, Leader, RoleState, Unattached
@@ -113,13 +113,13 @@ class Replica:
         return self.state.leader_id if isinstance(self.state, Follower) else None
 
     @property
-    def known(self) -> Known:
+    def current_leader(self) -> CurrentLeader:
         """What every response says."""
         if isinstance(self.state, Leader):
-            return Known(self.epoch, self.me.node_id, self.config.my_address)
+            return CurrentLeader(self.epoch, self.me.node_id, self.config.my_address)
         if isinstance(self.state, Follower):
-            return Known(self.epoch, self.state.leader_id, self.state.leader_address)
-        return Known(self.epoch)
+            return CurrentLeader(self.epoch, self.state.leader_id, self.state.leader_address)
+        return CurrentLeader(self.epoch)
 
     def other_voters(self) -> list[Voter]:
         return [voter for voter in self.voters.voters if voter.node_id != self.me.node_id]

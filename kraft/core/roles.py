@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 import attrs
 
 from kraft.core.log_state import OffsetAndEpoch
-from kraft.core.messages import FetchRequest, Known, VoterChangeRequest
+from kraft.core.messages import CurrentLeader, FetchRequest, VoterChangeRequest
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, VoterSet
 
@@ -25,7 +25,7 @@ class Prospective:
 
     role: ClassVar[Role] = Role.PROSPECTIVE
     deadline_ms: float
-    leader: Known | None
+    leader: CurrentLeader | None
     votes: dict[int, bool] = attrs.field(factory=dict)
 
 

@@ -30,15 +30,15 @@ def refuse(replica: Replica, token: int, request: Request) -> None:
     """Answer a request that only voters may make."""
     match request:
         case VoteRequest():
-            replica.answer(token, VoteResponse(replica.known, granted=False, error=Error.VOTER_NOT_FOUND))
+            replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.VOTER_NOT_FOUND))
             replica.heard_stranger = True
         case BeginEpochRequest():
-            replica.answer(token, BeginEpochResponse(replica.known, Error.VOTER_NOT_FOUND))
+            replica.answer(token, BeginEpochResponse(replica.current_leader, Error.VOTER_NOT_FOUND))
             replica.heard_stranger = True
         case EndEpochRequest():
-            replica.answer(token, EndEpochResponse(replica.known, Error.VOTER_NOT_FOUND))
+            replica.answer(token, EndEpochResponse(replica.current_leader, Error.VOTER_NOT_FOUND))
         case _:
-            replica.answer(token, VoterChangeResponse(replica.known, Error.VOTER_NOT_FOUND))
+            replica.answer(token, VoterChangeResponse(replica.current_leader, Error.VOTER_NOT_FOUND))
 
 
 def look_around(replica: Replica) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter
 from kraft.core import messages as said
-from kraft.core.messages import Error, Known, Request, Response
+from kraft.core.messages import CurrentLeader, Error, Request, Response
 from kraft.message_codec import REQUESTS as REQUEST_CLASSES
 from kraft.message_codec import RESPONSES as RESPONSE_CLASSES
 from kraft.message_codec import (
@@ -28,7 +28,7 @@ from tests.support.nested_extensions import nested_extensions
 
 KEY = ReplicaKey(3, directory_id("d3"))
 PLACE = OffsetAndEpoch(7, 2)
-KNOWN = Known(4, 1, "host:9093")
+KNOWN = CurrentLeader(4, 1, "host:9093")
 BATCH = Batch(7, 4, 1_000, (b"one", b""), BatchKind.VOTERS)
 
 REQUESTS: list[Request] = [
@@ -41,7 +41,7 @@ REQUESTS: list[Request] = [
 ]
 RESPONSES: list[Response] = [
     said.VoteResponse(KNOWN, granted=False, error=Error.INVALID_VOTER_KEY),
-    said.BeginEpochResponse(Known(4)),
+    said.BeginEpochResponse(CurrentLeader(4)),
     said.EndEpochResponse(KNOWN),
     said.FetchResponse(KNOWN, 5, batches=(BATCH, BATCH)),
     said.FetchResponse(KNOWN, 5, diverging=PLACE),
@@ -132,7 +132,7 @@ UNBOUNDED = [
     (RESPONSES[3], "batches", (attrs.evolve(BATCH, kind=9),)),
     (RESPONSES[3], "batches", (attrs.evolve(BATCH, records=("text",)),)),
     (RESPONSES[6], "size_bytes", -1),
-    (RESPONSES[6], "known", Known(4, -1, "host:1")),
+    (RESPONSES[6], "current_leader", CurrentLeader(4, -1, "host:1")),
     (RESPONSES[7], "message", "x" * 10_000),
     (RESPONSES[7], "error", "NO_SUCH_ERROR"),
 ]

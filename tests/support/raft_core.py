@@ -15,7 +15,7 @@ from kraft.core import (
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
-from kraft.core.messages import Known
+from kraft.core.messages import CurrentLeader
 from tests.support.directory_ids import directory_id
 
 THREE = VoterSet(
@@ -69,10 +69,10 @@ class One:
     def elected(self) -> "One":
         """Won with the votes of node 2."""
         (pre_vote, _) = self.time_out()
-        known = Known(self.core.epoch)
+        known = CurrentLeader(self.core.epoch)
         effects = self.step(happened.Responded(2, pre_vote, said.VoteResponse(known, granted=True)))
         vote = sends(effects)[0]
-        self.step(happened.Responded(2, vote, said.VoteResponse(Known(self.core.epoch), granted=True)))
+        self.step(happened.Responded(2, vote, said.VoteResponse(CurrentLeader(self.core.epoch), granted=True)))
         assert self.core.role is Role.LEADER
         return self
 

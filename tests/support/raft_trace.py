@@ -9,7 +9,7 @@ from collections.abc import Callable
 from kraft.core import Effect, OffsetAndEpoch, ReplicaKey
 from kraft.core import effects as todo
 from kraft.core import messages as said
-from kraft.core.messages import Error, Known, Request, Response
+from kraft.core.messages import CurrentLeader, Error, Request, Response
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.raft_world import Listener, RaftWorld
 
@@ -166,23 +166,23 @@ def _request(request: Request) -> str:
 
 
 def _response(response: Response) -> str:
-    known = _known(response.known)
+    current_leader = _current_leader(response.current_leader)
     if response.error is not Error.NONE:
-        return f"{response.error}, {known}"
+        return f"{response.error}, {current_leader}"
     match response:
         case said.VoteResponse():
-            return f"{'yes' if response.granted else 'no'}, {known}"
+            return f"{'yes' if response.granted else 'no'}, {current_leader}"
         case said.FetchResponse(diverging=OffsetAndEpoch() as place):
-            return f"logs diverge, mine ends epoch {place.epoch} at {place.offset}, {known}"
+            return f"logs diverge, mine ends epoch {place.epoch} at {place.offset}, {current_leader}"
         case said.FetchResponse(snapshot=OffsetAndEpoch() as place):
-            return f"fetch snapshot {_place(place)} first, {known}"
+            return f"fetch snapshot {_place(place)} first, {current_leader}"
         case said.FetchResponse():
             entries = " ".join(map(_batch, response.batches)) or "nothing"
             return f"here is {entries}, committed below {response.high_watermark}"
         case said.FetchSnapshotResponse():
             return f"here are {len(response.data)} of {response.size_bytes} bytes from {response.position}"
         case _:
-            return f"ok, {known}"
+            return f"ok, {current_leader}"
 
 
 def _batch(batch: Batch) -> str:
@@ -196,9 +196,9 @@ def _batch(batch: Batch) -> str:
     return f"[{_place(OffsetAndEpoch(batch.base_offset, batch.epoch))} {what}]"
 
 
-def _known(known: Known) -> str:
-    leader = f"{known.leader_id} leads" if known.leader_id is not None else "no leader known"
-    return f"epoch {known.epoch}, {leader}"
+def _current_leader(current_leader: CurrentLeader) -> str:
+    leader = f"{current_leader.leader_id} leads" if current_leader.leader_id is not None else "no leader known"
+    return f"epoch {current_leader.epoch}, {leader}"
 
 
 def _place(place: OffsetAndEpoch) -> str:

@@ -306,10 +306,12 @@ class RaftWorld:
         """The bytes are beside the point: a snapshot is handed over as an object, in two pieces."""
         snapshot, request = host.disk.snapshot, effect.request
         if snapshot is None or snapshot.place != request.snapshot:
-            self._answer(host, effect.token, FetchSnapshotResponse(effect.known, error=Error.SNAPSHOT_NOT_FOUND))
+            self._answer(
+                host, effect.token, FetchSnapshotResponse(effect.current_leader, error=Error.SNAPSHOT_NOT_FOUND)
+            )
             return
         self.hosts[request.replica.node_id].download = snapshot
-        response = FetchSnapshotResponse(effect.known, SNAPSHOT_PIECES, request.position, b"x")
+        response = FetchSnapshotResponse(effect.current_leader, SNAPSHOT_PIECES, request.position, b"x")
         self._answer(host, effect.token, response)
 
     def _install(self, host: Host, effect: todo.InstallSnapshot) -> None:

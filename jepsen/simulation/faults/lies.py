@@ -24,7 +24,7 @@ import attrs
 from jepsen.simulation.invariants import Replicas
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter
 from kraft.core import messages as said
-from kraft.core.messages import Error, Known, Request, Response
+from kraft.core.messages import CurrentLeader, Error, Request, Response
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.replicated_log import Batch, BatchKind
 
@@ -130,50 +130,50 @@ class Lies:
     def response(self, target: str, request: Request) -> Response:
         """An answer to what the node on host `target` has asked, or to something else."""
         rng = self._rng
-        known, error = self._known(target), rng.choice((Error.NONE, *Error))
+        current_leader, error = self._current_leader(target), rng.choice((Error.NONE, *Error))
         if isinstance(request, said.FetchRequest | said.FetchSnapshotRequest) and rng.random() < 0.5:
             # As the leader that is asked would.
-            known, error = Known(request.epoch, self._me.node_id, self.address), Error.NONE
+            current_leader, error = CurrentLeader(request.epoch, self._me.node_id, self.address), Error.NONE
         match rng.randrange(6):
             case 0:
-                return said.VoteResponse(known, False, error)
+                return said.VoteResponse(current_leader, False, error)
             case 1:
-                return said.BeginEpochResponse(known, error)
+                return said.BeginEpochResponse(current_leader, error)
             case 2:
-                return said.EndEpochResponse(known, error)
+                return said.EndEpochResponse(current_leader, error)
             case 3:
-                return self._fetched(target, request, known, error)
+                return self._fetched(target, request, current_leader, error)
             case 4:
-                return said.VoterChangeResponse(known, error, "x" * rng.choice((0, 10, 1000)))
+                return said.VoterChangeResponse(current_leader, error, "x" * rng.choice((0, 10, 1000)))
             case _:
                 position, data = self.number(), rng.randbytes(rng.choice((0, 1)))
-                return said.FetchSnapshotResponse(known, rng.choice((0, 1, FAR)), position, data, error)
+                return said.FetchSnapshotResponse(current_leader, rng.choice((0, 1, FAR)), position, data, error)
 
     def number(self) -> int:
         """An offset, a position, a time or an id, and none that is meant."""
         return self._one_of(_NUMBERS, _MALFORMED_NUMBERS)
 
-    def _fetched(self, target: str, request: Request, known: Known, error: Error) -> Response:
+    def _fetched(self, target: str, request: Request, current_leader: CurrentLeader, error: Error) -> Response:
         """Nothing that fits: see the head of the module."""
         rng = self._rng
         match rng.randrange(5):
             case 0:
-                return said.FetchResponse(known, 0, error)
+                return said.FetchResponse(current_leader, 0, error)
             case 1:
-                return said.FetchResponse(known, 0, error, diverging=OffsetAndEpoch(FAR, 2**31 - 1))
+                return said.FetchResponse(current_leader, 0, error, diverging=OffsetAndEpoch(FAR, 2**31 - 1))
             case 2:
-                return said.FetchResponse(known, 0, error, snapshot=self._place())
+                return said.FetchResponse(current_leader, 0, error, snapshot=self._place())
             case 3 if isinstance(request, said.FetchRequest):
                 nobody = Batch(request.log_end.offset, request.epoch, -1, (rng.randbytes(9),), BatchKind.VOTERS)
-                return said.FetchResponse(known, 0, error, batches=(nobody,))
+                return said.FetchResponse(current_leader, 0, error, batches=(nobody,))
             case _:
                 kind = rng.choice(list(BatchKind))
                 batch = Batch(FAR, self._epoch(target), self.number(), (rng.randbytes(5),), kind)
-                return said.FetchResponse(known, 0, error, batches=(batch,) * rng.choice((1, 3)))
+                return said.FetchResponse(current_leader, 0, error, batches=(batch,) * rng.choice((1, 3)))
 
-    def _known(self, target: str) -> Known:
+    def _current_leader(self, target: str) -> CurrentLeader:
         leader_id = self._rng.choice((None, self._me.node_id, *self._members.names, self.number()))
-        return Known(self._epoch(target), leader_id, self._some_address())
+        return CurrentLeader(self._epoch(target), leader_id, self._some_address())
 
     def _epoch(self, target: str) -> int:
         """Mostly one that is believed."""

@@ -15,7 +15,7 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.control import leader_change
-from kraft.core.messages import Error, Known
+from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch
 from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, One, established, kinds, sends
 
@@ -67,7 +67,7 @@ def test_5_1_a_request_of_an_older_epoch_is_refused() -> None:
     ):
         response = one.answer_to(request)
         assert response.error is Error.FENCED_LEADER_EPOCH
-        assert response.known == Known(5)
+        assert response.current_leader == CurrentLeader(5)
 
 
 def test_5_1_a_leader_that_hears_of_a_higher_epoch_steps_down_and_tells_who_waits() -> None:
@@ -81,16 +81,16 @@ def test_5_1_a_leader_that_hears_of_a_higher_epoch_steps_down_and_tells_who_wait
 
 def test_5_2_a_candidate_follows_whoever_won() -> None:
     one = One()
-    one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(Known(0), granted=True)))
+    one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     assert (one.core.role, one.core.epoch) == (Role.CANDIDATE, 1)
     one.follow(3, 1)
 
 
 def test_5_2_a_lost_election_is_tried_again_in_another_epoch() -> None:
     one = One()
-    effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(Known(0), granted=True)))
+    effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     for node_id, vote in zip((2, 3), sends(effects), strict=True):
-        one.step(happened.Responded(node_id, vote, said.VoteResponse(Known(1), granted=False)))
+        one.step(happened.Responded(node_id, vote, said.VoteResponse(CurrentLeader(1), granted=False)))
     one.step(happened.Tick(), max(0.0, one.core.deadline_ms - one.now_ms))
     assert (one.core.role, one.core.epoch) == (Role.PROSPECTIVE, 1)
 
@@ -113,7 +113,7 @@ def test_kip_996_a_pre_vote_is_no_vote() -> None:
 def test_kip_996_nobody_would_vote_while_it_hears_its_leader() -> None:
     one = One()
     fetch = one.follow(2, 1)
-    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 0)))
+    one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0)))
     assert not one.vote_for(3, 1, EMPTY, pre_vote=True)
     one.step(happened.ConnectionReset(2))
     assert one.vote_for(3, 1, EMPTY, pre_vote=True)
@@ -130,7 +130,7 @@ def test_kip_996_who_is_refused_goes_back_to_its_leader() -> None:
     requests = one.time_out()
     assert one.core.role is Role.PROSPECTIVE
     for node_id, request in zip((2, 3), requests, strict=True):
-        one.step(happened.Responded(node_id, request, said.VoteResponse(Known(1, 2), granted=False)))
+        one.step(happened.Responded(node_id, request, said.VoteResponse(CurrentLeader(1, 2), granted=False)))
     assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 1)
 
 
@@ -138,9 +138,9 @@ def test_kip_996_word_of_the_lost_leader_counts_only_from_itself() -> None:
     one = One()
     one.follow(2, 1)
     requests = one.time_out()
-    one.step(happened.Responded(3, requests[1], said.VoteResponse(Known(1, 2), granted=False)))
+    one.step(happened.Responded(3, requests[1], said.VoteResponse(CurrentLeader(1, 2), granted=False)))
     assert one.core.role is Role.PROSPECTIVE
-    one.step(happened.Responded(2, requests[0], said.VoteResponse(Known(1, 2), granted=False)))
+    one.step(happened.Responded(2, requests[0], said.VoteResponse(CurrentLeader(1, 2), granted=False)))
     assert one.core.role is Role.FOLLOWER
 
 
@@ -202,12 +202,12 @@ def test_what_was_fetched_of_a_snapshot_is_discarded_when_it_is_not_to_be_had_an
     wanted = OffsetAndEpoch(5, 1)
     fetch = one.follow(2, 1)
     (fetch_snapshot,) = sends(
-        one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 0, snapshot=wanted)))
+        one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0, snapshot=wanted)))
     )
-    part = said.FetchSnapshotResponse(Known(1, 2), 10, 0, b"x")
+    part = said.FetchSnapshotResponse(CurrentLeader(1, 2), 10, 0, b"x")
     (fetch_snapshot,) = sends(one.step(happened.Responded(2, fetch_snapshot, part)))
     if is_gone:
-        gone = said.FetchSnapshotResponse(Known(1, 2), error=Error.SNAPSHOT_NOT_FOUND)
+        gone = said.FetchSnapshotResponse(CurrentLeader(1, 2), error=Error.SNAPSHOT_NOT_FOUND)
         effects = one.step(happened.Responded(2, fetch_snapshot, gone))
     else:
         effects = one.ask(said.BeginEpochRequest(2, 3, "host3:1", KEYS[1]))
@@ -218,10 +218,12 @@ def test_kip_630_an_own_snapshot_does_not_cut_a_log_that_a_fetched_one_replaces(
     """It was taken slowly, and comes while the later one is being installed."""
     one = One(1, 1, 1)
     fetch = one.follow(2, 1)
-    (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 2))))
+    (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 2))))
     fetched = OffsetAndEpoch(10, 1)
-    (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 2, snapshot=fetched))))
-    effects = one.step(happened.Responded(2, fetch, said.FetchSnapshotResponse(Known(1, 2), 1, 0, b"x")))
+    (fetch,) = sends(
+        one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 2, snapshot=fetched)))
+    )
+    effects = one.step(happened.Responded(2, fetch, said.FetchSnapshotResponse(CurrentLeader(1, 2), 1, 0, b"x")))
     assert todo.InstallSnapshot(fetched) in effects
     assert one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1))) == []
 
@@ -231,7 +233,7 @@ def test_a_follower_acknowledges_only_what_is_durable() -> None:
     one = One()
     fetch = one.follow(2, 1)
     batch = leader_change(0, 1, 2, [2, 3])
-    effects = one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 0, batches=(batch,))))
+    effects = one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0, batches=(batch,))))
     assert kinds(effects) == [todo.AppendLog]
     (request,) = sends(one.sync())
     assert isinstance(request, said.FetchRequest)
@@ -242,7 +244,7 @@ def test_a_follower_takes_no_batches_that_do_not_follow() -> None:
     one = One()
     fetch = one.follow(2, 1)
     stray = Batch(4, 1, 0, (b"x",))
-    effects = one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2), 0, batches=(stray,))))
+    effects = one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0, batches=(stray,))))
     assert effects == []
     assert one.core.end_offset == 0
 
@@ -250,9 +252,9 @@ def test_a_follower_takes_no_batches_that_do_not_follow() -> None:
 def test_a_follower_never_truncates_what_is_committed() -> None:
     one = One(1, 1)
     fetch = one.follow(2, 2)
-    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(2, 2), 2)))
+    one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(2, 2), 2)))
     assert one.core.high_watermark == 2
-    response = said.FetchResponse(Known(2, 2), 2, diverging=OffsetAndEpoch(1, 1))
+    response = said.FetchResponse(CurrentLeader(2, 2), 2, diverging=OffsetAndEpoch(1, 1))
     effects = one.step(happened.Responded(2, one.core._replica.requests._under_way[2, type(fetch)], response))
     assert effects == [todo.RefusedTruncation(2, 1, 2)]
     assert one.core.end_offset == 2
@@ -313,14 +315,14 @@ def test_who_stands_for_election_and_leaves_is_not_elected_any_more() -> None:
     asking = One()
     (pre_vote, _) = asking.time_out()
     asking.step(happened.Leave())
-    asking.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True)))
+    asking.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True)))
     assert (asking.core.role, asking.core.epoch) == (Role.UNATTACHED, 0)
     standing = One()
     (pre_vote, _) = standing.time_out()
-    vote = sends(standing.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True))))[0]
+    vote = sends(standing.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True))))[0]
     assert standing.core.role is Role.CANDIDATE
     standing.step(happened.Leave())
-    standing.step(happened.Responded(2, vote, said.VoteResponse(Known(1), granted=True)))
+    standing.step(happened.Responded(2, vote, said.VoteResponse(CurrentLeader(1), granted=True)))
     assert (standing.core.role, standing.core.epoch) == (Role.UNATTACHED, 1)
 
 
@@ -338,10 +340,10 @@ def test_a_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
 def test_an_answer_of_a_former_role_counts_for_nothing() -> None:
     """A vote that was asked for in an epoch before does not elect in this one."""
     one = One()
-    effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(Known(0), granted=True)))
+    effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     late = sends(effects)[0]
     one.follow(3, 2)
-    one.step(happened.Responded(2, late, said.VoteResponse(Known(1), granted=True)))
+    one.step(happened.Responded(2, late, said.VoteResponse(CurrentLeader(1), granted=True)))
     assert (one.core.role, one.core.epoch) == (Role.FOLLOWER, 2)
 
 
@@ -350,7 +352,9 @@ def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
     assert one.core.deadline_ms <= 40.0
     (pre_vote, _) = one.time_out()
     assert pre_vote.pre_vote
-    effects = one.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(3, 2, "host2:1"), granted=False)))
+    effects = one.step(
+        happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(3, 2, "host2:1"), granted=False))
+    )
     assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 3)
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
@@ -378,11 +382,11 @@ def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> No
 def test_a_candidate_encourages_a_rival_only_once_it_has_lost() -> None:
     one = One()
     (pre_vote, _) = one.time_out()
-    votes = sends(one.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(0), granted=True))))
+    votes = sends(one.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True))))
     assert one.core.role is Role.CANDIDATE
     assert not one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
     for node_id, vote in zip((2, 3), votes, strict=True):
-        one.step(happened.Responded(node_id, vote, said.VoteResponse(Known(1), granted=False)))
+        one.step(happened.Responded(node_id, vote, said.VoteResponse(CurrentLeader(1), granted=False)))
     assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
 
 

@@ -7,11 +7,11 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.control import encode_voters
-from kraft.core.messages import Error, Known
+from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
 
-LEADER = Known(1, 2)
+LEADER = CurrentLeader(1, 2)
 
 
 def following(*epochs: int) -> tuple[One, said.FetchRequest]:
@@ -84,7 +84,7 @@ def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections
     for _ in range(1_100):
         for pre_vote in one.time_out() or one.time_out():
             voter = pre_vote.voter.node_id
-            one.step(happened.Responded(voter, pre_vote, said.VoteResponse(Known(0), granted=False)))
+            one.step(happened.Responded(voter, pre_vote, said.VoteResponse(CurrentLeader(0), granted=False)))
     one.step(happened.ConnectionReset(2))
     one.follow(2, 1)
     one.core._replica.lost_elections = 2_000
@@ -109,9 +109,15 @@ def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections
 @pytest.mark.parametrize("leads", [True, False])
 def test_stranger_changes_nothing(request_: said.Request, leads: bool) -> None:
     one = established() if leads else One(election=ElectionState(1))
-    before = (one.core.role, one.core.election, one.core.known, one.core.high_watermark, one.core.voters)
+    before = (one.core.role, one.core.election, one.core.current_leader, one.core.high_watermark, one.core.voters)
     effects = one.step(happened.Received(99, request_, is_stranger=True))
-    assert (one.core.role, one.core.election, one.core.known, one.core.high_watermark, one.core.voters) == before
+    assert (
+        one.core.role,
+        one.core.election,
+        one.core.current_leader,
+        one.core.high_watermark,
+        one.core.voters,
+    ) == before
     (answer,) = [effect for effect in effects if isinstance(effect, todo.Answer)]
     assert answer.response.error in (Error.VOTER_NOT_FOUND, Error.UNKNOWN_LEADER_EPOCH)
     assert not getattr(answer.response, "granted", False)
@@ -132,7 +138,7 @@ def test_voter_without_a_leader_asks_its_bootstrap_servers_when_a_stranger_claim
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
     (fetch,) = sends(one.step(happened.Received(1, begin, is_stranger=True)))
     assert isinstance(fetch, said.FetchRequest)
-    answer = said.FetchResponse(Known(7, 5, "host5:1"), 0, Error.FENCED_LEADER_EPOCH)
+    answer = said.FetchResponse(CurrentLeader(7, 5, "host5:1"), 0, Error.FENCED_LEADER_EPOCH)
     one.step(happened.Responded(-1, fetch, answer))
     assert (one.core.epoch, one.core.leader_id) == (7, 5)
 

@@ -9,7 +9,7 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.log_state import OffsetAndEpoch as Place
-from kraft.core.messages import Error, Known
+from kraft.core.messages import CurrentLeader, Error
 from kraft.core.plausible_epochs import ALWAYS_BELIEVED, COUNTED_FROM_S, EPOCH_END, is_plausible
 from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, WALL_S, One, established
@@ -49,7 +49,9 @@ def test_request_of_an_implausible_epoch_has_no_effect(request_: Callable[[int],
 def test_response_of_an_implausible_epoch_has_no_effect() -> None:
     one = One()
     (pre_vote, _) = one.time_out()
-    effects = one.step(happened.Responded(2, pre_vote, said.VoteResponse(Known(LAST, 2, "host2:1"), granted=False)))
+    effects = one.step(
+        happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(LAST, 2, "host2:1"), granted=False))
+    )
     assert one.core.epoch == 0
     assert todo.RefusedEpoch(2, 0, LAST) in effects
 
@@ -57,7 +59,7 @@ def test_response_of_an_implausible_epoch_has_no_effect() -> None:
 def test_replica_that_was_away_for_long_catches_up_at_once() -> None:
     one = One(1, election=ElectionState(7))
     (to_two, _) = one.time_out()
-    one.step(happened.Responded(2, to_two, said.VoteResponse(Known(HIGHEST, 3, "host3:1"), granted=False)))
+    one.step(happened.Responded(2, to_two, said.VoteResponse(CurrentLeader(HIGHEST, 3, "host3:1"), granted=False)))
     assert (one.core.epoch, one.core.leader_id) == (HIGHEST, 3)
 
 

@@ -14,7 +14,7 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.core.control import voters_entry
-from kraft.core.messages import Error, Known
+from kraft.core.messages import CurrentLeader, Error
 from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
 
@@ -149,7 +149,7 @@ def test_kip_853_whoever_lost_its_disk_does_not_stand_where_the_voter_was_just_n
     sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1])))
     (fetch,) = [request for request in sent if isinstance(request, said.FetchRequest)]
     entries = (voters_entry(0, 1, named),)
-    one.step(happened.Responded(2, fetch, said.FetchResponse(Known(1, 2, "host2:1"), 0, batches=entries)))
+    one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2, "host2:1"), 0, batches=entries)))
     assert one.core.voters == named
     assert not one.core.is_voter
     one.step(happened.Tick(), 10_000.0)
@@ -165,7 +165,7 @@ def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> Non
     (_, update) = sends(effects)
     assert isinstance(update, said.UpdateVoterRequest)
     assert update.voter == Voter(KEYS[1], "moved:1")
-    refused = said.VoterChangeResponse(Known(1, 2), Error.REQUEST_TIMED_OUT)
+    refused = said.VoterChangeResponse(CurrentLeader(1, 2), Error.REQUEST_TIMED_OUT)
     assert sends(one.step(happened.Responded(2, update, refused))) == []
     (again,) = sends(one.step(happened.Tick(), update.timeout_ms))
     assert again == update
@@ -190,7 +190,7 @@ def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it()
     (fetch,) = sends(effects)
     assert isinstance(fetch, said.FetchRequest)
     destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))
-    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(Known(1, 2, "host2:1"), 0)))
+    effects = one.step(happened.Responded(destination, fetch, said.FetchResponse(CurrentLeader(1, 2, "host2:1"), 0)))
     assert one.core.role is Role.FOLLOWER
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
