@@ -86,7 +86,7 @@ class Core:
     def deadline_ms(self) -> float:
         """When to step at the latest; infinity when there is nothing to wait for."""
         replica = self._replica
-        pause_ms = replica.requests.next_ms(replica.now_ms)
+        pause_ms = replica.requests.next_retry_ms(replica.now_ms)
         if isinstance(replica.state, Leader):
             return min(pause_ms, leading.deadline_ms(replica, replica.state))
         return min(pause_ms, replica.state.deadline_ms)
@@ -230,7 +230,7 @@ class Core:
         replica = self._replica
         source, request, response = event.destination, event.request, event.response
         elections.learn(replica, source, response.current_leader)
-        if not replica.requests.finish(source, request):
+        if not replica.requests.complete(source, request):
             return
         match request, response:
             case VoteRequest(), VoteResponse():
@@ -251,8 +251,8 @@ class Core:
 
     def _request_failed(self, destination: int, request: Request) -> None:
         replica = self._replica
-        if replica.requests.finish(destination, request):
-            replica.requests.hold(destination, type(request), replica.now_ms + replica.config.retry_backoff_ms)
+        if replica.requests.complete(destination, request):
+            replica.requests.back_off(destination, type(request), replica.now_ms + replica.config.retry_backoff_ms)
             if isinstance(request, VoteRequest):
                 elections.on_vote_failed(replica, destination)
 

@@ -126,7 +126,7 @@ def on_vote_response(replica: Replica, source: int, request: VoteRequest, respon
     if isinstance(state, Prospective):
         # Who still hears the leader may soon not: the same question is worth asking again.
         pause_ms = replica.config.election_timeout_ms / PRE_VOTES_IN_ELECTION_TIMEOUT
-        replica.requests.hold(source, VoteRequest, replica.now_ms + pause_ms)
+        replica.requests.back_off(source, VoteRequest, replica.now_ms + pause_ms)
     _decide(replica)
 
 

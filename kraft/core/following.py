@@ -100,7 +100,7 @@ def on_snapshot_refused(replica: Replica, snapshot: OffsetAndEpoch) -> None:
     replica.installing = None
     if isinstance(replica.state, Follower):
         until_ms = replica.now_ms + replica.config.election_backoff_max_ms
-        replica.requests.hold(replica.state.leader_id, FetchRequest, until_ms)
+        replica.requests.back_off(replica.state.leader_id, FetchRequest, until_ms)
 
 
 def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
@@ -132,7 +132,7 @@ def hear(replica: Replica, state: Follower) -> None:
 
 
 def pause(replica: Replica, destination: int, kind: type[FetchRequest] | type[FetchSnapshotRequest]) -> None:
-    replica.requests.hold(destination, kind, replica.now_ms + replica.config.retry_backoff_ms)
+    replica.requests.back_off(destination, kind, replica.now_ms + replica.config.retry_backoff_ms)
 
 
 def is_seeking(replica: Replica) -> bool:

@@ -1,4 +1,4 @@
-"""What replicas say to one another. Requests and responses; a response always belongs to one request.
+"""What replicas say to one another. RequestManager and responses; a response always belongs to one request.
 
 Named after Kafka's RPCs (KIP-595, KIP-630, KIP-853, KIP-996). Every request names its sender's epoch, and every
 response the epoch and the leader that the responder knows, so that any exchange spreads the news of a new epoch.

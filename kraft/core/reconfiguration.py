@@ -54,7 +54,7 @@ def report_myself(replica: Replica, follower: Follower) -> None:
 
 def on_update_response(replica: Replica, source: int) -> None:
     """Whatever the answer is: the entry is what counts, and it takes a while to arrive."""
-    replica.requests.hold(source, UpdateVoterRequest, replica.now_ms + replica.config.update_voter_timeout_ms)
+    replica.requests.back_off(source, UpdateVoterRequest, replica.now_ms + replica.config.update_voter_timeout_ms)
 
 
 def may_change(replica: Replica, leader: Leader) -> bool:

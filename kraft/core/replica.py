@@ -20,7 +20,7 @@ from kraft.core.effects import (
 from kraft.core.log_state import LogState, OffsetAndEpoch
 from kraft.core.messages import CurrentLeader, Request, Response
 from kraft.core.plausible_epochs import EPOCH_END
-from kraft.core.requests import Requests
+from kraft.core.request_manager import RequestManager
 from kraft.core.roles import Follower, Leader, RoleState, Unattached
 from kraft.core.transitions import Cause, IllegalTransition, next_role
 from kraft.core.voters import ReplicaKey, Voter, VoterSet, VoterSetHistory
@@ -47,7 +47,7 @@ class Replica:
         self.voter_history = voters
         self.high_watermark = log.start.offset
         self.now_ms = now_ms
-        self.requests = Requests()
+        self.requests = RequestManager()
         self.wall_s = wall_s
         self.effects: list[Effect] = []
         self.lost_elections = 0
@@ -148,7 +148,7 @@ class Replica:
         if isinstance(self.state, Follower):
             self.drop_download(self.state)
         self.state = state
-        self.requests = Requests()
+        self.requests = RequestManager()
         self.effects.append(RoleChanged(state.role, self.epoch, self.leader_id, cause))
 
     def enter_epoch(self, epoch: int, voted_for: ReplicaKey | None = None) -> None:

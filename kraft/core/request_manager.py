@@ -5,7 +5,7 @@ from math import inf
 from kraft.core.messages import Request
 
 
-class Requests:
+class RequestManager:
     """Forgotten as a whole when the role changes: an answer that comes later no longer counts as one."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Requests:
     def sent(self, destination: int, request: Request) -> None:
         self._under_way[destination, type(request)] = request
 
-    def finish(self, destination: int, request: Request) -> bool:
+    def complete(self, destination: int, request: Request) -> bool:
         """Whether `request` is still wanted; it is under way no longer."""
         slot = (destination, type(request))
         if self._under_way.get(slot) is not request:
@@ -32,11 +32,11 @@ class Requests:
         self._not_before_ms.pop(slot, None)
         return True
 
-    def hold(self, destination: int, kind: type[Request], until_ms: float) -> None:
+    def back_off(self, destination: int, kind: type[Request], until_ms: float) -> None:
         """Send none of this kind there before `until_ms`."""
         self._not_before_ms[destination, kind] = until_ms
 
-    def next_ms(self, now_ms: float) -> float:
+    def next_retry_ms(self, now_ms: float) -> float:
         """When the next pause ends; infinity without one."""
         pauses = (
             until_ms
