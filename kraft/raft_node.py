@@ -202,7 +202,7 @@ class RaftNode:
             except ConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
                 if error.was_reset and connection.peer is not None:
-                    self._lost(connection.peer.node_id, is_stranger=self._peers.is_stranger(connection.peer))
+                    self._lost(connection.peer.node_id, is_unknown_peer=self._peers.is_unknown_peer(connection.peer))
             finally:
                 self._inbound_requests.remove_connection(connection)
 
@@ -229,13 +229,15 @@ class RaftNode:
 
     def _received(self, connection: ServedConnection, correlation_id: int, request: Request) -> None:
         assert connection.peer is not None, "a request that came before the node's name"
-        is_stranger = self._peers.check(connection.peer)
-        self.step(happened.Received(self._inbound_requests.add(connection, correlation_id), request, is_stranger))
+        is_unknown_peer = self._peers.check(connection.peer)
+        self.step(happened.Received(self._inbound_requests.add(connection, correlation_id), request, is_unknown_peer))
 
-    def _lost(self, node_id: int, *, is_stranger: bool = False) -> None:
-        if node_id >= 0 and not is_stranger:
+    def _lost(self, node_id: int, *, is_unknown_peer: bool = False) -> None:
+        if node_id >= 0 and not is_unknown_peer:
             self._peers.lost(node_id)
-        if node_id >= 0:  # listeners hear of strangers too, as brokers are: to them it is a hint, which they look into
+        if (
+            node_id >= 0
+        ):  # listeners hear of unknown_peers too, as brokers are: to them it is a hint, which they look into
             self._machines.tell_of_reset(node_id)
 
     # Tasks

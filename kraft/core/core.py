@@ -21,7 +21,7 @@ Times are in milliseconds, of any clock that never goes back.
 
 from collections.abc import Callable
 
-from kraft.core import elections, events, following, leading, reconfiguration, strangers
+from kraft.core import elections, events, following, leading, reconfiguration, unknown_peers
 from kraft.core.config import QuorumConfig
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
@@ -156,7 +156,7 @@ class Core:
             case events.Tick():
                 pass
             case events.Received():
-                self._received(event.token, event.request, event.is_stranger)
+                self._received(event.token, event.request, event.is_unknown_peer)
             case events.Responded():
                 self._responded(event)
             case events.RequestFailed():
@@ -180,11 +180,11 @@ class Core:
             case events.Leave():
                 elections.leave(replica)
 
-    def _received(self, token: int, request: Request, is_stranger: bool) -> None:
+    def _received(self, token: int, request: Request, is_unknown_peer: bool) -> None:
         replica = self._replica
         match request:
-            case _ if is_stranger and not isinstance(request, FetchRequest | FetchSnapshotRequest):
-                strangers.refuse(replica, token, request)
+            case _ if is_unknown_peer and not isinstance(request, FetchRequest | FetchSnapshotRequest):
+                unknown_peers.refuse(replica, token, request)
             case VoteRequest():
                 elections.on_vote(replica, token, request)
             case BeginEpochRequest():
@@ -280,4 +280,4 @@ class Core:
                 elections.say_goodbye(replica, resigned)
             case Unattached() if following.is_seeking(replica):
                 following.seek_leader(replica)
-        strangers.look_around(replica)
+        unknown_peers.send_fetch_to_bootstrap_server(replica)

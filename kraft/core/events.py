@@ -1,4 +1,4 @@
-"""What can happen to a core. Whoever drives it reports each of these once, in the order in which they happened."""
+"""The events of a core. The driver reports each event once, in the order in which they happened."""
 
 from typing import TypeAlias
 
@@ -11,25 +11,25 @@ from kraft.core.voters import VoterSet
 
 @attrs.frozen
 class Tick:
-    """The core's deadline has passed. A tick too many does no harm."""
+    """The core's deadline has passed. An early or repeated tick is harmless."""
 
 
 @attrs.frozen
 class Received:
-    """A request came in. `token` is the driver's: the answer will name it.
+    """A request was received. The driver chooses `token`, and the effect that answers the request carries it.
 
-    `is_stranger` says that its sender is neither a voter (`Core.names_voter`) nor a node that this replica has itself
-    connected to, at the address of a voter or a bootstrap server.
+    `is_unknown_peer` is True if the sender is neither a voter (`Core.names_voter`) nor a node to which this replica has
+    connected, at the address of a voter or a bootstrap server.
     """
 
     token: int
     request: Request
-    is_stranger: bool = False
+    is_unknown_peer: bool = False
 
 
 @attrs.frozen
 class Responded:
-    """The answer to a `Send`: `request` is the very object that was sent to `destination`."""
+    """The response to a `Send`. `request` is the same object that was sent to `destination`."""
 
     destination: int
     request: Request
@@ -38,7 +38,7 @@ class Responded:
 
 @attrs.frozen
 class RequestFailed:
-    """A `Send` that will never be answered: the connection broke, or the request timed out."""
+    """A `Send` that gets no response: the connection broke, or the request timed out."""
 
     destination: int
     request: Request
@@ -46,21 +46,21 @@ class RequestFailed:
 
 @attrs.frozen
 class ConnectionReset:
-    """The connection to a node broke in a way that its process's death explains."""
+    """The connection to a node was reset or refused, as happens when its process dies."""
 
     node_id: int
 
 
 @attrs.frozen
 class LogSynced:
-    """Everything up to `end` is durable: the log ended there, with that epoch, when the sync began."""
+    """The log is durable up to `end`, which was the log's end when the sync began."""
 
     end: OffsetAndEpoch
 
 
 @attrs.frozen
 class Append:
-    """The state machine's records, for one batch. Only to be reported while this replica leads."""
+    """The state machine appends records, which become one batch. Reported only while this replica leads."""
 
     records: tuple[bytes, ...]
     append_time_ms: int
@@ -68,14 +68,14 @@ class Append:
 
 @attrs.frozen
 class SnapshotTaken:
-    """A durable snapshot of the state after everything below `snapshot.offset` exists here; the log may start there."""
+    """This replica has a durable snapshot of the state at `snapshot.offset`. The log may start there."""
 
     snapshot: OffsetAndEpoch
 
 
 @attrs.frozen
 class SnapshotInstalled:
-    """A fetched snapshot is durable and in place, and the log behind it is empty. `voters` are those it names."""
+    """A fetched snapshot is durable and installed, and the log after it is empty. `voters` are the snapshot's."""
 
     snapshot: OffsetAndEpoch
     voters: VoterSet
@@ -83,14 +83,14 @@ class SnapshotInstalled:
 
 @attrs.frozen
 class SnapshotRefused:
-    """The bytes of a fetched snapshot are not one: what was fetched is gone, and the log is as it was."""
+    """A fetched snapshot is malformed. Its bytes are deleted, and the log is unchanged."""
 
     snapshot: OffsetAndEpoch
 
 
 @attrs.frozen
 class Leave:
-    """This node is about to stop: it never stands for election again, and if it leads, it hands over."""
+    """This node is about to stop. It resigns if it leads, and never stands for election again."""
 
 
 Event: TypeAlias = (

@@ -52,8 +52,8 @@ class Replica:
         self.effects: list[Effect] = []
         self.lost_elections = 0
         self.is_leaving = False
-        # A stranger claims to lead or to stand for election: see `kraft.core.strangers`.
-        self.heard_stranger = False
+        # True after an unknown peer has claimed to lead or has asked for a vote: see `kraft.core.unknown_peers`.
+        self.heard_unknown_peer = False
         # The fetched snapshot that the driver is putting in place of the log, which is in between until then.
         self.installing: OffsetAndEpoch | None = None
         self._chance = chance

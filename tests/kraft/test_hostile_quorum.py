@@ -1,4 +1,4 @@
-"""Replicas survive whatever comes over the quorum's port: from strangers, from a voter with a bug, and as its answers.
+"""Replicas survive any frames on the quorum's port: from unknown peers, from a voter with a bug, and as responses.
 
 Messages are made by `jepsen.hostile.quorum_composer`, from a seed, with the state of the replica that is sent them: so
 that they are taken seriously. `--full` makes them fifty times as many.

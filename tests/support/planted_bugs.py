@@ -112,7 +112,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     "every epoch is plausible": PlantedBug(
         elections, "see_epoch", "not is_plausible(epoch, replica.wall_s())", "False"
     ),
-    "strangers are believed": PlantedBug(Peers, "is_stranger", "return not", "return False and not"),
+    "strangers are believed": PlantedBug(Peers, "is_unknown_peer", "return not", "return False and not"),
     "a new disk passes for the old one": PlantedBug(
         ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"
     ),

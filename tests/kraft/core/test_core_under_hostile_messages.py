@@ -97,7 +97,7 @@ def test_core_never_fails_and_never_asks_for_the_impossible(seed: int) -> None:
         match rng.randrange(6):
             case 0 | 1:
                 request = composer.request()
-                driven.step(happened.Received(token, request, is_stranger=liar is KEYS[4]))
+                driven.step(happened.Received(token, request, is_unknown_peer=liar is KEYS[4]))
             case 2 | 3 if driven.sent:
                 send = driven.sent.pop(rng.randrange(len(driven.sent)))
                 response = composer.response_to(send.request)

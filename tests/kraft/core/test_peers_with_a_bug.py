@@ -110,7 +110,7 @@ def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections
 def test_stranger_changes_nothing(request_: said.Request, leads: bool) -> None:
     one = established() if leads else One(election=ElectionState(1))
     before = (one.core.role, one.core.election, one.core.current_leader, one.core.high_watermark, one.core.voters)
-    effects = one.step(happened.Received(99, request_, is_stranger=True))
+    effects = one.step(happened.Received(99, request_, is_unknown_peer=True))
     assert (
         one.core.role,
         one.core.election,
@@ -136,7 +136,7 @@ def test_voter_without_a_leader_asks_its_bootstrap_servers_when_a_stranger_claim
     """Its log may lack the entry that made the leader a voter: it must not be locked out (KIP-853)."""
     one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
-    (fetch,) = sends(one.step(happened.Received(1, begin, is_stranger=True)))
+    (fetch,) = sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))
     assert isinstance(fetch, said.FetchRequest)
     answer = said.FetchResponse(CurrentLeader(7, 5, "host5:1"), 0, Error.FENCED_LEADER_EPOCH)
     one.step(happened.Responded(-1, fetch, answer))
@@ -147,4 +147,4 @@ def test_voter_with_a_leader_asks_nobody_when_a_stranger_claims_to_lead() -> Non
     one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     one.follow(2, 1)
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
-    assert not sends(one.step(happened.Received(1, begin, is_stranger=True)))
+    assert not sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))
