@@ -167,7 +167,7 @@ class Core:
             case events.LogSynced():
                 replica.log.synced(event.end)
                 if isinstance(replica.state, Leader):
-                    leading.advance(replica, replica.state)
+                    leading.advance_high_watermark(replica, replica.state)
             case events.Append():
                 assert isinstance(replica.state, Leader), "only a leader appends"
                 leading.append(replica, replica.state, event.records, event.append_time_ms)
@@ -208,7 +208,7 @@ class Core:
         """
         replica = self._replica
         if replica.voter_history.names(request.replica):
-            elections.see_epoch(replica, request.replica.node_id, request.epoch)
+            elections.enter_higher_epoch(replica, request.replica.node_id, request.epoch)
         state = replica.state
         error = Error.NONE if isinstance(state, Leader) else Error.NOT_LEADER_OR_FOLLOWER
         if request.epoch < replica.epoch:
@@ -229,7 +229,7 @@ class Core:
     def _responded(self, event: events.Responded) -> None:
         replica = self._replica
         source, request, response = event.destination, event.request, event.response
-        elections.learn(replica, source, response.current_leader)
+        elections.update_leader(replica, source, response.current_leader)
         if not replica.requests.complete(source, request):
             return
         match request, response:
@@ -267,17 +267,17 @@ class Core:
         replica = self._replica
         state = replica.state
         if isinstance(state, Leader):
-            reconfiguration.proceed(replica, state)
+            reconfiguration.append_due_change(replica, state)
         match replica.state:
             case Leader() as leader:
-                leading.announce(replica, leader)
+                leading.send_begin_epoch_requests(replica, leader)
             case Prospective() | Candidate() as standing:
-                elections.canvass(replica, standing)
+                elections.send_vote_requests(replica, standing)
             case Follower() as follower:
-                following.fetch(replica, follower)
-                reconfiguration.report_myself(replica, follower)
+                following.send_fetch(replica, follower)
+                reconfiguration.send_update_voter_request(replica, follower)
             case Resigned() as resigned:
-                elections.say_goodbye(replica, resigned)
-            case Unattached() if following.is_seeking(replica):
-                following.seek_leader(replica)
+                elections.send_end_epoch_requests(replica, resigned)
+            case Unattached() if following.is_observer_without_leader(replica):
+                following.send_fetch_without_leader(replica)
         unknown_peers.send_fetch_to_bootstrap_server(replica)

@@ -1,4 +1,4 @@
-"""How a leader is found: votes, pre-votes (KIP-996), and the news of epochs and leaders that every message carries."""
+"""Elections: votes, pre-votes (KIP-996), and the epoch and leader that every message carries."""
 
 from kraft.core import leading
 from kraft.core.effects import RefusedEpoch
@@ -18,12 +18,12 @@ from kraft.core.replica import Replica
 from kraft.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraft.core.transitions import Cause
 
-# How often a voter that would not vote is asked again, within one election timeout.
+# How often, per election timeout, a pre-vote is requested again from a voter that refused it.
 PRE_VOTES_IN_ELECTION_TIMEOUT = 10
 
 
-def see_epoch(replica: Replica, source: int, epoch: int) -> bool:
-    """Enter a higher epoch that replica `source` told of, and leave the role (Raft's paper, section 5.1).
+def enter_higher_epoch(replica: Replica, source: int, epoch: int) -> bool:
+    """Become unattached in `epoch`, sent by replica `source`, if it is higher (Raft's paper, section 5.1).
 
     Returns False, and changes nothing, if the epoch is not plausible.
     """
@@ -35,13 +35,16 @@ def see_epoch(replica: Replica, source: int, epoch: int) -> bool:
     former = replica.state
     replica.enter_epoch(epoch)
     replica.become(Cause.HIGHER_EPOCH, Unattached(replica.now_ms + replica.random_election_timeout_ms()))
-    leading.abandon(replica, former)
+    leading.fail_pending_requests(replica, former)
     return True
 
 
-def learn(replica: Replica, source: int, current: CurrentLeader) -> None:
-    """Take the news that a message carries. Word of a leader that was just given up only counts from itself."""
-    if not see_epoch(replica, source, current.epoch):
+def update_leader(replica: Replica, source: int, current: CurrentLeader) -> None:
+    """Follow the leader that a message names, if this replica has none.
+
+    A prospective replica has just lost its leader. It follows that leader again only if the leader itself sent this.
+    """
+    if not enter_higher_epoch(replica, source, current.epoch):
         return
     if current.epoch != replica.epoch or current.leader_id in (None, replica.me.node_id):
         return
@@ -67,12 +70,12 @@ def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
     if request.epoch < replica.epoch:
         replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.FENCED_LEADER_EPOCH))
         return
-    if not see_epoch(replica, request.candidate.node_id, request.epoch):
+    if not enter_higher_epoch(replica, request.candidate.node_id, request.epoch):
         replica.answer(token, VoteResponse(replica.current_leader, granted=False, error=Error.UNKNOWN_LEADER_EPOCH))
         return
-    granted = would_vote(replica, request) if request.pre_vote else may_vote(replica, request)
+    granted = can_grant_pre_vote(replica, request) if request.pre_vote else can_grant_vote(replica, request)
     if granted and request.pre_vote:
-        _give_way(replica)
+        _postpone_election(replica)
     if granted and not request.pre_vote and replica.election.voted_for is None:
         replica.enter_epoch(request.epoch, request.candidate)
         if isinstance(replica.state, Unattached):
@@ -80,10 +83,10 @@ def on_vote(replica: Replica, token: int, request: VoteRequest) -> None:
     replica.answer(token, VoteResponse(replica.current_leader, granted))
 
 
-def may_vote(replica: Replica, request: VoteRequest) -> bool:
-    """One vote in an epoch, while it has no leader, to one whose log is as up to date (Raft, 5.2 and 5.4.1).
+def can_grant_vote(replica: Replica, request: VoteRequest) -> bool:
+    """True for the first candidate of a leaderless epoch whose log is as up to date (Raft's paper, 5.2 and 5.4.1).
 
-    Also from a replica that does not know itself as a voter: its log may lack the entry that made it one (KIP-853).
+    A replica votes even if its own log does not name it as a voter: the log may lack the entry that added it (KIP-853).
     """
     state = replica.state
     leaderless = isinstance(state, Unattached) or (isinstance(state, Prospective) and state.leader is None)
@@ -92,11 +95,12 @@ def may_vote(replica: Replica, request: VoteRequest) -> bool:
     return replica.log.no_newer_than(request.log_end)
 
 
-def would_vote(replica: Replica, request: VoteRequest) -> bool:
-    """KIP-996: not while a leader is known to be alive, so that who lost touch cannot depose it.
+def can_grant_pre_vote(replica: Replica, request: VoteRequest) -> bool:
+    """True if this replica would vote for the candidate in the next epoch (KIP-996).
 
-    Nor while this replica may be elected itself; of two that ask each other, the one with the lower id goes first. Were
-    both encouraged, they would split the votes, and the slower messages are, the more often.
+    False while this replica hears a leader, so that a partitioned voter cannot depose that leader. False while this
+    replica is a candidate. Of two prospective replicas with equal logs, the one with the lower id gets the pre-vote: if
+    both got it, they would split the votes, and more often the slower messages are.
     """
     state = replica.state
     if isinstance(state, Leader) or (isinstance(state, Candidate) and not state.lost):
@@ -110,8 +114,8 @@ def would_vote(replica: Replica, request: VoteRequest) -> bool:
     return replica.log.no_newer_than(request.log_end)
 
 
-def _give_way(replica: Replica) -> None:
-    """Who was just encouraged has the time to be elected before this replica stands, which would take votes from it."""
+def _postpone_election(replica: Replica) -> None:
+    """Delay this replica's own election after it has granted a pre-vote, so that it does not split the votes."""
     state = replica.state
     if isinstance(state, Follower | Unattached):
         pause_ms = replica.random_election_timeout_ms() / PRE_VOTES_IN_ELECTION_TIMEOUT
@@ -124,25 +128,25 @@ def on_vote_response(replica: Replica, source: int, request: VoteRequest, respon
         return
     state.votes[source] = response.granted
     if isinstance(state, Prospective):
-        # Who still hears the leader may soon not: the same question is worth asking again.
+        # A voter that refused because it hears a leader may lose that leader soon: ask it again.
         pause_ms = replica.config.election_timeout_ms / PRE_VOTES_IN_ELECTION_TIMEOUT
         replica.requests.back_off(source, VoteRequest, replica.now_ms + pause_ms)
-    _decide(replica)
+    _check_votes(replica)
 
 
 def on_vote_failed(replica: Replica, destination: int) -> None:
     state = replica.state
     if isinstance(state, Candidate):
         state.unreachable[destination] = True
-        _decide(replica)
+        _check_votes(replica)
 
 
 def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> None:
-    """The leader is worth knowing also for one that came back with another disk than the voter that is meant."""
+    """Follow the leader, even if the request is for another directory id of this node: only the response differs."""
     if request.epoch < replica.epoch:
         replica.answer(token, BeginEpochResponse(replica.current_leader, Error.FENCED_LEADER_EPOCH))
         return
-    learn(replica, request.leader_id, CurrentLeader(request.epoch, request.leader_id, request.leader_address))
+    update_leader(replica, request.leader_id, CurrentLeader(request.epoch, request.leader_id, request.leader_address))
     if request.epoch > replica.epoch:
         replica.answer(token, BeginEpochResponse(replica.current_leader, Error.UNKNOWN_LEADER_EPOCH))
         return
@@ -154,11 +158,11 @@ def on_begin_epoch(replica: Replica, token: int, request: BeginEpochRequest) -> 
 
 
 def on_end_epoch(replica: Replica, token: int, request: EndEpochRequest) -> None:
-    """KIP-595: the first of the preferred successors stands at once, without a pre-vote; the others give it time."""
+    """KIP-595: the first preferred successor starts an election at once, without a pre-vote; the others wait for it."""
     if request.epoch < replica.epoch:
         replica.answer(token, EndEpochResponse(replica.current_leader, Error.FENCED_LEADER_EPOCH))
         return
-    if not see_epoch(replica, request.leader_id, request.epoch):
+    if not enter_higher_epoch(replica, request.leader_id, request.epoch):
         replica.answer(token, EndEpochResponse(replica.current_leader, Error.UNKNOWN_LEADER_EPOCH))
         return
     replica.answer(token, EndEpochResponse(replica.current_leader))
@@ -179,19 +183,19 @@ def start_pre_vote(replica: Replica, cause: Cause) -> None:
     leader = replica.current_leader if isinstance(replica.state, Follower) else None
     deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
     replica.become(cause, Prospective(deadline_ms, leader, {replica.me.node_id: True}))
-    _decide(replica)
+    _check_votes(replica)
 
 
 def start_election(replica: Replica, cause: Cause) -> None:
-    """Vote for itself in a new epoch (Raft's paper, section 5.2)."""
+    """Enter the next epoch as a candidate and vote for this replica (Raft's paper, section 5.2)."""
     replica.enter_epoch(replica.epoch + 1, replica.me)
     deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
     replica.become(cause, Candidate(deadline_ms, {replica.me.node_id: True}))
-    _decide(replica)
+    _check_votes(replica)
 
 
-def canvass(replica: Replica, state: Prospective | Candidate) -> None:
-    """Ask those voters who have not answered; those who would not vote, again."""
+def send_vote_requests(replica: Replica, state: Prospective | Candidate) -> None:
+    """Request votes from the voters that have not responded, and pre-votes also from those that refused."""
     for voter in replica.other_voters():
         final = isinstance(state, Candidate) and voter.node_id in state.votes
         if (
@@ -205,8 +209,8 @@ def canvass(replica: Replica, state: Prospective | Candidate) -> None:
         replica.send(voter.node_id, voter.address, request)
 
 
-def say_goodbye(replica: Replica, state: Resigned) -> None:
-    """Tell those voters who have not heard that the epoch has no leader any more."""
+def send_end_epoch_requests(replica: Replica, state: Resigned) -> None:
+    """Send EndEpoch to the voters that have not acknowledged the resignation."""
     for voter in replica.other_voters():
         if voter.node_id not in state.acknowledged and replica.requests.may_send(
             voter.node_id, EndEpochRequest, replica.now_ms
@@ -216,7 +220,7 @@ def say_goodbye(replica: Replica, state: Resigned) -> None:
 
 
 def leave(replica: Replica) -> None:
-    """Whoever is about to stop leads no more, and only votes for others."""
+    """Stop leading and standing for election before the node stops. The replica still votes for others."""
     replica.is_leaving = True
     state = replica.state
     if isinstance(state, Leader):
@@ -228,7 +232,7 @@ def leave(replica: Replica) -> None:
 
 
 def expire(replica: Replica) -> None:
-    """The role's deadline has passed."""
+    """Handle the deadline of a role other than leader."""
     state = replica.state
     if isinstance(state, Prospective):
         _give_up_pre_vote(replica, state)
@@ -244,9 +248,9 @@ def expire(replica: Replica) -> None:
         state.deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
 
 
-def _decide(replica: Replica) -> None:
+def _check_votes(replica: Replica) -> None:
     state = replica.state
-    assert isinstance(state, Prospective | Candidate), f"votes are of no use to {state.role.name}"
+    assert isinstance(state, Prospective | Candidate), f"{state.role.name} collects no votes"
     result = outcome(replica.voters.ids, state.votes)
     if isinstance(state, Prospective):
         if result is Outcome.WON:
@@ -257,14 +261,15 @@ def _decide(replica: Replica) -> None:
     elif result is Outcome.WON:
         leading.start_leading(replica, sorted(node_id for node_id, granted in state.votes.items() if granted))
     elif result is Outcome.LOST:
-        _lose(replica, state)
+        _back_off(replica, state)
     elif all(voter.node_id in state.votes or voter.node_id in state.unreachable for voter in replica.other_voters()):
-        # Two survivors of three that voted for themselves: to wait for the dead would take a whole election timeout.
-        _lose(replica, state)
+        # For example, two voters of three are alive and both voted for themselves. The vote of the third cannot arrive,
+        # so waiting for it would cost a whole election timeout.
+        _back_off(replica, state)
 
 
-def _lose(replica: Replica, state: Candidate) -> None:
-    """Try again soon, at a time that the rival will not choose."""
+def _back_off(replica: Replica, state: Candidate) -> None:
+    """Start the next election after a short random delay, so that it does not coincide with the rival's."""
     if not state.lost:
         state.lost = True
         replica.lost_elections += 1
@@ -272,7 +277,7 @@ def _lose(replica: Replica, state: Candidate) -> None:
 
 
 def _give_up_pre_vote(replica: Replica, state: Prospective) -> None:
-    """The leader that others still hear is worth another try; without one, wait to be told of one."""
+    """Follow the previous leader again, which other voters may still hear; without one, become unattached."""
     if state.leader is not None and state.leader.leader_id is not None:
         follow(replica, state.leader.leader_id, state.leader.leader_address)
     else:

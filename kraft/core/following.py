@@ -1,4 +1,4 @@
-"""What a follower does: fetch, append, truncate where the leader's log differs, and notice when the leader is gone."""
+"""The follower: it fetches, appends, truncates where the leader's log differs, and detects the loss of its leader."""
 
 from kraft.core.control import is_sound
 from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefix, WriteSnapshot
@@ -10,8 +10,8 @@ from kraft.core.voters import VoterSet
 from kraft.replicated_log import Batch
 
 
-def fetch(replica: Replica, state: Follower) -> None:
-    """Ask for what comes next, once all that came before is durable: the offset acknowledges it."""
+def send_fetch(replica: Replica, state: Follower) -> None:
+    """Fetch the next entries once the whole log is durable: the fetch offset acknowledges all entries below it."""
     if replica.installing is not None:
         return
     download = state.download
@@ -22,18 +22,18 @@ def fetch(replica: Replica, state: Follower) -> None:
         return
     durable = replica.log.durable_end_offset == replica.log.end_offset
     if durable and replica.requests.may_send(state.leader_id, FetchRequest, replica.now_ms):
-        replica.send(state.leader_id, state.leader_address, fetch_request(replica))
+        replica.send(state.leader_id, state.leader_address, make_fetch_request(replica))
 
 
-def seek_leader(replica: Replica) -> None:
-    """An observer without a leader asks somebody who may know."""
+def send_fetch_without_leader(replica: Replica) -> None:
+    """Fetch from a random voter or bootstrap server, whose response names the leader."""
     choices = [(voter.node_id, voter.address) for voter in replica.other_voters()]
     choices += [(-1 - index, address) for index, address in enumerate(replica.config.bootstrap_servers)]
     if not choices or replica.installing is not None or replica.requests.any_under_way:
         return
     free = [choice for choice in choices if replica.requests.may_send(choice[0], FetchRequest, replica.now_ms)]
     if free:
-        replica.send(*replica.pick(free), fetch_request(replica))
+        replica.send(*replica.pick(free), make_fetch_request(replica))
 
 
 def on_fetch_response(replica: Replica, source: int, request: FetchRequest, response: FetchResponse) -> None:
@@ -43,40 +43,40 @@ def on_fetch_response(replica: Replica, source: int, request: FetchRequest, resp
         or response.current_leader.epoch != replica.epoch
         or not isinstance(state, Follower)
     ):
-        pause(replica, source, FetchRequest)
+        back_off(replica, source, FetchRequest)
         if isinstance(state, Follower) and response.error is Error.NOT_LEADER_OR_FOLLOWER:
             on_leader_lost(replica, state)
         return
     if response.diverging is not None and _may_truncate(replica, source, response.diverging):
-        hear(replica, state)
+        reset_fetch_timeout(replica, state)
         _truncate(replica, source, response.diverging)
     elif response.snapshot is not None and _is_ahead(replica, response.snapshot):
-        hear(replica, state)
+        reset_fetch_timeout(replica, state)
         state.download = SnapshotDownload(response.snapshot)
     elif (response.diverging, response.snapshot) == (None, None) and _follows(replica, request, response.batches):
-        hear(replica, state)
+        reset_fetch_timeout(replica, state)
         if response.batches:
             replica.append(response.batches)
         replica.commit(min(response.high_watermark, replica.log.end_offset))
-    else:  # no sign of life: what makes no sense must not keep a leader
-        pause(replica, source, FetchRequest)
+    else:  # an invalid response does not reset the fetch timeout
+        back_off(replica, source, FetchRequest)
 
 
 def on_snapshot_response(
     replica: Replica, source: int, request: FetchSnapshotRequest, response: FetchSnapshotResponse
 ) -> None:
-    """KIP-630: bytes in order of position, until there are as many as the snapshot has."""
+    """Write the bytes at the download's position, and install the snapshot once it is complete (KIP-630)."""
     state = replica.state
     if not isinstance(state, Follower) or state.download is None or state.download.snapshot != request.snapshot:
         return
     download = state.download
     if response.error is Error.SNAPSHOT_NOT_FOUND:
         replica.drop_download(state)
-        pause(replica, source, FetchRequest)
+        back_off(replica, source, FetchRequest)
     elif response.error is not Error.NONE or response.position != download.position or not response.data:
-        pause(replica, source, FetchSnapshotRequest)
+        back_off(replica, source, FetchSnapshotRequest)
     else:
-        hear(replica, state)
+        reset_fetch_timeout(replica, state)
         replica.effects.append(WriteSnapshot(download.snapshot, download.position, response.data))
         download.position += len(response.data)
         if download.position >= response.size_bytes:
@@ -95,7 +95,7 @@ def on_snapshot_installed(replica: Replica, snapshot: OffsetAndEpoch, voters: Vo
 
 
 def on_snapshot_refused(replica: Replica, snapshot: OffsetAndEpoch) -> None:
-    """Ask again, after a while: the leader may have another one by then, or there may be another leader."""
+    """Fetch again after a backoff: by then the leader may have a later snapshot, or there may be another leader."""
     assert snapshot == replica.installing, f"{snapshot} was refused, not {replica.installing}"
     replica.installing = None
     if isinstance(replica.state, Follower):
@@ -104,9 +104,9 @@ def on_snapshot_refused(replica: Replica, snapshot: OffsetAndEpoch) -> None:
 
 
 def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
-    """The log may start there; the voters of that place are remembered in its stead.
+    """Start the log at a snapshot that this replica took, and keep the voter set of that offset.
 
-    Unless a fetched snapshot is about to take the log's place: that one is of a later state.
+    Ignored while a fetched snapshot is being installed, which is of a later state.
     """
     assert snapshot.offset <= replica.high_watermark, f"a snapshot at {snapshot} of what is not committed"
     if snapshot.offset <= replica.log.start.offset or replica.installing is not None:
@@ -117,34 +117,34 @@ def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
 
 
 def on_leader_lost(replica: Replica, state: Follower) -> None:
-    """Do not wait for the fetch timeout, but long enough that one follower finds out before the others."""
+    """Shorten the fetch timeout to a random backoff, so that one follower starts its election before the others."""
     if not state.leader_lost:
         state.leader_lost = True
         pause_ms = replica.election_backoff_ms(replica.lost_elections + 1)
         state.deadline_ms = min(state.deadline_ms, replica.now_ms + pause_ms)
 
 
-def hear(replica: Replica, state: Follower) -> None:
+def reset_fetch_timeout(replica: Replica, state: Follower) -> None:
     replica.lost_elections = 0
     state.heard_ms = replica.now_ms
     state.leader_lost = False
     state.deadline_ms = replica.now_ms + replica.random_fetch_timeout_ms()
 
 
-def pause(replica: Replica, destination: int, kind: type[FetchRequest] | type[FetchSnapshotRequest]) -> None:
+def back_off(replica: Replica, destination: int, kind: type[FetchRequest] | type[FetchSnapshotRequest]) -> None:
     replica.requests.back_off(destination, kind, replica.now_ms + replica.config.retry_backoff_ms)
 
 
-def is_seeking(replica: Replica) -> bool:
+def is_observer_without_leader(replica: Replica) -> bool:
     return isinstance(replica.state, Unattached) and not replica.is_voter
 
 
-def fetch_request(replica: Replica) -> FetchRequest:
+def make_fetch_request(replica: Replica) -> FetchRequest:
     return FetchRequest(replica.epoch, replica.me, replica.log.end, replica.high_watermark)
 
 
 def _follows(replica: Replica, request: FetchRequest, batches: tuple[Batch, ...]) -> bool:
-    """Whether these are what was asked for: a leader may be wrong, and must not do harm."""
+    """True if the batches continue the log, and are valid. A faulty leader must not damage the log."""
     offset, epoch = replica.log.end_offset, replica.log.last_epoch
     if request.log_end != replica.log.end:
         return False
@@ -156,7 +156,10 @@ def _follows(replica: Replica, request: FetchRequest, batches: tuple[Batch, ...]
 
 
 def _may_truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> bool:
-    """Never what is committed: where the leader lacks that, somebody has lost what it had acknowledged."""
+    """False if the truncation would remove committed entries.
+
+    A leader that lacks committed entries means that a voter has lost entries that it had acknowledged.
+    """
     end_offset = replica.log.truncation_point(diverging)
     if end_offset >= replica.high_watermark:
         return True
@@ -165,14 +168,14 @@ def _may_truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> b
 
 
 def _is_ahead(replica: Replica, snapshot: OffsetAndEpoch) -> bool:
-    """Whether the snapshot may take the log's place: it has all that is committed here, and is of no later epoch."""
+    """True if the snapshot covers all committed entries, and is not of an epoch after the replica's own."""
     return 0 < snapshot.offset >= replica.high_watermark and snapshot.epoch <= replica.epoch
 
 
 def _truncate(replica: Replica, source: int, diverging: OffsetAndEpoch) -> None:
-    """KIP-595: to the last place at which both logs may agree; the next Fetch tells whether they do."""
+    """Truncate to the last offset at which both logs may agree. The next Fetch verifies that they do (KIP-595)."""
     end_offset = replica.log.truncation_point(diverging)
     if end_offset < replica.log.end_offset:
         replica.truncate(end_offset)
     else:
-        pause(replica, source, FetchRequest)
+        back_off(replica, source, FetchRequest)

@@ -1,4 +1,4 @@
-"""Changes of the voter set: one voter at a time, through the log (KIP-853; Raft's dissertation, chapter 4)."""
+"""Changes of the voter set, one voter at a time (KIP-853; Raft's dissertation, chapter 4)."""
 
 from kraft.bounds import VOTERS_MAX
 from kraft.core import leading
@@ -17,7 +17,7 @@ from kraft.core.voters import VoterSet
 
 
 def on_voter_change(replica: Replica, leader: Leader, token: int, request: VoterChangeRequest) -> None:
-    """Accept the change, or say at once why it cannot be; what it has to wait for, it waits for until its timeout."""
+    """Refuse the change with its reason, or accept it. An accepted change may wait until its timeout."""
     refusal = _refusal(replica, leader, request)
     if refusal is not None:
         replica.answer(token, refusal)
@@ -28,8 +28,8 @@ def on_voter_change(replica: Replica, leader: Leader, token: int, request: Voter
     leader.change = VoterChange(token, request, replica.now_ms + request.timeout_ms)
 
 
-def proceed(replica: Replica, leader: Leader) -> None:
-    """Write the change to the log as soon as it is safe; from then on the new voters count."""
+def append_due_change(replica: Replica, leader: Leader) -> None:
+    """Append the entry of the accepted change once that is safe. The new voter set takes effect at once."""
     change = leader.change
     if (change is not None and change.offset is not None) or not may_change(replica, leader):
         return
@@ -41,10 +41,10 @@ def proceed(replica: Replica, leader: Leader) -> None:
         _write(replica, leader, changed(replica.voters, change.request))
 
 
-def report_myself(replica: Replica, follower: Follower) -> None:
-    """Tell the leader where this voter is to be found, and on which disk it is, where the log says otherwise (KIP-853).
+def send_update_voter_request(replica: Replica, follower: Follower) -> None:
+    """Send UpdateVoter, if the log has another address of this voter or lacks its directory id (KIP-853).
 
-    A voter that the log names with another directory id is not this one, and must never become it: see ReplicaKey.
+    A voter with this node id and another directory id is another replica, and is never updated: see ReplicaKey.
     """
     mine = replica.outdated_voter()
     if mine is not None and replica.requests.may_send(follower.leader_id, UpdateVoterRequest, replica.now_ms):
@@ -53,15 +53,15 @@ def report_myself(replica: Replica, follower: Follower) -> None:
 
 
 def on_update_response(replica: Replica, source: int) -> None:
-    """Whatever the answer is: the entry is what counts, and it takes a while to arrive."""
+    """Wait before the next UpdateVoter, whatever the response: the entry takes some time to be fetched."""
     replica.requests.back_off(source, UpdateVoterRequest, replica.now_ms + replica.config.update_voter_timeout_ms)
 
 
 def may_change(replica: Replica, leader: Leader) -> bool:
-    """Not before an entry of this epoch is committed, nor while another change is not.
+    """True if an entry of this epoch is committed, and no voter change is uncommitted.
 
-    Without the first, two leaders could each make a change on top of the same set, and their majorities need not meet
-    (Ongaro, "bug in single-server membership changes", 2015).
+    Without the first condition, two leaders could each append a change of the same voter set, and the majorities of the
+    two changes need not overlap (Ongaro, "bug in single-server membership changes", 2015).
     """
     return leading.may_commit(leader, replica.high_watermark) and not leading.is_change_uncommitted(replica)
 
@@ -74,9 +74,9 @@ def changed(voters: VoterSet, request: VoterChangeRequest) -> VoterSet:
 
 def _write(replica: Replica, leader: Leader, voters: VoterSet) -> None:
     replica.append([voters_entry(replica.log.end_offset, replica.epoch, voters)])
-    leader.follow(replica.voters, replica.me)
-    leading.release_news(replica, leader)
-    leading.advance(replica, leader)
+    leader.track_voters(replica.voters, replica.me)
+    leading.complete_waiting_fetches(replica, leader)
+    leading.advance_high_watermark(replica, leader)
 
 
 def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> VoterChangeResponse | None:
@@ -102,7 +102,10 @@ def _refusal(replica: Replica, leader: Leader, request: VoterChangeRequest) -> V
 
 
 def _caught_up(replica: Replica, leader: Leader, request: AddVoterRequest) -> bool:
-    """A voter that has to catch up first would take part in majorities without being able to acknowledge."""
+    """True if the observer to be added has caught up within the fetch timeout.
+
+    A voter that lags counts towards the majority, but cannot acknowledge new entries yet.
+    """
     recently_ms = replica.now_ms - replica.config.fetch_timeout_ms
     observers = [progress for key, progress in leader.observers.items() if key.matches(request.voter.key)]
     return any(progress.caught_up_ms > recently_ms for progress in observers)

@@ -1,4 +1,4 @@
-"""What a replica keeps while it is in a role, and drops when it leaves it. Times are in ms of the driver's clock."""
+"""The state of each role, which a replica drops when it leaves the role. Times are in ms of the driver's clock."""
 
 from math import inf
 from typing import ClassVar, TypeAlias
@@ -13,7 +13,7 @@ from kraft.core.voters import ReplicaKey, VoterSet
 
 @attrs.define
 class Unattached:
-    """Waits for a leader to make itself known, and stands for election itself after `deadline_ms`."""
+    """Waits for a leader. A voter starts a pre-vote at `deadline_ms`."""
 
     role: ClassVar[Role] = Role.UNATTACHED
     deadline_ms: float
@@ -21,7 +21,7 @@ class Unattached:
 
 @attrs.define
 class Prospective:
-    """Asks whether it would be elected. `leader` is whom it believed to lead, and goes back to if not."""
+    """Collects pre-votes. `leader` is the leader before, which the replica follows again if the pre-vote is lost."""
 
     role: ClassVar[Role] = Role.PROSPECTIVE
     deadline_ms: float
@@ -31,7 +31,7 @@ class Prospective:
 
 @attrs.define
 class Candidate:
-    """`lost`: a majority refused, and `deadline_ms` is when to try again."""
+    """Collects votes. `lost` is True once a majority refused; the next election starts at `deadline_ms`."""
 
     role: ClassVar[Role] = Role.CANDIDATE
     deadline_ms: float
@@ -50,7 +50,7 @@ class SnapshotDownload:
 
 @attrs.define
 class Follower:
-    """`deadline_ms` is when the leader counts as lost; `heard_ms` when it last gave a sign of life as the leader."""
+    """The leader counts as lost at `deadline_ms`. `heard_ms` is the time of its last valid message."""
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
@@ -63,22 +63,22 @@ class Follower:
 
 @attrs.define
 class Progress:
-    """What the leader knows of another replica. `end_offset` is -1 before its first valid Fetch."""
+    """The progress of another replica. `end_offset` is -1 before its first valid Fetch in this epoch."""
 
     key: ReplicaKey
     heard_ms: float
     begin_epoch_ms: float = -inf
     end_offset: int = -1
-    # When it last had everything that the leader had at its Fetch before.
+    # The last time at which it had all entries that the leader had at its previous Fetch.
     caught_up_ms: float = -inf
-    # The leader's end at the last Fetch, and its time.
+    # The leader's log end offset at the last Fetch, and the time of that Fetch.
     leader_end_offset: int = -1
     fetched_ms: float = -inf
 
 
 @attrs.define
-class Parked:
-    """A Fetch without news, held until there is some or `deadline_ms` comes."""
+class WaitingFetch:
+    """A Fetch that waits for new entries or a new high watermark, until `deadline_ms` at most."""
 
     token: int
     request: FetchRequest
@@ -87,7 +87,7 @@ class Parked:
 
 @attrs.define
 class VoterChange:
-    """The one change of voters under way. `offset` is that of its entry, None while the voter is catching up."""
+    """The pending voter change. `offset` is that of its entry, or None before the entry is appended."""
 
     token: int
     request: VoterChangeRequest
@@ -97,18 +97,18 @@ class VoterChange:
 
 @attrs.define
 class Leader:
-    """`start_offset` is that of its leader-change entry. Progress is kept of the voters, itself excepted."""
+    """`start_offset` is the offset of the leader-change entry. `voters` holds the progress of the other voters."""
 
     role: ClassVar[Role] = Role.LEADER
     start_offset: int
     started_ms: float
     voters: dict[int, Progress] = attrs.field(factory=dict)
     observers: dict[ReplicaKey, Progress] = attrs.field(factory=dict)
-    parked: dict[ReplicaKey, Parked] = attrs.field(factory=dict)
+    waiting_fetches: dict[ReplicaKey, WaitingFetch] = attrs.field(factory=dict)
     change: VoterChange | None = None
 
-    def follow(self, voters: VoterSet, me: ReplicaKey) -> None:
-        """Keep progress of exactly `voters`; who comes and goes is known as an observer before and after."""
+    def track_voters(self, voters: VoterSet, me: ReplicaKey) -> None:
+        """Keep the progress of exactly `voters`. New voters were observers before, removed ones become observers."""
         known = {progress.key: progress for progress in (*self.voters.values(), *self.observers.values())}
         self.voters = {}
         for voter in voters.voters:
@@ -118,10 +118,10 @@ class Leader:
                 progress.key = voter.key  # its directory id may just have become known
         kept = [progress.key for progress in self.voters.values()]
         self.observers = {key: progress for key, progress in known.items() if key not in kept and key != me}
-        self.forget_former_disks()
+        self.remove_former_directories()
 
-    def forget_former_disks(self) -> None:
-        """Of a node that came back with another disk, what the former one had fetched is of no interest."""
+    def remove_former_directories(self) -> None:
+        """Remove the observers of a node that has fetched later with another directory id."""
         heard_ms: dict[int, float] = {}
         for progress in (*self.voters.values(), *self.observers.values()):
             node_id = progress.key.node_id
@@ -133,7 +133,7 @@ class Leader:
 
 @attrs.define
 class Resigned:
-    """Tells the voters, and lets them elect somebody before it stands again itself at `deadline_ms`."""
+    """A former leader, which sends EndEpoch to the voters. It stands for election again at `deadline_ms`."""
 
     role: ClassVar[Role] = Role.RESIGNED
     deadline_ms: float

@@ -10,7 +10,7 @@ trusts, after an unknown peer has claimed to lead or has asked for a vote. The b
 connection also makes the bootstrap server a known peer, in case it is the candidate.
 """
 
-from kraft.core.following import fetch_request
+from kraft.core.following import make_fetch_request
 from kraft.core.messages import (
     BeginEpochRequest,
     BeginEpochResponse,
@@ -60,5 +60,5 @@ def send_fetch_to_bootstrap_server(replica: Replica) -> None:
     if any(not replica.requests.may_send(server[0], FetchRequest, replica.now_ms) for server in servers):
         return  # one request at a time, and only after the backoff
     if servers:
-        replica.send(*replica.pick(servers), fetch_request(replica))
+        replica.send(*replica.pick(servers), make_fetch_request(replica))
         replica.heard_unknown_peer = False

@@ -80,7 +80,9 @@ def _function(attribute: Any) -> Any:
 QUORUM_BUGS: dict[str, PlantedBug] = {
     "the vote is not synced": PlantedBug(QuorumStateFile, "_write", "await self._file.sync()", "pass"),
     "the log is not synced": PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
-    "acknowledged before a majority has it": PlantedBug(leading, "advance", "reached_by_majority(ends)", "max(ends)"),
+    "acknowledged before a majority has it": PlantedBug(
+        leading, "advance_high_watermark", "reached_by_majority(ends)", "max(ends)"
+    ),
     "an old epoch's entry is committed": PlantedBug(leading, "may_commit", "end_offset > leader.start_offset", "True"),
     "the epoch before is not checked": PlantedBug(
         LogState,
@@ -98,7 +100,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
         reconfiguration, "may_change", "return leading", "return True or leading"
     ),
     "pre-votes are not heeded": PlantedBug(
-        elections, "_decide", "if result is Outcome.WON:\n            start", "if True:\n            start"
+        elections, "_check_votes", "if result is Outcome.WON:\n            start", "if True:\n            start"
     ),
     "votes are given to logs that lack entries": PlantedBug(
         LogState, "no_newer_than", "return (other.epoch", "return True or (other.epoch"
@@ -107,12 +109,12 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
         elections, "on_vote", "granted and not request.pre_vote and replica.election.voted_for is None", "False"
     ),
     "only the next epoch is plausible": PlantedBug(
-        elections, "see_epoch", "not is_plausible(epoch, replica.wall_s())", "epoch > replica.epoch + 1"
+        elections, "enter_higher_epoch", "not is_plausible(epoch, replica.wall_s())", "epoch > replica.epoch + 1"
     ),
     "every epoch is plausible": PlantedBug(
-        elections, "see_epoch", "not is_plausible(epoch, replica.wall_s())", "False"
+        elections, "enter_higher_epoch", "not is_plausible(epoch, replica.wall_s())", "False"
     ),
-    "strangers are believed": PlantedBug(Peers, "is_unknown_peer", "return not", "return False and not"),
+    "unknown_peers are believed": PlantedBug(Peers, "is_unknown_peer", "return not", "return False and not"),
     "a new disk passes for the old one": PlantedBug(
         ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"
     ),
