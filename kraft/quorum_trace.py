@@ -6,13 +6,13 @@ voter; an `end_offset` is that of the next entry, and what holds "to" it holds f
     log_recovered       start_offset end_offset epoch entries   what this life begins with
     log_cut             path torn_bytes end_offset              recovery found no intact entry at its end
     quorum_state_lost   path                                    the log has entries, and no epoch and vote are on disk
-    role                role epoch leader                       the core's role, as soon as it is acted on
+    role_changed        role epoch leader cause                 the core's role, as soon as it is acted on
     vote_synced         epoch voted_for                         durable; a node id, or None
     log_written         end_offset entries                      in the page cache
     log_synced          end_offset                              durable to there
     log_truncated       end_offset                              durable
     committed           end_offset                              before anybody is told
-    leader              epoch                                   has committed in its epoch; its listeners are told next
+    leader_elected      epoch                                   has committed in its epoch; its listeners are told next
     snapshot_taken      end_offset                              durable
     snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
     voters_changed      offset voters                           of the entry that names them, -1 where none does
@@ -55,7 +55,8 @@ class QuorumTrace:
         self.voters(core.voters_offset_at(end), core.voters)
 
     def role(self, change: RoleChanged) -> None:
-        self("role", role=change.role.value, epoch=change.epoch, leader=change.leader_id)
+        cause = change.cause.value
+        self("role_changed", role=change.role.value, epoch=change.epoch, leader=change.leader_id, cause=cause)
 
     def refused(self, refused: RefusedEpoch | RefusedTruncation) -> None:
         """Once per source, for each own epoch or high watermark: a broken peer repeats itself."""

@@ -158,7 +158,7 @@ class StateMachines:
         if leadership != self.leadership:
             self._succeed(leadership)
             if leadership.leader_id == self._node_id:
-                self._trace("leader", epoch=leadership.epoch)
+                self._trace("leader_elected", epoch=leadership.epoch)
             for listener in self._listeners:
                 listener.handle_leader_change(leadership)
         self.notify()

@@ -34,30 +34,30 @@ class Line:
 
 # Kinds that are not listed are not printed.
 LINES: Final[Mapping[str, Line]] = {
-    "connection-closed": Line(lines_max=LINES_MAX),
-    "connection-refused": Line(
-        "warning: connection-refused: {listener} did not serve {peer}: {reason}.", lines_max=LINES_MAX
+    "connection_closed": Line(lines_max=LINES_MAX),
+    "connection_refused": Line(
+        "warning: connection_refused: {listener} did not serve {peer}: {reason}.", lines_max=LINES_MAX
     ),
-    "controller-connection-lost": Line(lines_max=LINES_MAX),
-    "coordinator-topic-not-created": Line(
-        "warning: coordinator-topic-not-created: {topic} cannot be created, so nothing that needs it works: {reason}.",
+    "controller_connection_lost": Line(lines_max=LINES_MAX),
+    "coordinator_topic_not_created": Line(
+        "warning: coordinator_topic_not_created: {topic} cannot be created, so nothing that needs it works: {reason}.",
         lines_max=1,
     ),
-    "dynamic-config-refused": Line(),
-    "handler-failed": Line(lines_max=LINES_MAX),
+    "dynamic_config_refused": Line(),
+    "handler_failed": Line(lines_max=LINES_MAX),
     "implausible_epoch": Line(
         "warning: replica {source} told of epoch {told}, which no honest quorum can have reached from epoch {epoch}. "
         "It is not believed; look at that node.",
         lines_max=LINES_MAX,
     ),
-    "leader": Line(),
-    "loop-held": Line(
-        "warning: loop-held: nothing else was served for {milliseconds} ms, {cpu_milliseconds} ms of them on the "
+    "leader_elected": Line(),
+    "loop_held": Line(
+        "warning: loop_held: nothing else was served for {milliseconds} ms, {cpu_milliseconds} ms of them on the "
         "processor, because of {cause}",
         lines_max=LINES_MAX,
     ),
-    "node-stopped": Line(),
-    "partition-offline": Line(lines_max=LINES_MAX),
+    "node_stopped": Line(),
+    "partition_offline": Line(lines_max=LINES_MAX),
     "quorum_connection_refused": Line(
         "warning: there is no connection from node {node} to the quorum's node at {address}: {reason}.",
         lines_max=LINES_MAX,
@@ -68,7 +68,7 @@ LINES: Final[Mapping[str, Line]] = {
         "again: {reason}.",
         lines_max=LINES_MAX,
     ),
-    "stray-logs-put-aside": Line(
+    "stray_logs_renamed": Line(
         "warning: the metadata know nothing of {count} partitions that are in {path} ({partitions}). They are not "
         "served any more: their directories are renamed to end with -stray, and kept. Delete them to free their space."
     ),

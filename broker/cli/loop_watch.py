@@ -45,7 +45,7 @@ class _Probe:
 
 
 class LoopWatch:
-    """Traces `loop-held` while `run` runs: the milliseconds, how many of them on the processor, and the cause.
+    """Traces `loop_held` while `run` runs: the milliseconds, how many of them on the processor, and the cause.
 
     What was not on the processor was spent in the kernel, or the process got no processor to run on.
     """
@@ -96,7 +96,7 @@ class LoopWatch:
         late_s = time.monotonic() - probe.sent_s
         if late_s >= LATE_S:
             self._trace(
-                "loop-held",
+                "loop_held",
                 milliseconds=round((late_s + LOOK_S / 2) * 1000),
                 cpu_milliseconds=round((time.thread_time() - probe.cpu_s) * 1000),
                 cause=probe.cause or "what was over before it could be looked at",

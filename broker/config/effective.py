@@ -44,7 +44,7 @@ class EffectiveConfig:
             self.config = self.config.with_dynamic(configs.all_brokers(), configs.broker(self.config.node_id))
         except ConfigError as error:
             # The controller checks each change, but not its conflicts with what only this node's file says.
-            self._trace("dynamic-config-refused", error=str(error))
+            self._trace("dynamic_config_refused", error=str(error))
         self._topics.clear()
         for listener in self._listeners:
             listener(self.config)

@@ -208,7 +208,7 @@ class ControllerChannel:
                     await self._hold(address)
                 except* ConnectionLost as lost:
                     reason = str(lost.exceptions[0])
-                    self._env.trace("controller-connection-lost", controller=leader_id, reason=reason)
+                    self._env.trace("controller_connection_lost", controller=leader_id, reason=reason)
             if trio.current_time() - since > RETRY_BACKOFF_MAX_MS / 1000:
                 failures = 0
             await self._pause(failures)

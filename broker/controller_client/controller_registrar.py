@@ -60,11 +60,11 @@ class ControllerRegistrar:
         try:
             response = await self._channel.call(_request(self._registration), _VERSION, timeout_ms=_TIMEOUT_MS)
         except ApiError as error:
-            self._trace("controller-registration-refused", node=self._registration.controller_id, error=error.name)
+            self._trace("controller_registration_refused", node=self._registration.controller_id, error=error.name)
             return False
         if response.error_code:
             self._trace(
-                "controller-registration-refused", node=self._registration.controller_id, error=response.error_code
+                "controller_registration_refused", node=self._registration.controller_id, error=response.error_code
             )
         return not response.error_code
 

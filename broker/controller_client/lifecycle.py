@@ -174,7 +174,7 @@ class BrokerLifecycle:
 
     def _refused(self, saying: Register | Heartbeat, code: ErrorCode) -> None:
         request = "registration" if isinstance(saying, Register) else "heartbeat"
-        self._env.trace(f"broker-{request}-refused", node=self._registration.broker_id, error=code.name)
+        self._env.trace("broker_request_refused", node=self._registration.broker_id, request=request, error=code.name)
         if isinstance(saying, Register):
             self._protocol.registration_refused(code, _now_ms())
         else:
@@ -219,7 +219,10 @@ class BrokerLifecycle:
         if told != self._told:
             self._told = told
             self._env.trace(
-                "broker-state", node=self._registration.broker_id, state=self.state.name, epoch=self.broker_epoch
+                "broker_state_changed",
+                node=self._registration.broker_id,
+                state=self.state.name,
+                epoch=self.broker_epoch,
             )
             changed, self._changed = self._changed, trio.Event()
             changed.set()

@@ -81,7 +81,7 @@ def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
             f"{config} is {services.config.get_int(config)}, and {brokers} brokers are there. Start more brokers, or "
             "restart them with a smaller value"
         )
-    services.env.trace("coordinator-topic-not-created", topic=CONSUMER_OFFSETS, reason=reason)
+    services.env.trace("coordinator_topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
 
 
 async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

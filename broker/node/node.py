@@ -96,7 +96,7 @@ class Node:
         finally:
             await close(self.bound)
         await (log_dirs.close_unloaded() if broker is None else broker.close_logs())
-        self._env.trace("node-stopped", node=self._config.node_id)
+        self._env.trace("node_stopped", node=self._config.node_id)
 
     async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
         """Everything that runs; the broker that has run, whose logs are still open."""
@@ -175,7 +175,7 @@ class Node:
             await nursery.start(quorum.run)
             if broker is not None:
                 await broker.start()
-            self._env.trace("node-started", node=self._config.node_id, listeners=[str(bound) for bound in self.bound])
+            self._env.trace("node_started", node=self._config.node_id, listeners=[str(bound) for bound in self.bound])
             self.is_serving = True
             task_status.started()
             await trio.sleep_forever()
@@ -194,14 +194,14 @@ class Node:
             self._controller.connection_closed(connection)
         if connection.close_reason is not None:
             self._env.trace(
-                "connection-closed",
+                "connection_closed",
                 peer=connection.peer_host,
                 listener=connection.listener,
                 reason=connection.close_reason,
             )
 
     def _on_connection_refused(self, listener: str, peer: str, reason: str) -> None:
-        self._env.trace("connection-refused", peer=peer, listener=listener, reason=reason)
+        self._env.trace("connection_refused", peer=peer, listener=listener, reason=reason)
 
 
 def _directory_id(log_dirs: LogDirs, path: str) -> str:

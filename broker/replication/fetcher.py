@@ -180,11 +180,11 @@ class Fetcher:
 
     def _lost(self, error: ConnectionLost) -> None:
         self._surroundings.lost_brokers.lose(self._source_id)
-        self._trace("fetcher-disconnected", reason=str(error))
+        self._trace("fetcher_disconnected", reason=str(error))
 
     async def _fetch_over(self, connection: Connection) -> None:
         """Returns once there is nothing left to fetch, or the connection is lost."""
-        self._trace("fetcher-connected")
+        self._trace("fetcher_connected")
         while self._plan:
             if self._unflushed:
                 await self._flush()
@@ -318,7 +318,7 @@ class Fetcher:
     def _refused(self, key: PartitionKey, reason: str) -> None:
         partition = self._partitions.get(key)
         if partition is not None:
-            partition.trace("replica-fetch-refused", source=self._source_id, reason=reason)
+            partition.trace("replica_fetch_refused", source=self._source_id, reason=reason)
 
     def _source(self) -> BrokerImage | None:
         return self._surroundings.source(self._source_id)

@@ -58,6 +58,6 @@ def restart_at(partition: Partition, leader_epoch: int, offset: int) -> None:
 def _trace_truncation(partition: Partition, offset: int) -> None:
     """No rule has a follower drop what is committed, unless an election was unclean."""
     if offset < partition.high_watermark:
-        partition.trace("truncated-committed", offset=offset, high_watermark=partition.high_watermark)
+        partition.trace("committed_truncated", offset=offset, high_watermark=partition.high_watermark)
     else:
-        partition.trace("partition-truncated", offset=offset)
+        partition.trace("partition_truncated", offset=offset)

@@ -140,7 +140,7 @@ class IsrChanges:
     def _refuse(self, asked: Iterable[_Asked], code: ErrorCode) -> bool:
         is_to_repeat = False
         for one in asked:
-            one.partition.trace("isr-refused", error=code.name)
+            one.partition.trace("isr_refused", error=code.name)
             if proposal_refused(one.partition, one.proposal, code):
                 is_to_repeat = True
                 self.propose(one.partition)

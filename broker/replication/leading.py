@@ -130,7 +130,7 @@ def propose_recovery(partition: Partition, image: PartitionImage) -> None:
 def _propose(partition: Partition, in_sync: InSyncReplicas, proposal: Proposal | None) -> None:
     if proposal is not None:
         in_sync.proposal = proposal
-        partition.trace("isr-proposed", isr=proposal.isr, joining=proposal.joining)
+        partition.trace("isr_proposed", isr=proposal.isr, joining=proposal.joining)
         partition.surroundings.propose(partition)
 
 

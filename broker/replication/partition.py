@@ -123,7 +123,7 @@ class Partition(Replica):
         log.epochs.assign(self.leader_epoch, self.epoch_start_offset)
         self.flushed_end = self.high_watermark
         if len(image.replicas) > 1:
-            self.trace("partition-led", start_offset=self.epoch_start_offset, high_watermark=self.high_watermark)
+            self.trace("partition_led", start_offset=self.epoch_start_offset, high_watermark=self.high_watermark)
 
     def _lead(self, image: PartitionImage, *, is_new_state: bool) -> None:
         if image.replicas == (self.local_id,):
@@ -149,7 +149,7 @@ class Partition(Replica):
     def alter_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller has made this the ISR of the epoch that this replica leads in."""
         if isr != in_sync.isr:
-            self.trace("isr-changed", isr=isr, partition_epoch=partition_epoch)
+            self.trace("isr_changed", isr=isr, partition_epoch=partition_epoch)
         self.partition_epoch = partition_epoch
         in_sync.commit(isr, self.surroundings.now_ms())
         self._reconsider()
@@ -158,7 +158,7 @@ class Partition(Replica):
         self.in_sync = None
         self.epoch_start_offset = _UNKNOWN
         if len(image.replicas) > 1:
-            self.trace("partition-followed", leader=self.leader_id)
+            self.trace("partition_followed", leader=self.leader_id)
         self.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def configure(self, config: TopicConfig) -> None:

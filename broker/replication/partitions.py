@@ -299,7 +299,7 @@ class Partitions:
         try:
             return self._log_dirs.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
         except KafkaError as error:
-            self._trace("partition-offline", topic=topic.name, partition=index, error=str(error))
+            self._trace("partition_offline", topic=topic.name, partition=index, error=str(error))
             return None
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -337,7 +337,7 @@ class Partitions:
         try:
             self._log_dirs.delete(topic, index)
         except KafkaError as error:
-            self._trace("partition-left-behind", topic=topic, partition=index, error=str(error))
+            self._trace("partition_left_behind", topic=topic, partition=index, error=str(error))
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
@@ -350,7 +350,7 @@ class Partitions:
                 self._log_dirs.put_aside(*key)
         for path, partitions in strays.items():
             shown = ", ".join(partitions[:_STRAYS_SHOWN]) + (", ..." if len(partitions) > _STRAYS_SHOWN else "")
-            self._trace("stray-logs-put-aside", path=path, count=len(partitions), partitions=shown)
+            self._trace("stray_logs_renamed", path=path, count=len(partitions), partitions=shown)
 
     def _on_offline(self, path: str, partitions: Sequence[tuple[str, int]], error: OSError) -> None:
         for name, index in partitions:

@@ -87,20 +87,20 @@ class ReplicaDirectories:
         try:
             response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
         except ApiError as error:
-            self._trace("directories-untold", node=self._local_id, error=error.name)
+            self._trace("directories_not_assigned", node=self._local_id, error=error.name)
             return False
         return self._told(sent, response)
 
     def _told(self, sent: Mapping[_Key, bytes], response: AssignReplicasToDirsResponse) -> bool:
         if response.error_code:
-            self._trace("directories-untold", node=self._local_id, error=response.error_code)
+            self._trace("directories_not_assigned", node=self._local_id, error=response.error_code)
             return False
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
                     key = (topic.topic_id, partition.partition_index)
                     if partition.error_code != ErrorCode.NONE:
-                        self._trace("directory-refused", node=self._local_id, error=partition.error_code)
+                        self._trace("directory_assignment_refused", node=self._local_id, error=partition.error_code)
                     if self._untold.get(key) == sent.get(key):
                         self._untold.pop(key, None)
         return True

@@ -243,7 +243,7 @@ class Dispatcher(Generic[S]):
 
     def _failed(self, client: Client, error: Exception) -> ProtocolError:
         self.services.env.trace(
-            "handler-failed",
+            "handler_failed",
             peer=client.peer_host,
             listener=client.listener,
             error="".join(traceback.format_exception(error)),

@@ -73,7 +73,7 @@ class Log(LogStore):
         try:
             epochs = LeaderEpochCache.load(disk, directory)
         except CorruptCheckpoint as error:
-            trace("storage.leader_epochs_corrupt", path=directory, error=str(error))
+            trace("storage_leader_epochs_corrupt", path=directory, error=str(error))
             epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
         recovery = Recovery(
             disk, directory, config, epochs, discarded.append, trace, now_ms, cleaned_offset, durable, starts_at_start
@@ -218,7 +218,7 @@ class Log(LogStore):
         try:
             observe(self.producers, header, batch)
         except WireError as error:
-            self._trace("storage.replay_incomplete", path=self._directory, error=str(error))
+            self._trace("storage_replay_incomplete", path=self._directory, error=str(error))
 
     def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment a batch goes into that the active one may have no place for."""

@@ -156,7 +156,7 @@ class LogDir:
         except CorruptCheckpoint as error:
             consequence = _CONSEQUENCES[checkpoint.path.rpartition("/")[2]]
             self._env.trace(
-                "storage.checkpoint_corrupt", path=checkpoint.path, error=str(error), consequence=consequence
+                "storage_checkpoint_corrupt", path=checkpoint.path, error=str(error), consequence=consequence
             )
             return {}
 
@@ -200,7 +200,7 @@ class LogDir:
                 leftovers.append(path)
                 continue
             if parsed.suffix:
-                self._env.trace("storage.directory_skipped", path=path, reason=parsed.suffix)
+                self._env.trace("storage_directory_skipped", path=path, reason=parsed.suffix)
                 continue
             key = (parsed.topic, parsed.partition)
             config, start = config_of(parsed.topic), log_start_offsets.get(key, 0)
@@ -215,13 +215,13 @@ class LogDir:
                     starts_at_start=self.log_start_offsets.was_read,
                 )
             except NotADirectoryError:
-                self._env.trace("storage.file_ignored", path=path, reason="it is a file, and no partition's directory")
+                self._env.trace("storage_file_ignored", path=path, reason="it is a file, and no partition's directory")
                 continue
             self.topic_ids[key] = self._read_topic_id(path)
             self.logs[key] = log
         self.missing = {key: end for key, end in recovery_points.items() if end > 0 and key not in self.logs}
         await self.settle([log for log in self.logs.values() if log.is_unsettled])
-        self._env.trace("storage.log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
+        self._env.trace("storage_log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
 
     def tell_missing(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
@@ -229,7 +229,7 @@ class LogDir:
         for key, end_offset in self.missing.items():
             if is_wanted(key):
                 path = f"{self.path}/{partition_directory_name(*key)}"
-                self._env.trace("storage.log_missing", path=path, end_offset=end_offset)
+                self._env.trace("storage_log_missing", path=path, end_offset=end_offset)
 
     def open_log(
         self,
@@ -299,7 +299,7 @@ class LogDir:
         try:
             return read_topic_id(self._disk, path)
         except CorruptPartitionMetadata as error:
-            self._env.trace("storage.partition_metadata_corrupt", path=path, error=str(error))
+            self._env.trace("storage_partition_metadata_corrupt", path=path, error=str(error))
             return None
 
     async def _collect(self, offset_of: Callable[[PartitionKey, Log], int]) -> dict[PartitionKey, int]:

@@ -200,7 +200,7 @@ class LogDirs:
         with self.offline_on_error(directory):
             self._disk.rename(old, new)
             self.shrunk.add(directory.path)
-            self._env.trace("storage.log_renamed", topic=key[0], partition=key[1], path=new)
+            self._env.trace("storage_log_renamed", topic=key[0], partition=key[1], path=new)
         return new if directory.is_online else None
 
     async def settle(self, keys: Sequence[PartitionKey]) -> None:
@@ -231,7 +231,7 @@ class LogDirs:
             return
         directory.error = error
         keys = list(directory.logs)
-        self._env.trace("storage.log_dir_offline", path=path, error=str(error), partitions=len(keys))
+        self._env.trace("storage_log_dir_offline", path=path, error=str(error), partitions=len(keys))
         for key in keys:
             log = self._forget(directory, key)
             with contextlib.suppress(OSError):

@@ -146,7 +146,7 @@ class LogStore(ReadableLog):
         segment = Segment.create(self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms)
         self.segments.add(segment)
         self.producers.take_snapshot(base_offset)
-        self._trace("storage.segment_rolled", path=segment.path)
+        self._trace("storage_segment_rolled", path=segment.path)
         if self.on_rolled is not None:
             self.on_rolled()
 
@@ -155,7 +155,7 @@ class LogStore(ReadableLog):
         self._is_closed = True
         if self.failure is None:
             self.failure = error
-            self._trace("storage.log_failed", path=self._directory, error=str(error))
+            self._trace("storage_log_failed", path=self._directory, error=str(error))
 
     # Durability
 
@@ -305,7 +305,7 @@ class LogStore(ReadableLog):
     def _delete_segments(self, first: int, end: int) -> None:
         for segment in self.segments.remove(first, end):
             self._discarded += segment.delete()
-            self._trace("storage.segment_deleted", path=segment.path)
+            self._trace("storage_segment_deleted", path=segment.path)
 
     def replace_segments(self, segments: Sequence[Segment]) -> None:
         """Put the cleaned segment in the place of these (`swapping`), which are neighbours, and not active.
@@ -325,7 +325,7 @@ class LogStore(ReadableLog):
         except OSError as error:
             self._fail(error)
             raise
-        self._trace("storage.segments_cleaned", path=cleaned.path, segments=len(segments), bytes=cleaned.size_bytes)
+        self._trace("storage_segments_cleaned", path=cleaned.path, segments=len(segments), bytes=cleaned.size_bytes)
 
     def truncate_to(self, offset: int) -> bool:
         """Drop the batch that holds `offset` and everything behind it; whether anything was dropped.
@@ -377,4 +377,4 @@ class LogStore(ReadableLog):
             try:
                 replay(self.producers, self.segments.since(offset), offset)
             except WireError as error:
-                self._trace("storage.replay_incomplete", path=self._directory, error=str(error))
+                self._trace("storage_replay_incomplete", path=self._directory, error=str(error))

@@ -48,7 +48,7 @@ class Cut:
         """Trace it. `durable_end` is the checkpointed recovery point: at least so far the log has once gone."""
         lost = attrs.evolve(self.lost, to_offset=max(self.lost.to_offset, durable_end))
         trace(
-            "storage.log_cut",
+            "storage_log_cut",
             partition=partition,
             lost=str(lost),
             from_offset=lost.from_offset,

@@ -140,7 +140,7 @@ class ProducerSnapshots:
             try:
                 entries = decode_snapshot(read_whole(self._disk, self._path(offset)))
             except (CorruptSnapshot, FileNotFoundError) as error:
-                self._trace("storage.snapshot_corrupt", path=self._path(offset), error=str(error))
+                self._trace("storage_snapshot_corrupt", path=self._path(offset), error=str(error))
                 self._delete([offset])
             else:
                 self.latest_offset = offset

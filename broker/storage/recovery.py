@@ -94,7 +94,7 @@ class Recovery:
             self._tell_missing(log_start_offset, segments[0].base_offset, reason)
         if segments and end_offset < log_start_offset:
             self.trace(
-                "storage.log_ends_before_start",
+                "storage_log_ends_before_start",
                 partition=self.partition,
                 path=self.directory,
                 end=end_offset,
@@ -128,12 +128,12 @@ class Recovery:
             base = _base_offset(name)
             is_index = name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX))
             if base is not None and is_index and segment_file_name(base, LOG_SUFFIX) not in present:
-                self.trace("storage.index_orphaned", path=f"{self.directory}/{name}")
+                self.trace("storage_index_orphaned", path=f"{self.directory}/{name}")
                 self._put_aside(name)
         logs = sorted(name for name in present if name.endswith(LOG_SUFFIX))
         for name in logs:
             if _base_offset(name) is None:
-                self.trace("storage.file_ignored", path=f"{self.directory}/{name}", reason="no segment has this name")
+                self.trace("storage_file_ignored", path=f"{self.directory}/{name}", reason="no segment has this name")
         return [base for name in logs if (base := _base_offset(name)) is not None]
 
     def _swap_in(self, swaps: list[str], present: set[str]) -> None:
@@ -147,11 +147,11 @@ class Recovery:
             path = f"{self.directory}/{name}"
             if error and segment_file_name(first, LOG_SUFFIX) in present:
                 # The oldest is put aside first: as long as it is there, so are the others.
-                self.trace("storage.swap_corrupt", path=path, error=error, consequence="it is dropped, nothing is lost")
+                self.trace("storage_swap_corrupt", path=path, error=error, consequence="it is dropped, nothing is lost")
                 self._drop_swap(first, present)
                 continue
             if error:
-                self.trace("storage.swap_corrupt", path=path, error=error, consequence="what follows it may be lost")
+                self.trace("storage_swap_corrupt", path=path, error=error, consequence="what follows it may be lost")
             for old in sorted(present):
                 base = _base_offset(old)
                 if base is not None and first <= base < end and old.endswith(SEGMENT_SUFFIXES):
@@ -164,7 +164,7 @@ class Recovery:
             self.disk.rename(f"{self.directory}/{name}", f"{self.directory}/{final}")
             present.discard(name)
             present.add(final)
-            self.trace("storage.swap_finished", path=f"{self.directory}/{final}")
+            self.trace("storage_swap_finished", path=f"{self.directory}/{final}")
 
     def _drop_swap(self, base_offset: int, present: set[str]) -> None:
         for name in sorted(present):
@@ -199,7 +199,7 @@ class Recovery:
         if not error and self.durable_end not in (UNKNOWN, end_offset):
             error = f"the log was closed at offset {self.durable_end}, and ends at {end_offset}"
         if error:
-            self.trace("storage.clean_log_corrupt", path=self.directory, error=error)
+            self.trace("storage_clean_log_corrupt", path=self.directory, error=error)
             return None
         self._tell_holes(segments)
         return end_offset
@@ -223,7 +223,7 @@ class Recovery:
                 break
             end_offset, cut = self._recover_segment(segment, segments[at + 1 :])
             if cut:
-                self.trace("storage.segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
+                self.trace("storage_segment_cut", path=segment.path, end_offset=end_offset, bytes=cut)
                 self._drop(segments, at + 1)
                 break
             if at + 1 < len(segments):
@@ -243,7 +243,7 @@ class Recovery:
                 end_offset = before.load_end()
             except CorruptBatch as error:
                 self.trace(
-                    "storage.segment_damaged",
+                    "storage_segment_damaged",
                     partition=self.partition,
                     from_offset=before.base_offset,
                     to_offset=after.base_offset - 1,
@@ -294,7 +294,7 @@ class Recovery:
     def _drop(self, segments: list[Segment], first: int) -> None:
         for segment in segments[first:]:
             self._mark()
-            self.trace("storage.segment_dropped", path=segment.path)
+            self.trace("storage_segment_dropped", path=segment.path)
             for path in segment.delete():
                 self.discard(path)
         del segments[first:]
@@ -302,7 +302,7 @@ class Recovery:
     def _tell_missing(self, from_offset: int, to_offset: int, reason: str) -> None:
         lost = LostRecords(from_offset, to_offset, is_known=True)
         self.trace(
-            "storage.records_missing", partition=self.partition, lost=str(lost), path=self.directory, reason=reason
+            "storage_records_missing", partition=self.partition, lost=str(lost), path=self.directory, reason=reason
         )
 
     def _mark(self) -> None:

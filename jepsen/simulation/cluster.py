@@ -75,20 +75,20 @@ class Cluster:
         """Have a machine come back with nothing at `path`, where another disk was; `lost` says for the trace what."""
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
-        self.simulation.trace.event(host.name, "disk-lost", lost)
+        self.simulation.trace.event(host.name, "disk_lost", lost)
 
     def lose_logs(self, host: Host, path: str) -> None:
         """Have a machine come back without its logs, which were at `path`."""
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
-        self.simulation.trace.event(host.name, "logs-lost", {})
+        self.simulation.trace.event(host.name, "logs_lost", {})
 
     def damage_disk(self, host: Host, directory: str, endings: Sequence[str], rng: Random) -> None:
         """Have a machine come back with a bit turned around in a file; see `Volume.flip_bit`."""
         self.crash(host, power=True, down_seconds=0)
         where = host.volume.flip_bit(directory, endings, rng)
         if where is not None:
-            self.simulation.trace.event(host.name, "disk-damaged", {"where": where})
+            self.simulation.trace.event(host.name, "disk_damaged", {"where": where})
 
     async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
         """Have a node end cleanly; one that does not in time is killed."""
@@ -119,11 +119,11 @@ class Cluster:
             host.start(nursery, factory)
 
     def _observe(self, event: Event) -> None:
-        if event.kind == "power-cut":
+        if event.kind == "power_cut":
             self.power_cuts[event.host] += 1
         elif event.kind == "log_recovered":
             self.ids[event.host] = event.fields["node"]
-        elif event.kind == "storage.log_dir_offline":
+        elif event.kind == "storage_log_dir_offline":
             self._offline[event.host] = self.nodes[event.host].incarnation
-        elif event.kind == "role" and event.fields["role"] == "leader":
+        elif event.kind == "role_changed" and event.fields["role"] == "leader":
             self.leader = self.nodes[event.host]

@@ -88,7 +88,7 @@ class Host:
         self.is_powered = True
         self.incarnation = incarnation = self.incarnation + 1
         self.ended = trio.Event()
-        self._trace.event(self.name, "process-started", {"incarnation": incarnation})
+        self._trace.event(self.name, "process_started", {"incarnation": incarnation})
         nursery.start_soon(self._live, make, incarnation, name=f"process on {self.name}")
 
     def stop(self) -> None:
@@ -98,12 +98,12 @@ class Host:
 
     def kill(self) -> None:
         """kill -9: the page cache stays, and the kernel closes the process's sockets."""
-        self._crash("process-killed", silently=False)
+        self._crash("process_killed", silently=False)
 
     def power_cut(self, fate: str | None = None) -> None:
         """The machine goes dark: what was not synced may be lost, see `Volume.power_cut`, and nobody is told."""
         self.is_powered = False
-        self._crash("power-cut", silently=True)
+        self._crash("power_cut", silently=True)
         self.volume.power_cut(fate)
 
     def pause(self) -> None:
@@ -169,7 +169,7 @@ class Host:
         self.cause = error
         errors = [] if error is None else list(leaves(error))
         self._crash(
-            "process-ended",
+            "process_ended",
             silently=False,
             errors=[type(each).__name__ for each in errors],
             messages=[str(each) for each in errors],

@@ -93,7 +93,7 @@ class Onlooker:
             image = node.loader.image
             if image.offset > self._committed.image.offset:
                 self._committed.image = image
-                self._trace.event(host.name, "metadata-seen", {"offset": image.offset})
+                self._trace.event(host.name, "metadata_seen", {"offset": image.offset})
         for host, seen in acting:
             self._look_at_node(host, seen)
 
@@ -109,7 +109,7 @@ class Onlooker:
 
     def _observe(self, event: Event) -> None:
         """Between two looks a log may be cut and grow again."""
-        if event.kind in ("partition-truncated", "truncated-committed"):
+        if event.kind in ("partition_truncated", "committed_truncated"):
             offset, topic_id, index = (event.fields[name] for name in ("offset", "topic_id", "partition"))
             assert isinstance(offset, int), f"offset of {event}"
             for host, seen in self._seen.items():
@@ -135,7 +135,7 @@ class Onlooker:
         keys = [key for key, _ in fetchers.sources()]
         if len(dict.fromkeys(keys)) < len(keys):
             twice = [(key[0].hex(), key[1]) for key in keys if keys.count(key) > 1]
-            self._trace.event(host.name, "fetchers-seen", {"twice": twice})
+            self._trace.event(host.name, "fetchers_seen", {"twice": twice})
 
     def _find_replicas(self, host: Host, seen: _SeenNode) -> None:
         assert seen.node.broker is not None, "looked at"
@@ -173,13 +173,13 @@ class Onlooker:
             alone = (partition.local_id,) if seen.leads else ()
             maximal = alone if in_sync is None else in_sync.maximal
             fields = {"leader_epoch": seen.leader_epoch, "leads": seen.leads, "maximal": maximal}
-            self._tell(host, seen, "replica-role", **fields)
+            self._tell(host, seen, "replica_role", **fields)
         self._look_at_high_watermark(host, seen)
 
     def _look_at_high_watermark(self, host: Host, seen: _SeenReplica) -> None:
         before, seen.high_watermark = seen.high_watermark, seen.partition.high_watermark
         if seen.high_watermark != before:
-            self._tell(host, seen, "replica-committed", high_watermark=seen.high_watermark)
+            self._tell(host, seen, "replica_committed", high_watermark=seen.high_watermark)
 
     def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
         if log is None and seen.log is not None:
@@ -191,15 +191,15 @@ class Onlooker:
         if log is not None:
             batches = read_batches(log, log.log_start_offset)
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
-            self._tell(host, seen, "replica-found", batches=batches)
+            self._tell(host, seen, "replica_found", batches=batches)
 
     def _tell_gone(self, host: Host, seen: _SeenReplica) -> None:
         """What it has committed as a leader before that counts: others may have heard of it."""
         partition = seen.partition
         high_watermark = min(partition.high_watermark, seen.end_offset)
         if seen.leads and partition.leader_epoch == seen.leader_epoch and high_watermark > seen.high_watermark:
-            self._tell(host, seen, "replica-committed", high_watermark=high_watermark)
-        self._tell(host, seen, "replica-gone")
+            self._tell(host, seen, "replica_committed", high_watermark=high_watermark)
+        self._tell(host, seen, "replica_gone")
 
     def _look_at_log(self, host: Host, seen: _SeenReplica, log: Log) -> None:
         end_offset = log.readable_end_offset
@@ -209,11 +209,11 @@ class Onlooker:
         seen.cut_to = None
         if cut_to < seen.end_offset:
             seen.end_offset = cut_to
-            self._tell(host, seen, "replica-cut", end_offset=cut_to)
+            self._tell(host, seen, "replica_cut", end_offset=cut_to)
         batches = read_batches(log, seen.end_offset)
         if batches:
             seen.end_offset = batches[-1][1]
-            self._tell(host, seen, "replica-wrote", batches=batches)
+            self._tell(host, seen, "replica_wrote", batches=batches)
 
     def _tell(self, host: Host, seen: _SeenReplica, kind: str, **fields: object) -> None:
         about = {"topic": seen.partition.topic, "topic_id": seen.topic_id, "partition": seen.partition.index}

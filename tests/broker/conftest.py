@@ -14,7 +14,7 @@ async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
     """A node with development defaults on a directory of its own."""
     async with running_node(tmp_path) as running:
         yield running
-        assert not running.traced.of("handler-failed")
+        assert not running.traced.of("handler_failed")
 
 
 @pytest.fixture

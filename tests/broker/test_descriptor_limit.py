@@ -87,7 +87,7 @@ async def test_a_node_out_of_descriptors_for_clients_serves_on_and_recovers(tmp_
         assert "warning: max.connections=65 is more than the 64 connections that this process can serve" in output
         assert "Traceback" not in output
         assert "offline" not in output
-        assert 0 < sum("connection-refused" in line for line in output.splitlines()) <= 11
+        assert 0 < sum("connection_refused" in line for line in output.splitlines()) <= 11
         await trio.to_thread.run_sync(node.stop)
     finally:
         node.discard()

@@ -158,7 +158,7 @@ async def test_a_log_that_the_metadata_does_not_know_is_put_aside(tmp_path: Path
         shutil.copytree(tmp_path / "copy", data / stray)
 
     async with running_node(tmp_path) as node, connected(node.port) as client:
-        (told,) = node.traced.of("stray-logs-put-aside")
+        (told,) = node.traced.of("stray_logs_renamed")
         assert (told["path"], told["count"]) == (str(data), 2)
         assert sorted(str(told["partitions"]).split(", ")) == ["topic-7", "unknown-0"]
         assert set(await topics(node.port)) == {"topic"}

@@ -166,7 +166,7 @@ async def test_a_broker_that_stops_says_goodbye(tmp_path: Path) -> None:
             await create_topic(client, partitions=2)
         await cluster.nodes[1].stop()
         await cluster.until_images_match()
-        states = [event["state"] for event in cluster.nodes[1].traced.of("broker-state")]
+        states = [event["state"] for event in cluster.nodes[1].traced.of("broker_state_changed")]
         assert states[-2:] == ["PENDING_CONTROLLED_SHUTDOWN", "SHUTTING_DOWN"]
         assert await live_brokers(cluster, 2) == [2]
         topic = only((await metadata(cluster, 2)).topics)
@@ -175,7 +175,7 @@ async def test_a_broker_that_stops_says_goodbye(tmp_path: Path) -> None:
         await cluster.start()
         topic = only((await metadata(cluster, 1)).topics)
         assert sorted(partition.leader_id for partition in topic.partitions) == [1, 2]
-        assert [event["clean"] for event in cluster.nodes[1].traced.of("storage.log_dir_loaded")] == [False, True]
+        assert [event["clean"] for event in cluster.nodes[1].traced.of("storage_log_dir_loaded")] == [False, True]
 
 
 async def test_an_active_controller_that_stops_hands_over(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_an_active_controller_that_stops_hands_over(tmp_path: Path) -> Non
         await active.stop()
         async with connected(cluster.port(survivor)) as client:
             await create_topic(client)
-        roles = [event["role"] for event in active.traced.of("role")]
+        roles = [event["role"] for event in active.traced.of("role_changed")]
         assert roles[roles.index("leader") + 1] == "resigned"
 
 
@@ -235,7 +235,7 @@ async def test_a_node_that_finds_no_quorum_can_be_stopped(tmp_path: Path) -> Non
         assert (tmp_path / "node-1" / ".kafka_cleanshutdown").exists()
 
         await cluster.start()
-        assert [event["clean"] for event in cluster.nodes[1].traced.of("storage.log_dir_loaded")] == [False, True]
+        assert [event["clean"] for event in cluster.nodes[1].traced.of("storage_log_dir_loaded")] == [False, True]
 
 
 async def test_two_of_three_are_enough_to_start(tmp_path: Path) -> None:

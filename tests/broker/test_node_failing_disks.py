@@ -55,7 +55,7 @@ async def test_a_log_directory_that_fails_goes_alone(tmp_path: Path, error: int)
                 str(tmp_path / "one"): 0,
                 str(tmp_path / "two"): ErrorCode.KAFKA_STORAGE_ERROR,
             }
-        assert only(node.traced.of("storage.log_dir_offline"))["path"] == str(tmp_path / "two")
+        assert only(node.traced.of("storage_log_dir_offline"))["path"] == str(tmp_path / "two")
 
 
 async def test_a_parked_fetch_hears_of_a_failed_directory(tmp_path: Path) -> None:

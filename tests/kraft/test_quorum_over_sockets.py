@@ -94,13 +94,13 @@ async def test_where_all_stood_still_the_leader_leads_on(jumping_clock: MockCloc
         await quorum.commit(b"before")
         await quorum.until(lambda: all(node.heard.records == [b"before"] for node in quorum.nodes.values()))
         leadership = (await quorum.leader()).quorum.leadership
-        roles = [len(node.traced("role")) for node in quorum.nodes.values()]
+        roles = [len(node.traced("role_changed")) for node in quorum.nodes.values()]
         for _ in range(10):
             jumping_clock.jump(5)
             await trio.sleep(0.2)
         await quorum.commit(b"after")
         assert (await quorum.leader()).quorum.leadership == leadership
-        assert [len(node.traced("role")) for node in quorum.nodes.values()] == roles
+        assert [len(node.traced("role_changed")) for node in quorum.nodes.values()] == roles
 
 
 async def test_what_was_committed_survives_a_power_cut_of_all() -> None:

@@ -116,10 +116,14 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
             assert ends(node, "log_written")[-1] == ends(node, "log_synced")[-1] == end_offset
             voters = tuple((voter.node_id, voter.key.directory_id) for voter in quorum.plan.voters.voters)
             assert node.traced("voters_changed")[-1] == {"node": node.node_id, "offset": 1, "voters": voters}
-        assert leader.traced("leader") == [{"node": leader.node_id, "epoch": epoch}]
-        assert {"node": leader.node_id, "role": "leader", "epoch": epoch, "leader": leader.node_id} in leader.traced(
-            "role"
-        )
+        assert leader.traced("leader_elected") == [{"node": leader.node_id, "epoch": epoch}]
+        assert {
+            "node": leader.node_id,
+            "role": "leader",
+            "epoch": epoch,
+            "leader": leader.node_id,
+            "cause": "majority voted for it",
+        } in leader.traced("role_changed")
         votes = [fields for node in quorum.nodes.values() for fields in node.traced("vote_synced")]
         assert len([vote for vote in votes if (vote["epoch"], vote["voted_for"]) == (epoch, leader.node_id)]) >= 2
 

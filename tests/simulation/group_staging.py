@@ -75,7 +75,7 @@ class GroupStage(Stage):
 
         def holds() -> bool:
             image = self.committed.image.topics.by_name[CONSUMER_OFFSETS].partitions[0]
-            loaded = [event for event in self.events_by_kind.get("coordinator-loaded", ()) if event.host == name]
+            loaded = [event for event in self.events_by_kind.get("coordinator_loaded", ()) if event.host == name]
             epochs = [event.fields["epoch"] for event in loaded]
             return image.leader == self.ids[name] and image.leader_epoch in epochs
 
@@ -126,7 +126,7 @@ class GroupStage(Stage):
 
     def _knows_topic(self, name: str) -> bool:
         topic = self.committed.image.topics.by_name.get(TOPIC)
-        led = [each for each in self.events_by_kind.get("partition-led", ()) if each.host == name]
+        led = [each for each in self.events_by_kind.get("partition_led", ()) if each.host == name]
         return topic is not None and any(each.fields["topic_id"] == topic.topic_id.hex() for each in led)
 
     async def commit(

@@ -134,7 +134,7 @@ class ReplicaStage(ClientStage):
     async def follows(self, name: str, epoch: int, every: float = LOOK_SECONDS) -> None:
         """Until a broker has begun to follow in an epoch."""
         await self.until(
-            lambda: any(event.fields["leader_epoch"] == epoch for event in self.traced("partition-followed", by=name)),
+            lambda: any(event.fields["leader_epoch"] == epoch for event in self.traced("partition_followed", by=name)),
             f"{name} does not follow in epoch {epoch}",
             every,
         )
@@ -157,17 +157,17 @@ class ReplicaStage(ClientStage):
     @property
     def epoch(self) -> int:
         """The last one in which anybody led."""
-        return max((int(str(event.fields["leader_epoch"])) for event in self.traced("partition-led")), default=NONE)
+        return max((int(str(event.fields["leader_epoch"])) for event in self.traced("partition_led")), default=NONE)
 
     @property
     def leader(self) -> str | None:
         """Who led last, whether it is alive or not."""
-        led = self.traced("partition-led")
+        led = self.traced("partition_led")
         return max(led, key=lambda event: int(str(event.fields["leader_epoch"]))).host if led else None
 
     def is_connected(self, name: str, source: str) -> bool:
         """Whether a broker has ever connected to fetch from that one."""
-        return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher-connected", by=name))
+        return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher_connected", by=name))
 
     def content(self, name: str) -> bytes:
         """What a machine's page cache shows of the partition's log."""
@@ -220,7 +220,7 @@ class ReplicaStage(ClientStage):
         for value in values:
             if values.count(value) > 1 and value != "last":
                 self.fail(f"NothingIsThereTwice: {value} in {stored}")
-        if not self.is_unclean and self.traced("truncated-committed"):
+        if not self.is_unclean and self.traced("committed_truncated"):
             self.fail("CommittedRecordsAreNotCut: though no election was unclean")
 
 

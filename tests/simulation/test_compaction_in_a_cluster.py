@@ -197,8 +197,8 @@ def run(seed: int) -> dict[str, Any]:
     seen: dict[str, Any] = {"cleaned": 0, "swaps": 0}
 
     def listen(event: Any) -> None:
-        seen["cleaned"] += event.kind == "storage.log_cleaned"
-        seen["swaps"] += event.kind == "storage.swap_finished"
+        seen["cleaned"] += event.kind == "storage_log_cleaned"
+        seen["swaps"] += event.kind == "storage_swap_finished"
 
     simulation.trace.listeners.append(listen)
     simulation.run(partial(play, story, seen))

@@ -52,7 +52,7 @@ async def a_deposed_coordinator_knows_that_it_is_none(stage: GroupStage) -> None
     stage.simulation.network.mend(a, stage.controller)
     stage.simulation.network.mend(stage.controller, a)
     await stage.until(
-        lambda: any(each.host == a for each in stage.events_by_kind.get("partition-followed", ())), "a leads for ever"
+        lambda: any(each.host == a for each in stage.events_by_kind.get("partition_followed", ())), "a leads for ever"
     )
     await stage.told(a)
 

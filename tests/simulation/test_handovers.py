@@ -66,7 +66,7 @@ async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> No
 
 def _leader(stage: ReplicaStage) -> str:
     """Who led last in the topic that was made first."""
-    first, *_ = led = stage.traced("partition-led")
+    first, *_ = led = stage.traced("partition_led")
     same = [event for event in led if event.fields["topic_id"] == first.fields["topic_id"]]
     return max(same, key=lambda event: int(str(event.fields["leader_epoch"]))).host
 

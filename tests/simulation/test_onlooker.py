@@ -39,7 +39,7 @@ def test_what_a_leader_commits_and_tells_just_before_its_log_directory_fails_cou
         stage.host(a).volume.broken = (DIRECTORY,)
         stage.host(a).resume()
         await stage.leads(b)
-        told = [event.fields["high_watermark"] == 2 for event in stage.traced("replica-committed", by=a)]
+        told = [event.fields["high_watermark"] == 2 for event in stage.traced("replica_committed", by=a)]
         committed_by_leader.append(any(told))
         stage.kill(a)
 

@@ -108,7 +108,7 @@ async def bits_that_flip(stage: QuorumStage) -> None:
         states = [await stage.subject.ask(name, "status", "") for name in cluster.nodes]
         if any(state != states[0] for state in states):
             stage.fail("StatesDiffer")
-    assert len([event for event in stage.events if event.kind == "disk-damaged"]) == 2 * ROUNDS
+    assert len([event for event in stage.events if event.kind == "disk_damaged"]) == 2 * ROUNDS
 
 
 async def two_removals(stage: QuorumStage) -> None:

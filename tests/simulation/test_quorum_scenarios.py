@@ -16,7 +16,7 @@ async def a_deaf_minute(stage: QuorumStage) -> None:
     stage.cluster.heal()
     await trio.sleep(10)
     stage.events = [
-        event for event in stage.events if event.kind == "role" and int(str(event.fields["epoch"])) > before
+        event for event in stage.events if event.kind == "role_changed" and int(str(event.fields["epoch"])) > before
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_leader_that_was_stopped_writes_nothing_of_its_own_when_it_wakes() -> 
     """It steps down before it takes anything, and what it has not committed yields to its successor's."""
     stage = play(a_stopped_leader)
     assert stage.violation is None
-    (first, *_) = [event for event in stage.events if event.kind == "role"]
+    (first, *_) = [event for event in stage.events if event.kind == "role_changed"]
     assert first.fields["role"] != "leader"
     before = stage.events[: stage.events.index(first)]
     assert [event for event in before if event.kind in ("log_written", "committed")] == []

@@ -37,7 +37,7 @@ class Story:
         self.tell(node, "vote_synced", epoch=epoch, voted_for=voted_for)
 
     def role(self, node: int, role: str, epoch: int) -> None:
-        self.tell(node, "role", role=role, epoch=epoch, leader=None)
+        self.tell(node, "role_changed", role=role, epoch=epoch, leader=None)
 
     def writes(self, node: int, *entries: tuple[int, int, int], synced: bool = True) -> None:
         self.tell(node, "log_written", end_offset=entries[-1][1], entries=entries)

@@ -60,7 +60,7 @@ class Story:
     def registers(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
         """The process of now, as the metadata and as itself know it."""
         self.knows(node, epoch, fenced=fenced, is_stopping=is_stopping)
-        self.tell(node, "broker-state", epoch=epoch)
+        self.tell(node, "broker_state_changed", epoch=epoch)
 
     def knows(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
         broker = BrokerImage(node, epoch, bytes(16), {}, {}, None, fenced, is_stopping, ())
@@ -74,25 +74,25 @@ class Story:
 
     def _sees(self, image: MetadataImage) -> None:
         self.image = self.committed.image = image
-        self.tell(1, "metadata-seen", offset=image.offset)
+        self.tell(1, "metadata_seen", offset=image.offset)
 
     def changes(self, **changes: object) -> None:
         self.learns(PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, **changes))  # type: ignore[arg-type]
 
     def finds(self, node: int, *batches: tuple[int, int, int, int]) -> None:
-        self.tell(node, "replica-found", batches=batches)
+        self.tell(node, "replica_found", batches=batches)
 
     def role(self, node: int, leader_epoch: int, maximal: tuple[int, ...] = ()) -> None:
-        self.tell(node, "replica-role", leader_epoch=leader_epoch, leads=maximal != (), maximal=maximal)
+        self.tell(node, "replica_role", leader_epoch=leader_epoch, leads=maximal != (), maximal=maximal)
 
     def writes(self, node: int, *batches: tuple[int, int, int, int]) -> None:
-        self.tell(node, "replica-wrote", batches=batches)
+        self.tell(node, "replica_wrote", batches=batches)
 
     def cuts(self, node: int, end_offset: int) -> None:
-        self.tell(node, "replica-cut", end_offset=end_offset)
+        self.tell(node, "replica_cut", end_offset=end_offset)
 
     def commits(self, node: int, high_watermark: int) -> None:
-        self.tell(node, "replica-committed", high_watermark=high_watermark)
+        self.tell(node, "replica_committed", high_watermark=high_watermark)
 
     def ends(self, node: int, kind: str, *errors: str) -> None:
         self.tell(node, kind, errors=list(errors))
@@ -106,7 +106,7 @@ def test_an_ordinary_life_breaks_nothing() -> None:
     story.writes(2, SECOND)
     story.commits(1, 3)
     story.commits(2, 3)
-    story.ends(1, "process-killed")
+    story.ends(1, "process_killed")
     story.changes(isr=(2,), leader=2, eligible_leader_replicas=(1,))
     story.role(2, 1, (2,))
     story.registers(1, 9)
@@ -149,7 +149,7 @@ def test_a_loss_is_excused_though_the_elected_is_fenced_before_it_hears_of_it(*,
         story.learns(fenced)
     else:
         story.learns(elected, fenced)
-    story.tell(2, "broker-state", epoch=9)
+    story.tell(2, "broker_state_changed", epoch=9)
     assert story.broken == []
     log = story.committed.logs[TOPIC_ID.hex(), 0]
     assert (log.losses, log.batches) == ([2], [])
@@ -159,7 +159,7 @@ def test_a_loss_is_not_excused_by_an_election_of_before() -> None:
     story = Story()
     story.changes(leader=2)
     for node in (1, 2, 3):
-        story.ends(node, "power-cut")
+        story.ends(node, "power_cut")
     story.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
     story.finds(2)
     story.registers(2, 9)
@@ -170,14 +170,14 @@ def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
     """A checkpoint of before a loss may name an offset that only later records have."""
     story = Story()
     for node in (1, 2):
-        story.ends(node, "power-cut")
+        story.ends(node, "power_cut")
     story.changes(isr=(), leader=-1)
     story.changes(leader=2, isr=(2,))
     story.finds(2)
     story.registers(2, 9)
     story.role(2, 2, (2,))
     story.writes(2, (0, 1, 2, 5))
-    story.ends(2, "process-killed")
+    story.ends(2, "process_killed")
     story.changes(isr=(), leader=-1)
     story.finds(2, (0, 1, 2, 5))
     story.commits(2, 1)
@@ -194,7 +194,7 @@ def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
 def test_a_replica_that_is_found_anew_has_committed_nothing_until_it_says_so() -> None:
     """It was made anew, or cut while nobody looked; the high watermark of before is no longer its word."""
     story = Story()
-    story.ends(1, "power-cut")
+    story.ends(1, "power_cut")
     story.changes(isr=(2, 3), leader=2)
     story.finds(2, FIRST)
     story.commits(2, 2)
@@ -206,7 +206,7 @@ def test_a_replica_that_is_found_anew_has_committed_nothing_until_it_says_so() -
 def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut() -> None:
     story = Story()
     for node in (1, 2):
-        story.ends(node, "power-cut")
+        story.ends(node, "power_cut")
     story.changes(isr=(), leader=-1)
     story.changes(leader=2, isr=(2,))
     story.finds(2)
@@ -234,7 +234,7 @@ def test_what_a_replica_says_is_of_the_life_that_it_knows_of() -> None:
 
 def all_are_gone(story: Story) -> None:
     for node in (1, 2, 3):
-        story.ends(node, "power-cut")
+        story.ends(node, "power_cut")
     story.changes(isr=(), leader=-1)
 
 
@@ -287,14 +287,14 @@ def another_record_at_the_same_offset(story: Story) -> None:
 
 def leader_without_what_is_committed(story: Story) -> None:
     """It ended cleanly, and yet has nothing any more."""
-    story.ends(2, "process-ended")
+    story.ends(2, "process_ended")
     story.changes(isr=(2,), leader=2)
     story.finds(2)
     story.registers(2, 9)
 
 
 def one_loss_that_is_no_excuse(story: Story) -> None:
-    story.ends(1, "power-cut")
+    story.ends(1, "power_cut")
     story.changes(isr=(2, 3), leader=2)
     story.changes(isr=(1,), leader=1)
     story.finds(1)
@@ -304,7 +304,7 @@ def one_loss_that_is_no_excuse(story: Story) -> None:
 def two_kills_that_lose_nothing(story: Story) -> None:
     """The page cache stays."""
     for node in (1, 2, 3):
-        story.ends(node, "process-killed")
+        story.ends(node, "process_killed")
     story.changes(isr=(1,), leader=1)
     story.finds(1)
     story.registers(1, 9)
@@ -321,7 +321,7 @@ def a_flushed_record_that_is_lost(story: Story) -> None:
 
 
 def two_fetchers(story: Story) -> None:
-    story.tell(1, "fetchers-seen", twice=[(TOPIC_ID.hex(), 0)])
+    story.tell(1, "fetchers_seen", twice=[(TOPIC_ID.hex(), 0)])
 
 
 @pytest.mark.parametrize(

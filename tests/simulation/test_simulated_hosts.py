@@ -72,7 +72,7 @@ def test_a_process_runs_until_it_is_stopped() -> None:
         assert not host.is_serving
         assert host.cause is None
 
-    assert kinds(events_of(main)) == ["process-started", "tick", "tick", "unwinding", "process-ended"]
+    assert kinds(events_of(main)) == ["process_started", "tick", "tick", "unwinding", "process_ended"]
 
 
 def test_what_a_killed_process_still_does_is_not_heard_of() -> None:
@@ -85,14 +85,14 @@ def test_what_a_killed_process_still_does_is_not_heard_of() -> None:
         await trio.sleep(1.5)
         host.power_cut()
 
-    started_and_killed = ["process-started", "tick", "process-killed"]
-    assert kinds(events_of(main)) == [*started_and_killed, "process-started", "tick", "power-cut"]
+    started_and_killed = ["process_started", "tick", "process_killed"]
+    assert kinds(events_of(main)) == [*started_and_killed, "process_started", "tick", "power_cut"]
 
 
 def test_a_process_that_is_killed_as_it_starts_never_runs() -> None:
     async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
         def kill(event: Event) -> None:
-            if event.kind == "process-started":
+            if event.kind == "process_started":
                 host.kill()
 
         simulation.trace.listeners.append(kill)
@@ -123,7 +123,7 @@ def test_a_process_that_dies_says_of_what() -> None:
         await host.ended.wait()
 
     ended = events_of(main)[-1]
-    assert (ended.kind, ended.fields["errors"]) == ("process-ended", ["LookupError"])
+    assert (ended.kind, ended.fields["errors"]) == ("process_ended", ["LookupError"])
 
 
 def test_wall_clocks_differ_from_time() -> None:

@@ -299,7 +299,7 @@ async def _read(client: WireClient) -> int | None:
 
 def _lines(output: io.StringIO) -> list[str]:
     """What an operator has to read: everything but the usual."""
-    usual = re.compile(r"kraft: (leader|node-stopped|snapshot_installed|voters_changed)\b")
+    usual = re.compile(r"kraft: (leader_elected|node_stopped|snapshot_installed|voters_changed)\b")
     return [line for line in output.getvalue().splitlines() if not usual.match(line)]
 
 

@@ -102,7 +102,9 @@ class RunningCluster:
     def active(self) -> ClusterNode | None:
         """The node with the active controller, as far as the nodes that are up have traced."""
         leaders = [
-            (int(str(event["epoch"])), node) for node in self.nodes.values() for event in node.traced.of("leader")
+            (int(str(event["epoch"])), node)
+            for node in self.nodes.values()
+            for event in node.traced.of("leader_elected")
         ]
         latest = max(leaders, key=lambda each: each[0], default=None)
         return latest[1] if latest is not None and latest[1].is_up else None
@@ -116,7 +118,7 @@ class RunningCluster:
     @property
     def epoch(self) -> int:
         """The latest one in which anybody led."""
-        events = [event for node in self.nodes.values() for event in node.traced.of("leader")]
+        events = [event for node in self.nodes.values() for event in node.traced.of("leader_elected")]
         return max((int(str(event["epoch"])) for event in events), default=0)
 
     async def until(self, holds: Callable[[], bool]) -> None:

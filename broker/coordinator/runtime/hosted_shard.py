@@ -181,14 +181,14 @@ class HostedShard(Generic[S]):
         try:
             self._carry_out(decide(self.state, now_ms), now_ms)
         except CoordinatorError as error:
-            self._around.trace("coordinator-timer-repeated", partition=str(self.partition), error=str(error))
+            self._around.trace("coordinator_timer_repeated", partition=str(self.partition), error=str(error))
             if self.phase is Phase.ACTIVE:
                 self.timers.schedule(key, _TIMER_RETRY_MS, decide)
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - the shard begins anew, and everybody else is served
             self._around.trace(
-                "coordinator-timer-failed", partition=str(self.partition), error="".join(format_exception(error))
+                "coordinator_timer_failed", partition=str(self.partition), error="".join(format_exception(error))
             )
             self._around.reload(self)
         self._around.appender.commit()

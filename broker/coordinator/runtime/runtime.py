@@ -170,7 +170,7 @@ class Runtime(Generic[S]):
         shard = self._shards.pop(index, None)
         if shard is not None:
             if shard.phase is Phase.ACTIVE:
-                self._tell(shard, "coordinator-unloaded")
+                self._tell(shard, "coordinator_unloaded")
             shard.go()
 
     def _reload(self, shard: HostedShard[Any]) -> None:
@@ -193,7 +193,7 @@ class Runtime(Generic[S]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it would be so on the next broker too
             self._tell(
                 shard,
-                "coordinator-load-failed",
+                "coordinator_load_failed",
                 path=None if shard.partition.log is None else shard.partition.log.directory,
                 error=f"{type(error).__name__}: {error}",
                 traceback="".join(format_exception(error)),
@@ -202,7 +202,7 @@ class Runtime(Generic[S]):
             return
         elapsed_ms = (trio.current_time() - began) * 1000
         self._tell(
-            shard, "coordinator-loaded", records=loading.records, size_bytes=loading.size_bytes, elapsed_ms=elapsed_ms
+            shard, "coordinator_loaded", records=loading.records, size_bytes=loading.size_bytes, elapsed_ms=elapsed_ms
         )
 
     def _tell(self, shard: HostedShard[Any], kind: str, **fields: object) -> None:

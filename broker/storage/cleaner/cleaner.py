@@ -132,7 +132,7 @@ class Cleaner:
             await directory.write_recovery_points()
             log.cleaned_offset = await cleaning.run()
         except CleaningAborted:
-            self._env.trace("storage.cleaning_aborted", path=log.directory)
+            self._env.trace("storage_cleaning_aborted", path=log.directory)
         except WireError as error:
             self._give_up(key, log, error)
         except OSError as error:
@@ -141,7 +141,7 @@ class Cleaner:
             # The log was dropped, and its files with it.
         else:
             self._env.trace(
-                "storage.log_cleaned",
+                "storage_log_cleaned",
                 path=log.directory,
                 first_dirty=share.first_dirty,
                 end=log.cleaned_offset,
@@ -154,7 +154,7 @@ class Cleaner:
                 self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
 
     def _give_up(self, key: PartitionKey, log: Log, error: Exception) -> None:
-        self._env.trace("storage.log_uncleanable", path=log.directory, error=str(error))
+        self._env.trace("storage_log_uncleanable", path=log.directory, error=str(error))
         self._uncleanable[key] = log
 
     def _now_ms(self) -> int:

@@ -27,7 +27,7 @@ REPORT: Final = "sitting.json"
 _STORIES_MAX: Final = 1 << 39
 _SUSPECTS_TRIED: Final = 24
 _SHOWN: Final = 12
-_HOLD: Final = re.compile(r"loop-held: .* ([\d,]+) ms of them on the processor")
+_HOLD: Final = re.compile(r"loop_held: .* ([\d,]+) ms of them on the processor")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -202,7 +202,7 @@ class Sitting:
         findings = self._findings
         findings.tracebacks = self._node.tracebacks()
         output = self._node.output_path.read_text(errors="replace")
-        findings.holds = [line for line in output.splitlines() if "loop-held: " in line]
+        findings.holds = [line for line in output.splitlines() if "loop_held: " in line]
         if findings.tracebacks:
             findings.problems.append(f"{len(findings.tracebacks)} tracebacks in the node's output")
         if error := findings.healthy.get("error"):

@@ -56,7 +56,7 @@ def judge_output(nodes: Sequence[NodeProcess], history: History) -> None:
     """What a node says of failures of its own, over all its lives."""
     for node in nodes:
         for line in node.output_path.read_text(errors="replace").splitlines():
-            if "handler-failed" in line or "Traceback (most recent call last)" in line:
+            if "handler_failed" in line or "Traceback (most recent call last)" in line:
                 note_misbehaviour(history, f"{node.name} says {line}")
 
 

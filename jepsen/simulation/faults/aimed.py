@@ -12,11 +12,11 @@ from jepsen.simulation.trace import Event
 
 # What nodes trace at steps that something may go wrong after.
 STEPS = (
-    "process-started",
+    "process_started",
     "log_recovered",
-    "role",
+    "role_changed",
     *("vote_synced",) * 3,  # where a loss is seldom, and the worst
-    "leader",
+    "leader_elected",
     "log_written",
     "log_synced",
     "log_truncated",
@@ -24,30 +24,30 @@ STEPS = (
     "voters_changed",
     "snapshot_taken",
     "snapshot_installed",
-    "partition-led",
-    "partition-followed",
-    "partition-truncated",
-    *("isr-proposed",) * 2,
-    *("isr-changed",) * 2,
-    "node-started",
-    "storage.log_dir_loaded",
-    "storage.log_renamed",
-    "storage.segment_rolled",
-    *("coordinator-loaded",) * 2,
-    "coordinator-unloaded",
-    *("replica-wrote",) * 2,
-    *("replica-committed",) * 2,
+    "partition_led",
+    "partition_followed",
+    "partition_truncated",
+    *("isr_proposed",) * 2,
+    *("isr_changed",) * 2,
+    "node_started",
+    "storage_log_dir_loaded",
+    "storage_log_renamed",
+    "storage_segment_rolled",
+    *("coordinator_loaded",) * 2,
+    "coordinator_unloaded",
+    *("replica_wrote",) * 2,
+    *("replica_committed",) * 2,
 )
 # Steps that hardly come by themselves within a strike's time: those of a start, and those of an election.
-_OF_STARTS = ("process-started", "log_recovered", "node-started", "storage.log_dir_loaded")
-_OF_ELECTIONS = ("role", "vote_synced", "leader", "log_truncated")
+_OF_STARTS = ("process_started", "log_recovered", "node_started", "storage_log_dir_loaded")
+_OF_ELECTIONS = ("role_changed", "vote_synced", "leader_elected", "log_truncated")
 _OF_REPLICATION = (
-    *("partition-led", "partition-followed", "partition-truncated", "isr-proposed", "isr-changed"),
-    *("coordinator-loaded", "coordinator-unloaded"),
+    *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
+    *("coordinator_loaded", "coordinator_unloaded"),
 )
 # What happens to records all the time is a step only where it happens to those of a coordinator. It is an onlooker who
 # tells of it, and who is not disturbed.
-_OF_COORDINATORS = ("replica-wrote", "replica-committed")
+_OF_COORDINATORS = ("replica_wrote", "replica_committed")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0

@@ -133,15 +133,15 @@ class CommittedLog:
 class Committed:
     """Follows the trace. Invariants come behind it in the watch.
 
-    `image` is the latest of the metadata that anybody has; it is told by `metadata-seen`, and set before that.
+    `image` is the latest of the metadata that anybody has; it is told by `metadata_seen`, and set before that.
     `changed` are the partitions of which the last event may have changed what holds. `lost` says of one what was lost
     and may not have been.
     """
 
     kinds: Sequence[str] = (
-        *("metadata-seen", "replica-found", "replica-gone", "replica-role"),
-        *("replica-wrote", "replica-cut", "replica-committed"),
-        *("broker-state", "process-killed", "power-cut", "process-ended", "logs-lost"),
+        *("metadata_seen", "replica_found", "replica_gone", "replica_role"),
+        *("replica_wrote", "replica_cut", "replica_committed"),
+        *("broker_state_changed", "process_killed", "power_cut", "process_ended", "logs_lost"),
     )
 
     def __init__(self, nodes: Mapping[str, int]) -> None:
@@ -172,17 +172,17 @@ class Committed:
     def observe(self, event: Event) -> str | None:
         self.changed, self.lost, self.differs = [], None, None
         match event.kind:
-            case "metadata-seen":
+            case "metadata_seen":
                 self._learn()
-            case "broker-state":
+            case "broker_state_changed":
                 self._register(self.nodes[event.host], integer(event, "epoch"))
-            case "process-killed":
+            case "process_killed":
                 self._end(event.host, KILLED)
-            case "power-cut":
+            case "power_cut":
                 self._end(event.host, WITHOUT_POWER)
-            case "logs-lost":
+            case "logs_lost":
                 self._end(event.host, WITHOUT_DISK)
-            case "process-ended":
+            case "process_ended":
                 self._end(event.host, KILLED if event.fields["errors"] else CLEANLY)
             case _:
                 self._follow(event)
@@ -197,24 +197,24 @@ class Committed:
         log, copy = found
         self.changed = [key_of(event)]
         match event.kind:
-            case "replica-gone":
+            case "replica_gone":
                 del log.copies[self.nodes[event.host]]
-            case "replica-found":
+            case "replica_found":
                 copy.batches, copy.agreed, copy.is_suspect = list(batches_of(event)), 0, bool(log.losses)
                 copy.high_watermark = 0
                 log.compare(copy)
-            case "replica-role":
+            case "replica_role":
                 copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
                 copy.leads = event.fields["leads"] is True
                 if copy.leads:
                     self._commit(event, log, copy)  # what it knows to be committed counts from now on
-            case "replica-wrote":
+            case "replica_wrote":
                 copy.batches.extend(batches_of(event))
                 log.compare(copy)
-            case "replica-cut":
+            case "replica_cut":
                 copy.cut(integer(event, "end_offset"))
                 log.compare(copy)
-            case "replica-committed":
+            case "replica_committed":
                 copy.high_watermark = integer(event, "high_watermark")
                 self._commit(event, log, copy)
         self._reconcile(log)

@@ -14,7 +14,7 @@ class DiesOfFaultsOnly:
     One that finds its log damaged refuses to go on, and no node does so that has an intact one.
     """
 
-    kinds: Sequence[str] = ("process-started", "process-ended")
+    kinds: Sequence[str] = ("process_started", "process_ended")
 
     def __init__(self, hosts: Mapping[str, Host], allowed: tuple[type[Exception], ...]) -> None:
         self._hosts = hosts
@@ -23,7 +23,7 @@ class DiesOfFaultsOnly:
 
     def observe(self, event: Event) -> str | None:
         host = self._hosts[event.host]
-        if event.kind == "process-started":
+        if event.kind == "process_started":
             self._met_before[event.host] = host.volume.faults_met
             return None
         causes = [] if host.cause is None else list(leaves(host.cause))
@@ -40,7 +40,7 @@ class DiesOfFaultsOnly:
 class HandlersNeverFail:
     """No request makes a handler fail in a way that nobody has thought of."""
 
-    kinds: Sequence[str] = ("handler-failed",)
+    kinds: Sequence[str] = ("handler_failed",)
 
     def observe(self, event: Event) -> str | None:
         return str(event.fields["error"])

@@ -18,7 +18,7 @@ from jepsen.simulation.trace import Event
 class OneLeaderPerEpoch:
     """Election safety (5.2): no epoch has two leaders, nor one leader in two of its lives."""
 
-    kinds: Sequence[str] = ("role",)
+    kinds: Sequence[str] = ("role_changed",)
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}
@@ -36,7 +36,7 @@ class OneLeaderPerEpoch:
 class EpochsNeverGoBack:
     """A replica never takes part in an epoch below one that it has been in, nor below one that is on its disk (5.1)."""
 
-    kinds: Sequence[str] = ("log_recovered", "role", "vote_synced")
+    kinds: Sequence[str] = ("log_recovered", "role_changed", "vote_synced")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -131,7 +131,7 @@ class LogsMatch:
 class LeadersAreComplete:
     """Leader completeness (5.4): a leader has all that was committed in epochs before its own."""
 
-    kinds: Sequence[str] = ("role",)
+    kinds: Sequence[str] = ("role_changed",)
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -247,7 +247,7 @@ class NoElectionInPeace:
     Whoever was out of touch when peace began may yet find it.
     """
 
-    kinds: Sequence[str] = ("peace", "role")
+    kinds: Sequence[str] = ("peace", "role_changed")
 
     def __init__(self) -> None:
         self._is_peace = False
@@ -272,7 +272,7 @@ class HonestEpochsArePlausible:
     is no replica's id is an address that an observer asks for the way to the leader: any replica may be behind it.
     """
 
-    kinds: Sequence[str] = ("log_recovered", "role", "vote_synced", "implausible_epoch")
+    kinds: Sequence[str] = ("log_recovered", "role_changed", "vote_synced", "implausible_epoch")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas

@@ -10,7 +10,7 @@ from jepsen.simulation.trace import Event
 class _OfPartitions:
     """What holds of each partition by itself: it is looked at where the last event may have changed something."""
 
-    kinds: Sequence[str] = ("metadata-seen",)
+    kinds: Sequence[str] = ("metadata_seen",)
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
@@ -68,8 +68,8 @@ class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
     """Every running member of the ISR, and every eligible leader replica, has all that was ever committed (KIP-966)."""
 
     kinds: Sequence[str] = (
-        *("metadata-seen", "broker-state"),
-        *("replica-found", "replica-role", "replica-cut", "replica-committed"),
+        *("metadata_seen", "broker_state_changed"),
+        *("replica_found", "replica_role", "replica_cut", "replica_committed"),
     )
 
     def wrong_with(self, log: CommittedLog) -> str | None:
@@ -86,7 +86,7 @@ class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
 class MaximalIsrContainsIsr(_OfPartitions):
     """Whoever is in the ISR, as the controller has it, has to hold what the leader commits (KIP-497)."""
 
-    kinds: Sequence[str] = ("metadata-seen", "replica-role")
+    kinds: Sequence[str] = ("metadata_seen", "replica_role")
 
     def wrong_with(self, log: CommittedLog) -> str | None:
         image, copy = log.image, log.copies.get(log.image.leader)
@@ -100,7 +100,7 @@ class MaximalIsrContainsIsr(_OfPartitions):
 class ReplicasAreEqual:
     """Below their high watermarks all replicas hold the same batches, and what was committed never changes."""
 
-    kinds: Sequence[str] = ("replica-role", "replica-committed")
+    kinds: Sequence[str] = ("replica_role", "replica_committed")
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
@@ -116,7 +116,7 @@ class CommittedRecordsStay:
     Where every append is flushed, nothing is lost at all.
     """
 
-    kinds: Sequence[str] = ("metadata-seen", "replica-found", "replica-cut", "broker-state")
+    kinds: Sequence[str] = ("metadata_seen", "replica_found", "replica_cut", "broker_state_changed")
 
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
@@ -128,7 +128,7 @@ class CommittedRecordsStay:
 class OneFetcherPerPartition:
     """A broker fetches a partition from one other broker at a time, and never from itself."""
 
-    kinds: Sequence[str] = ("fetchers-seen",)
+    kinds: Sequence[str] = ("fetchers_seen",)
 
     def observe(self, event: Event) -> str | None:
         twice = event.fields["twice"]

@@ -73,7 +73,7 @@ class Replicas:
 
     kinds: Sequence[str] = (
         *("log_recovered", "log_written", "log_truncated", "log_synced", "snapshot_taken", "snapshot_installed"),
-        *("vote_synced", "role", "voters_changed", "committed", "disk-lost", "disk-damaged"),
+        *("vote_synced", "role_changed", "voters_changed", "committed", "disk_lost", "disk_damaged"),
     )
 
     def __init__(self) -> None:
@@ -112,15 +112,15 @@ class Replicas:
                 replica.start_from_snapshot(integer(event, "end_offset"), integer(event, "epoch"))
             case "vote_synced":
                 replica.vote = (integer(event, "epoch"), event.fields["voted_for"])
-            case "role":
+            case "role_changed":
                 replica.role, replica.epoch = str(event.fields["role"]), integer(event, "epoch")
             case "voters_changed":
                 replica.voters_offset, replica.voters = integer(event, "offset"), voters_of(event)
             case "committed":
                 self._commit(replica, integer(event, "end_offset"))
-            case "disk-damaged":
+            case "disk_damaged":
                 replica.synced_end_offset = 0  # until it says what it could recover
-            case "disk-lost":
+            case "disk_lost":
                 node_id = integer(event, "node")
                 self.lost[node_id, event.fields["directory_id"]] = self.by_host.pop(event.host)
         return None

@@ -100,7 +100,7 @@ class VoterAdministrator:
 
     def replaces(self, event: Event) -> str | None:
         """The name of a node that needs another disk, now that this has happened."""
-        refuses = event.kind == "process-ended" and event.host in self._damaged
+        refuses = event.kind == "process_ended" and event.host in self._damaged
         if not refuses or CorruptLog.__name__ not in str(event.fields["errors"]):
             return None
         del self._damaged[event.host]

@@ -108,7 +108,7 @@ class RegisterNode:
             except FsyncFailed:
                 raise
             except OSError as error:
-                self._env.trace("snapshot-failed", error=str(error))
+                self._env.trace("snapshot_failed", error=str(error))
 
     async def _answer(self, stream: trio.SocketStream) -> None:
         async with stream:

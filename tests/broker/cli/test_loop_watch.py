@@ -44,7 +44,7 @@ async def traced(nursery: trio.Nursery) -> AsyncIterator[Traced]:
 
 async def until_told(traced: Traced) -> dict[str, object]:
     with trio.fail_after(10):
-        while not (told := traced.of("loop-held")):
+        while not (told := traced.of("loop_held")):
             await trio.sleep(LOOK_S)
     return max(told, key=lambda fields: int(str(fields["milliseconds"])))
 
@@ -79,5 +79,5 @@ async def test_a_loop_that_is_not_held_is_not_told_of(traced: Traced) -> None:
     for _ in range(50):
         hold(0.01)
         await trio.lowlevel.checkpoint()
-    held = [fields for fields in traced.of("loop-held") if int(str(fields["cpu_milliseconds"])) >= 90]
+    held = [fields for fields in traced.of("loop_held") if int(str(fields["cpu_milliseconds"])) >= 90]
     assert held == []

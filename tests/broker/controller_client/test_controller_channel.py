@@ -267,7 +267,7 @@ async def test_this_nodes_own_controller_is_asked_in_process(jumping_clock: Mock
         request = encode_request(ASK, 0, "client")
         assert await each.channel.forward(request, principal="User:a", client_host="::1", timeout_ms=1_000)
         assert local.executed[1] == (request, "User:a", "::1")
-        assert not each.traced.of("controller-connection-lost"), "nobody connects to itself"
+        assert not each.traced.of("controller_connection_lost"), "nobody connects to itself"
 
 
 async def test_when_this_nodes_own_controller_is_deposed_the_next_one_is_asked(jumping_clock: MockClock) -> None:

@@ -142,7 +142,7 @@ async def test_a_broker_joins_says_who_it_is_and_is_let_in(jumping_clock: MockCl
         )
         last = heartbeats(node)[-1]
         assert (last.broker_epoch, last.current_metadata_offset, last.want_fence) == (EPOCH, EPOCH, False)
-        states = [traced["state"] for traced in broker.world.traced.of("broker-state")]
+        states = [traced["state"] for traced in broker.world.traced.of("broker_state_changed")]
         assert states == ["STARTING", "RECOVERY", "RUNNING"]
 
 
@@ -237,7 +237,7 @@ async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(jumping_
         broker.load_registration()
         await broker.lifecycle.wait_caught_up()
         assert trio.current_time() - started < 5
-        assert len(broker.world.traced.of("broker-registration-refused")) == 10
+        assert len(broker.world.traced.of("broker_request_refused")) == 10
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -282,7 +282,9 @@ async def test_an_error_nobody_knows_yet_is_an_error(jumping_clock: MockClock) -
         await broker.start(nursery)
         controller.refusals = [999]  # type: ignore[list-item]
         await trio.sleep(2.5)
-        assert broker.world.traced.of("broker-heartbeat-refused") == [{"node": ME, "error": "UNKNOWN_SERVER_ERROR"}]
+        assert broker.world.traced.of("broker_request_refused") == [
+            {"node": ME, "request": "heartbeat", "error": "UNKNOWN_SERVER_ERROR"}
+        ]
 
 
 # Shutdown

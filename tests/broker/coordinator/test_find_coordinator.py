@@ -92,7 +92,7 @@ async def test_a_topic_that_cannot_be_created_has_clients_ask_again(tmp_path: Pa
         async with connected(running.port) as client:
             found = only(await find(client, "group"))
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        (told,) = running.traced.of("coordinator-topic-not-created")
+        (told,) = running.traced.of("coordinator_topic_not_created")
         assert told["topic"] == "__consumer_offsets"
         assert str(told["reason"]).startswith("offsets.topic.replication.factor is 3, and 1 brokers are there.")
 

@@ -55,7 +55,7 @@ async def test_nothing_is_decided_while_too_few_are_in_sync(tmp_path: Path) -> N
         assert code_of(runtime.write(put, name="a", value="2")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert runtime.state.values == {"a": "1"}
         runtime.runtime.schedule(0, "timer", 0, put_by_timer)
-        await runtime.until(lambda: bool(runtime.traced.of("coordinator-timer-repeated")))
+        await runtime.until(lambda: bool(runtime.traced.of("coordinator_timer_repeated")))
         assert runtime.state.values == {"a": "1"}
         await cluster.start(2)
         await runtime.until(lambda: runtime.state.values == {"a": "1", "timer": "1"})

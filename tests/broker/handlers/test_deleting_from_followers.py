@@ -24,7 +24,7 @@ FOREVER_MS = 600_000
 async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
     async with running_node(tmp_path, replica_lag_time_max_ms=60_000) as node:
         yield node
-        assert not node.traced.of("handler-failed")
+        assert not node.traced.of("handler_failed")
 
 
 @pytest.fixture

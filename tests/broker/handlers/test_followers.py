@@ -36,7 +36,7 @@ def lag_max_ms() -> int:
 async def node(tmp_path: Path, lag_max_ms: int) -> AsyncIterator[RunningNode]:
     async with running_node(tmp_path, replica_lag_time_max_ms=lag_max_ms) as node:
         yield node
-        assert not node.traced.of("handler-failed")
+        assert not node.traced.of("handler_failed")
 
 
 @pytest.fixture

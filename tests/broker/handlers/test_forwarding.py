@@ -100,7 +100,7 @@ async def test_the_largest_request_that_a_broker_accepts_can_be_forwarded(tmp_pa
         assert len(client.frame(largest, 7, is_answered=False)) - 4 == size_max
         topics = (await client.call(largest, 7)).topics
         assert [topic.error_code for topic in topics] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 10
-        assert not cluster.nodes[2].traced.of("controller-connection-lost")
+        assert not cluster.nodes[2].traced.of("controller_connection_lost")
 
 
 async def test_only_the_active_controller_opens_envelopes(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
     """As everywhere, but its clock stands still, so that timestamps can be told."""
     async with running_node(tmp_path, wall=lambda: NOW_MS / 1000) as running:
         yield running
-        assert not running.traced.of("handler-failed")
+        assert not running.traced.of("handler_failed")
 
 
 def by_id(topic_id: bytes, records: bytes, index: int = 0) -> ProduceRequest:

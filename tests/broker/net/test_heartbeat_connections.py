@@ -76,7 +76,7 @@ async def test_a_broker_that_lost_its_connection_is_heard_again_at_once(tmp_path
     async with running_cluster(tmp_path, ROLES, overrides=PATIENT) as cluster:
         broker = cluster.nodes[1].traced
         async with connected(cluster.nodes[2].controller_port) as client:
-            epoch = broker.of("broker-state")[-1]["epoch"]
+            epoch = broker.of("broker_state_changed")[-1]["epoch"]
             await client.call(BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch), 1)  # in its name
-            await cluster.until(lambda: bool(broker.of("controller-connection-lost")))
+            await cluster.until(lambda: bool(broker.of("controller_connection_lost")))
             await client.expect_close()

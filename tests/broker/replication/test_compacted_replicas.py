@@ -114,8 +114,8 @@ async def test_a_replica_that_begins_anew_takes_over_what_is_left(tmp_path: Path
                 (directory / name).unlink()
             await cluster.start(3)
             await until_described(cluster, 1, isr=[1, 2, 3])
-        assert not cluster.nodes[3].traced.of("storage.segment_cut")
-        assert not cluster.nodes[3].traced.of("storage.segment_dropped")
+        assert not cluster.nodes[3].traced.of("storage_segment_cut")
+        assert not cluster.nodes[3].traced.of("storage_segment_dropped")
         assert latest(on_disk(tmp_path, 3)) == expected(range(160))
 
 

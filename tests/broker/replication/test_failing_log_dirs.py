@@ -141,4 +141,4 @@ async def test_a_restart_tells_nothing_that_is_known(tmp_path: Path) -> None:
         await until_described(cluster, 2, 0, leader=1)
         await trio.sleep(0.2)
         assert [partition(cluster, index).directories for index in (0, 1)] == before
-        assert not cluster.nodes[1].traced.of("directory-refused")
+        assert not cluster.nodes[1].traced.of("directory_assignment_refused")

@@ -25,7 +25,7 @@ from tests.support.wire_client import connected, only
 
 def truncations(cluster: RunningCluster, node_id: int) -> list[str]:
     events = cluster.nodes[node_id].traced.events
-    return [kind for kind, _ in events if kind in ("partition-truncated", "truncated-committed")]
+    return [kind for kind, _ in events if kind in ("partition_truncated", "committed_truncated")]
 
 
 async def test_followers_hold_the_very_bytes_that_the_leader_acknowledged(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_who_follows_a_leader_that_dies_has_all_that_was_acknowledged(tmp_
             await until_described(cluster, leader, isr=[1, 2, 3])
         await until_replicated(cluster, tmp_path, [1, 2, 3])
         assert not [
-            kind for node_id in (1, 2, 3) for kind in truncations(cluster, node_id) if kind != "partition-truncated"
+            kind for node_id in (1, 2, 3) for kind in truncations(cluster, node_id) if kind != "partition_truncated"
         ]
 
 
@@ -92,7 +92,7 @@ async def test_what_only_a_former_leader_has_is_cut_off(tmp_path: Path) -> None:
 
         await cluster.start(1)
         await until_described(cluster, leader, isr=[1, 2, 3])
-        assert truncations(cluster, 1) == ["partition-truncated"]
+        assert truncations(cluster, 1) == ["partition_truncated"]
         for node_id in (1, 2, 3):
             assert stored(tmp_path, node_id) == [b"kept", b"instead"]
 

@@ -129,7 +129,7 @@ async def test_what_is_not_advertised_closes_the_connection(node: RunningNode, a
     async with connected(node.port) as client:
         await client.send_bytes(framed(encode_request_header(api_key, version, 1, "test") + bytes(64)))
         await client.expect_close()
-    assert node.traced.of("connection-closed")
+    assert node.traced.of("connection_closed")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_a_request_that_is_not_served_is_traced_with_the_name_of_its_api(
     async with connected(node.port) as client:
         await client.send_bytes(framed(header + bytes(64)))
         await client.expect_close()
-    assert [fields["reason"] for fields in node.traced.of("connection-closed")] == [reason]
+    assert [fields["reason"] for fields in node.traced.of("connection_closed")] == [reason]
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])

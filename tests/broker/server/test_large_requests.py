@@ -191,7 +191,7 @@ async def test_large_fetch_lets_go_of_its_partitions_when_its_connection_closes(
         with trio.fail_after(10):
             while any(partition.waiting for partition in _partitions(node)):
                 await trio.sleep(0.01)
-        assert not node.traced.of("handler-failed")
+        assert not node.traced.of("handler_failed")
 
 
 async def test_large_offset_delete_answers_every_partition(tmp_path: Path) -> None:

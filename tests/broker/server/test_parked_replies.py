@@ -68,7 +68,7 @@ async def test_failure_to_answer_later_closes_the_connection_alone(heartbeats: P
         heartbeats.complete(0, UNENCODABLE)
         heartbeats.complete(1, 27)
         await failing.expect_close()
-        assert "WireError" in str(heartbeats.traced.of("handler-failed")[0]["error"])
+        assert "WireError" in str(heartbeats.traced.of("handler_failed")[0]["error"])
         assert (await other.receive()).error_code == 27
 
 
@@ -80,4 +80,4 @@ async def test_answer_to_a_client_that_has_gone_does_nothing(heartbeats: ParkedH
         while not heartbeats.parked[0][1].done:
             await trio.sleep(0.01)
     heartbeats.complete(0, UNENCODABLE)
-    assert not heartbeats.traced.of("handler-failed")
+    assert not heartbeats.traced.of("handler_failed")

@@ -29,7 +29,7 @@ async def test_frame_above_its_apis_bound_closes_the_connection_before_it_has_ar
         size = REQUEST_BYTES_MAX // 4 + 1
         await client.send_bytes(size.to_bytes(4, "big") + encode_request_header(DESCRIBE_GROUPS, 5, 1, "test"))
         await client.expect_close()
-        closed = node.traced.of("connection-closed")
+        closed = node.traced.of("connection_closed")
         assert closed[-1]["reason"] == f"a request of {size} bytes to DescribeGroups, which takes 262144 at most"
 
 
@@ -67,7 +67,7 @@ async def test_large_undecodable_request_closes_the_connection(tmp_path: Path) -
         frame = client.frame(DescribeGroupsRequest(groups=["group"] * 5_000), 5, is_answered=False)
         await client.send_bytes((len(frame) - 8).to_bytes(4, "big") + frame[4:-4])
         await client.expect_close()
-        assert "undecodable" in str(node.traced.of("connection-closed")[-1]["reason"])
+        assert "undecodable" in str(node.traced.of("connection_closed")[-1]["reason"])
 
 
 async def test_connection_that_ends_while_its_request_is_decoded_leaves_the_node_well(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ class TestPartitions:
             (node.a / name).mkdir(parents=True)
         (node.a / "notes-1").write_text("a file")
         assert (await node.start()).logs == {}
-        skipped = {Path(str(event["path"])).name for event in node.traced("storage.directory_skipped")}
+        skipped = {Path(str(event["path"])).name for event in node.traced("storage_directory_skipped")}
         assert skipped == {"orders-0.0123456789abcdef-stray", "x-1.0123-future"}
-        assert [event["path"] for event in node.traced("storage.file_ignored")] == [str(node.a / "notes-1")]
+        assert [event["path"] for event in node.traced("storage_file_ignored")] == [str(node.a / "notes-1")]
 
     async def test_the_same_partition_in_two_directories_is_refused(self, node):
         for directory in (node.a, node.b):
@@ -228,14 +228,14 @@ class TestShutdown:
 
         again = await node.start()
         assert again.logs["orders", 0].log_end_offset == 3
-        assert [event["clean"] for event in node.traced("storage.log_dir_loaded")] == [True, True]
+        assert [event["clean"] for event in node.traced("storage_log_dir_loaded")] == [True, True]
         assert not (node.a / ".kafka_cleanshutdown").exists()
 
     async def test_after_a_crash_the_logs_are_recovered(self, node):
         produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
         node.crash()
         again = await node.start()
-        assert [event["clean"] for event in node.traced("storage.log_dir_loaded")] == [False, False]
+        assert [event["clean"] for event in node.traced("storage_log_dir_loaded")] == [False, False]
         assert again.logs["orders", 0].log_end_offset == 3
 
     async def test_leader_epochs_that_the_log_contradicts_do_not_survive_a_crash(self, node):
@@ -252,7 +252,7 @@ class TestShutdown:
         (node.a / "recovery-point-offset-checkpoint").write_text("junk")
         again = await node.start()
         assert again.logs["orders", 0].log_end_offset == 3
-        assert len(node.traced("storage.checkpoint_corrupt")) == 1
+        assert len(node.traced("storage_checkpoint_corrupt")) == 1
 
     @pytest.mark.parametrize("records", [0, 3])
     async def test_a_directory_that_fails_while_closing_is_not_vouched_for(self, node, records):

@@ -62,8 +62,8 @@ def recovered(directory: Path, **arguments: Any) -> tuple[Log, Traced]:
 
 
 def only_cut(traced: Traced) -> dict[str, Any]:
-    (cut,) = traced.of("storage.log_cut")
-    assert not traced.of("storage.records_missing")
+    (cut,) = traced.of("storage_log_cut")
+    assert not traced.of("storage_records_missing")
     return cut
 
 
@@ -123,14 +123,14 @@ def test_a_preallocated_tail_of_zeros_is_no_loss(directory: Path, zeros: int) ->
     last.write_bytes(last.read_bytes() + bytes(zeros))
     log, traced = recovered(directory)
     assert log.log_end_offset == COUNT
-    assert not traced.of("storage.log_cut")
+    assert not traced.of("storage_log_cut")
 
 
 def test_a_log_that_lost_nothing_tells_nothing(directory: Path) -> None:
     for arguments in ({}, {"recovery_point": 30}, {"recovery_point": COUNT}):
         _, traced = recovered(directory, **arguments)
-        assert not traced.of("storage.log_cut")
-        assert not traced.of("storage.records_missing")
+        assert not traced.of("storage_log_cut")
+        assert not traced.of("storage_records_missing")
 
 
 def test_a_log_that_was_cut_before_it_ended_is_not_told_of_again(directory: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_log_that_was_cut_before_it_ended_is_not_told_of_again(directory: Path
     log = open_log(directory, SMALL)
     log.truncate_to(30)
     _, traced = recovered(directory, recovery_point=COUNT)
-    assert not traced.of("storage.log_cut")
-    assert not traced.of("storage.records_missing")
+    assert not traced.of("storage_log_cut")
+    assert not traced.of("storage_records_missing")
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -151,7 +151,7 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_
     names, starts = listing(directory, ".log"), bases(directory)
     (directory / names[1]).unlink()
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
-    (missing,) = traced.of("storage.records_missing")
+    (missing,) = traced.of("storage_records_missing")
     count = starts[2] - starts[1]
     assert missing["lost"] == f"the records from offset {starts[1]} to {starts[2] - 1} ({count} at most)"
     assert log.log_end_offset == COUNT
@@ -174,7 +174,7 @@ def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, c
     names, starts = listing(directory, ".log"), bases(directory)
     (directory / names[-1]).unlink()
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
-    (missing,) = traced.of("storage.records_missing")
+    (missing,) = traced.of("storage_records_missing")
     assert f"from offset {starts[-1]} to {COUNT - 1}" in missing["lost"]
     assert log.log_end_offset == starts[-1]
 
@@ -184,9 +184,9 @@ def test_a_missing_first_segment_is_told_where_the_start_is_known(directory: Pat
     log = open_log(directory, SMALL)
     trio.run(log.close_cleanly)
     (directory / LOG).unlink()
-    assert not recovered(directory, recovery_point=COUNT, clean=clean)[1].of("storage.records_missing")
+    assert not recovered(directory, recovery_point=COUNT, clean=clean)[1].of("storage_records_missing")
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean, starts_at_start=True)
-    (missing,) = traced.of("storage.records_missing")
+    (missing,) = traced.of("storage_records_missing")
     assert f"from offset 0 to {log.log_start_offset - 1}" in missing["lost"]
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_no_segment_is_ignored_and_named(directory: Path, name: s
     (directory / name).write_bytes(b"whatever")
     log, traced = recovered(directory)
     assert log.log_end_offset == COUNT
-    assert [event["path"] for event in traced.of("storage.file_ignored")] == [str(directory / name)]
+    assert [event["path"] for event in traced.of("storage_file_ignored")] == [str(directory / name)]
     assert (directory / name).exists()
 
 
@@ -214,7 +214,7 @@ def test_a_damaged_swap_file_is_dropped_while_the_segments_are_there_that_it_was
     (directory / (first + ".swap")).write_bytes(cleaned)
     log, traced = recovered(directory)
     assert values(log) == [b"%02d" % number for number in range(COUNT)]
-    assert len(traced.of("storage.swap_corrupt")) == 1
+    assert len(traced.of("storage_swap_corrupt")) == 1
 
 
 @pytest.mark.parametrize("line", ["t 0 -1", f"t 0 {2**63}", f"t {2**31} 0", "t 0", "t x 0", "t 0 " + "9" * 5000])

@@ -129,7 +129,7 @@ def test_a_corrupt_snapshot_is_deleted_and_an_older_one_used(directory):
     assert again.latest_offset == 10
     assert directory.names() == [snapshot_name(10), snapshot_name(20) + ".deleted"]
     assert directory.discarded == [str(directory.path / (snapshot_name(20) + ".deleted"))]
-    assert directory.traced == ["storage.snapshot_corrupt"]
+    assert directory.traced == ["storage_snapshot_corrupt"]
 
 
 def test_without_a_readable_snapshot_replay_begins_at_the_logs_start(directory):

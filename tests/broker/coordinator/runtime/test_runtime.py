@@ -177,7 +177,7 @@ async def test_a_shard_comes_with_what_the_log_says_and_refuses_until_then(tmp_p
         assert runtime.state.values == former.values
         assert runtime.state.loads == 1
         assert await runtime.put("name-1", "100") == "91"
-        told = runtime.traced.of("coordinator-loaded")[-1]
+        told = runtime.traced.of("coordinator_loaded")[-1]
         assert told["records"] == 99
 
 
@@ -236,7 +236,7 @@ async def test_a_log_that_cannot_be_replayed_is_not_coordinated(tmp_path: Path) 
     async with registers(tmp_path) as runtime:
         append(runtime, state_of("a=poison"))
         reload(runtime)
-        await runtime.until(lambda: bool(runtime.traced.of("coordinator-load-failed")))
+        await runtime.until(lambda: bool(runtime.traced.of("coordinator_load_failed")))
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
 
 
@@ -286,7 +286,7 @@ async def test_a_timer_that_fails_has_the_shard_begin_anew(tmp_path: Path) -> No
         await runtime.put("a", "1")
         runtime.runtime.schedule(0, "key", 0, lambda state, now_ms: Decision((), None, _fail))
         await runtime.until(lambda: len(runtime.states) == 2)
-        assert runtime.traced.of("coordinator-timer-failed")
+        assert runtime.traced.of("coordinator_timer_failed")
         await runtime.active()
         assert await runtime.get("a") == "1"
 

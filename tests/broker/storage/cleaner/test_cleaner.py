@@ -99,7 +99,7 @@ async def test_logs_are_cleaned_the_dirtiest_first_and_it_is_noted(world: World)
     fill(dirty, 25)
     fill(dirtier, 90)
     assert await cleaner.clean_dirtiest()
-    first, second, third = world.of("storage.log_cleaned")
+    first, second, third = world.of("storage_log_cleaned")
     assert first["path"] == dirty.directory
     assert second["path"] == third["path"] == dirtier.directory
     assert await cleaner.clean_dirtiest()
@@ -199,8 +199,8 @@ async def test_a_damaged_log_is_left_alone_and_others_are_not(world: World) -> N
     cleaner = world.cleaner()
     while await cleaner.clean_dirtiest():
         pass
-    assert [event["path"] for event in world.of("storage.log_uncleanable")] == [damaged.directory]
-    assert [event["path"] for event in world.of("storage.log_cleaned")] == [sound.directory]
+    assert [event["path"] for event in world.of("storage_log_uncleanable")] == [damaged.directory]
+    assert [event["path"] for event in world.of("storage_log_cleaned")] == [sound.directory]
     assert damaged.failure is None
 
 
