@@ -7,6 +7,7 @@ import attrs
 
 from broker.client.arrow.libraries import np, pa
 from broker.client.arrow.octets import Int64s
+from broker.client.arrow.producer_columns import ProducerColumns
 from broker.client.arrow.schema import TIMESTAMP_TYPE
 from broker.wire.records import BatchHeader, CorruptBatch, InvalidTimestamp, TimestampType
 
@@ -18,7 +19,8 @@ _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS_PER_MS
 class BatchColumns:
     """Of each record's batch: its base offset, last offset delta and leader epoch, the base and type of its timestamps.
 
-    With LOG_APPEND_TIME the base is the timestamp itself, and deltas do not count.
+    With LOG_APPEND_TIME the base is the timestamp itself, and deltas do not count. `producers` is there if a column of
+    it is asked for.
     """
 
     base_offsets: Int64s
@@ -26,9 +28,10 @@ class BatchColumns:
     leader_epochs: Int64s
     base_timestamps: Int64s
     types: Int64s
+    producers: ProducerColumns | None
 
     @classmethod
-    def of(cls, headers: Sequence[BatchHeader]) -> "BatchColumns":
+    def of(cls, headers: Sequence[BatchHeader], *, has_producers: bool) -> "BatchColumns":
         """The columns for all records of these batches."""
         counts = [header.count for header in headers]
         table = [
@@ -41,10 +44,19 @@ class BatchColumns:
             )
             for header in headers
         ]
-        return cls(*np.repeat(np.array(table, np.int64).T, counts, axis=1))
+        offsets, last_deltas, epochs, timestamps, types = np.repeat(np.array(table, np.int64).T, counts, axis=1)
+        producers = ProducerColumns.of(headers) if has_producers else None
+        return cls(offsets, last_deltas, epochs, timestamps, types, producers)
 
     def of_rows(self, rows: slice) -> "BatchColumns":
-        return BatchColumns(*(column[rows] for column in attrs.astuple(self, recurse=False)))
+        return BatchColumns(
+            self.base_offsets[rows],
+            self.last_offset_deltas[rows],
+            self.leader_epochs[rows],
+            self.base_timestamps[rows],
+            self.types[rows],
+            None if self.producers is None else self.producers.of_rows(rows),
+        )
 
     def offsets(self, deltas: Int64s) -> Int64s:
         """Raises CorruptBatch where an offset lies outside of its batch's range."""

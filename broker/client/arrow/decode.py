@@ -17,7 +17,7 @@ from broker.client.arrow.fields import Fields, binary_column, read_fields
 from broker.client.arrow.headers import Headers, headers_column, read_headers
 from broker.client.arrow.libraries import np, pa
 from broker.client.arrow.octets import Int64s, Octets
-from broker.client.arrow.schema import DEFAULT_COLUMNS, schema_of
+from broker.client.arrow.schema import DEFAULT_COLUMNS, PRODUCER_COLUMNS, schema_of
 from broker.client.fetched_batches import fetched_batches
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
@@ -114,7 +114,10 @@ class _Decoder:
         bounds = [record_starts(octets, start, end, header.count) for header, start, end in contents.batches]
         starts = np.concatenate([each[:-1] for each in bounds])
         ends = np.concatenate([each[1:] for each in bounds])
-        batches = BatchColumns.of([header for header, _, _ in contents.batches])
+        batches = BatchColumns.of(
+            [header for header, _, _ in contents.batches],
+            has_producers=not set(PRODUCER_COLUMNS).isdisjoint(self.schema.names),
+        )
         row = 0
         while row < len(starts) and limit > 0:
             bytes_end = int(np.searchsorted(starts, starts[row] + _BYTES_MAX))
@@ -154,8 +157,17 @@ class _Decoder:
                 return batches.timestamps(fields.timestamp_deltas)
             case "timestampType":
                 return batches.timestamp_types()
-        assert name == "headers", "the columns are those of the schema"
-        return headers_column(octets, headers)
+            case "headers":
+                return headers_column(octets, headers)
+        producers = batches.producers
+        assert producers is not None, "they are made where a column of theirs is asked for"
+        match name:
+            case "producerId":
+                return producers.producer_ids()
+            case "producerEpoch":
+                return producers.producer_epochs()
+        assert name == "sequence", "the columns are those of the schema"
+        return producers.sequences(fields.offset_deltas)
 
 
 def _known_epoch(epoch: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The columns of records in Arrow: those of Spark's Kafka connector."""
+"""The columns of records in Arrow: those of Spark's Kafka connector, and of the records' producers."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,8 +19,13 @@ COLUMNS: Final = {
     "timestamp": TIMESTAMP_TYPE,
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
+    # Null where a record has no idempotent producer.
+    "producerId": pa.int64(),
+    "producerEpoch": pa.int32(),
+    "sequence": pa.int32(),
 }
-DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
+PRODUCER_COLUMNS: Final = ("producerId", "producerEpoch", "sequence")
+DEFAULT_COLUMNS: Final = tuple(name for name in COLUMNS if name not in ("headers", *PRODUCER_COLUMNS))
 
 
 def schema_of(columns: Sequence[str] = DEFAULT_COLUMNS) -> Any:

@@ -159,8 +159,9 @@ class Consumer:
         """The next records as a pyarrow Table: for many records, several times as fast as `fetch`.
 
         The columns are those of Spark's Kafka connector: key, value, topic, partition, offset, timestamp,
-        timestampType; `columns` chooses others, of which `headers` is one more. Only these are decoded. Keys and values
-        are the bytes as they were written: deserializers do not apply.
+        timestampType; `columns` chooses others. More of them are `headers`, and producerId, producerEpoch and sequence
+        of idempotent producers, which are null for records without one. Only these are decoded. Keys and values are
+        the bytes as they were written: deserializers do not apply.
 
         It waits and raises as `fetch` does; the table is empty where the time is over. Raises ImportError unless numpy
         and pyarrow are installed (`pip install "kraft[arrow]"`), and ValueError for a column that does not exist.
