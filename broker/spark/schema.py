@@ -1,9 +1,9 @@
-"""The columns of the data source: those of Spark's Kafka connector, and which of them a query asks for."""
+"""The columns of the data source: those of Spark's Kafka connector and some more, and those that a query asks for."""
 
 from collections.abc import Iterable
 from typing import Final
 
-# The names and Spark's names of their types, in the connector's order. `headers` is there with includeHeaders only.
+# The names and Spark's names of their types, in the connector's order; those of producers are not the connector's.
 COLUMN_TYPES: Final = {
     "key": "binary",
     "value": "binary",
@@ -13,16 +13,22 @@ COLUMN_TYPES: Final = {
     "timestamp": "timestamp",
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "sequence": "int",
 }
+# By them, idempotent producers number the records of a partition.
+PRODUCER_COLUMNS: Final = ("producerId", "producerEpoch", "sequence")
 
 
 class IllegalSchema(ValueError):
     """A schema that asks for a column that records do not have, or for another type of it."""
 
 
-def source_schema(*, has_headers: bool) -> str:
+def source_schema(*, has_headers: bool, has_producers: bool) -> str:
     """The schema of a query that gives none, as Spark's DDL."""
-    return ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items() if has_headers or name != "headers")
+    left_out = (*(() if has_headers else ("headers",)), *(() if has_producers else PRODUCER_COLUMNS))
+    return ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items() if name not in left_out)
 
 
 def columns_of(fields: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -24,8 +24,17 @@ class KraftDataSource(DataSource):
         return "kraft"
 
     def schema(self) -> str:
-        """The connector's columns. A query that gives a schema of its own reads only the columns of that."""
-        return source_schema(has_headers=self._has_headers)
+        """The connector's columns, and those of producers with includeProducer.
+
+        A query that gives a schema of its own reads only the columns of that.
+        """
+        from broker.spark.options import OptionMap
+
+        given = OptionMap(self.options)
+        return source_schema(
+            has_headers=given.flag("includeHeaders", default=False),
+            has_producers=given.flag("includeProducer", default=False),
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from broker.spark.batch_source import batch_reader
@@ -51,12 +60,6 @@ class KraftDataSource(DataSource):
         from broker.spark.sink.writers import KraftStreamWriter
 
         return KraftStreamWriter(WriteOptions.of(self.options), schema)
-
-    @property
-    def _has_headers(self) -> bool:
-        from broker.spark.options import OptionMap
-
-        return OptionMap(self.options).flag("includeHeaders", default=False)
 
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:

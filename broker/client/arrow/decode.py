@@ -159,15 +159,8 @@ class _Decoder:
                 return batches.timestamp_types()
             case "headers":
                 return headers_column(octets, headers)
-        producers = batches.producers
-        assert producers is not None, "they are made where a column of theirs is asked for"
-        match name:
-            case "producerId":
-                return producers.producer_ids()
-            case "producerEpoch":
-                return producers.producer_epochs()
-        assert name == "sequence", "the columns are those of the schema"
-        return producers.sequences(fields.offset_deltas)
+        assert batches.producers is not None, "they are made where a column of theirs is asked for"
+        return batches.producers.column(name, fields.offset_deltas)
 
 
 def _known_epoch(epoch: int) -> int | None:

@@ -32,16 +32,18 @@ class ProducerColumns:
     def of_rows(self, rows: slice) -> "ProducerColumns":
         return ProducerColumns(self.ids[rows], self.epochs[rows], self.base_sequences[rows])
 
-    def producer_ids(self) -> Any:
-        return pa.array(self.ids, mask=self.ids < 0)
+    def column(self, name: str, offset_deltas: Int64s) -> Any:
+        """The Arrow array of one of the columns.
 
-    def producer_epochs(self) -> Any:
-        return pa.array(self.epochs.astype(np.int32), mask=self.ids < 0)
-
-    def sequences(self, offset_deltas: Int64s) -> Any:
-        """The sequence numbers. They count as offsets do, also where compaction has removed records of the batch.
-
-        They wrap from 2^31 - 1 to 0.
+        Sequence numbers count as offsets do, also where compaction has removed records of the batch. They wrap from
+        2^31 - 1 to 0.
         """
+        has_none = self.ids < 0
+        match name:
+            case "producerId":
+                return pa.array(self.ids, mask=has_none)
+            case "producerEpoch":
+                return pa.array(self.epochs.astype(np.int32), mask=has_none)
+        assert name == "sequence", "the columns are those of the schema"
         sequences = (self.base_sequences + offset_deltas) & SEQUENCE_MAX
-        return pa.array(sequences.astype(np.int32), mask=(self.ids < 0) | (self.base_sequences < 0))
+        return pa.array(sequences.astype(np.int32), mask=has_none | (self.base_sequences < 0))

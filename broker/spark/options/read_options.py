@@ -39,6 +39,7 @@ class ReadOptions:
     ending: OffsetLimit
     fails_on_data_loss: bool
     has_headers: bool
+    has_producers: bool
     min_partitions: int | None
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
@@ -71,6 +72,7 @@ class ReadOptions:
             ending=ending,
             fails_on_data_loss=given.flag("failOnDataLoss", default=True),
             has_headers=given.flag("includeHeaders", default=False),
+            has_producers=given.flag("includeProducer", default=False),
             min_partitions=given.positive_int32("minPartitions"),
             max_records_per_partition=given.positive("maxRecordsPerPartition"),
             group_id=None if group_id is None else str(group_id),

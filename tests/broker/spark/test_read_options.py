@@ -46,6 +46,7 @@ def test_defaults(is_streaming: bool) -> None:
     assert options.ending == Latest()
     assert options.fails_on_data_loss
     assert not options.has_headers
+    assert not options.has_producers
     assert not options.is_filter_pushed
     assert not options.reads_committed
     limits = (
@@ -280,10 +281,10 @@ def test_times_and_retries(is_streaming: bool) -> None:
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])
-@pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders", "pushDownPredicate"])
+@pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders", "includeProducer", "pushDownPredicate"])
 def test_flags(name: str, is_streaming: bool) -> None:
-    def flag(options: ReadOptions) -> tuple[bool, bool, bool]:
-        return options.fails_on_data_loss, options.has_headers, options.is_filter_pushed
+    def flag(options: ReadOptions) -> tuple[bool, ...]:
+        return options.fails_on_data_loss, options.has_headers, options.has_producers, options.is_filter_pushed
 
     assert flag(read(is_streaming, **{name: "True"})) != flag(read(is_streaming, **{name: "false"}))
     assert refusal({**BASE, name: "yes"}, is_streaming=is_streaming) == f"{name} must be true or false, not 'yes'"

@@ -10,8 +10,11 @@ def test_schema_is_that_of_the_stock_connector() -> None:
     plain = (
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
     )
-    assert source_schema(has_headers=False) == plain
-    assert source_schema(has_headers=True) == f"{plain}, headers array<struct<key:string,value:binary>>"
+    headers = "headers array<struct<key:string,value:binary>>"
+    producers = "producerId bigint, producerEpoch int, sequence int"
+    assert source_schema(has_headers=False, has_producers=False) == plain
+    assert source_schema(has_headers=True, has_producers=False) == f"{plain}, {headers}"
+    assert source_schema(has_headers=True, has_producers=True) == f"{plain}, {headers}, {producers}"
 
 
 def test_every_column_can_be_decoded() -> None:
