@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+import trio
+
 from broker.client import ConsumerRecord, NewTopic, SyncAdmin, SyncConsumer, SyncProducer, TopicPartition
+from tests.support.requests import batch, produce
+from tests.support.wire_client import connected
 
 # A day that begins at a round number of milliseconds: 2026-01-02 in UTC.
 DAY_MS = 1_767_312_000_000
@@ -41,6 +45,20 @@ class JobTopics:
             for record in records:
                 producer.send_soon(name, **record)
             producer.flush()
+
+    def write_numbered(self, name: str, partition: int, producer_id: int, sequence: int, count: int) -> None:
+        """Records of an idempotent producer, from a sequence number on.
+
+        As in Kafka, a producer that a partition does not know may begin with any number.
+        """
+        numbers = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        records = batch(*[b"v"] * count, timestamp=DAY_MS, **numbers)
+        trio.run(self._produce, name, partition, records)
+
+    async def _produce(self, name: str, partition: int, records: bytes) -> None:
+        async with connected(int(self.bootstrap.rpartition(":")[2])) as client:
+            answered = await produce(client, records, topic=name, index=partition)
+            assert answered.error_code == 0, answered
 
     def read(self, name: str, count: int) -> list[ConsumerRecord]:
         """The first records of a topic, those of a partition in their order."""

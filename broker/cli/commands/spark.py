@@ -1,7 +1,7 @@
 """`kraft spark`: the jobs of the data pipeline, on this machine or on any Spark cluster."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from broker.cli.output import Column, list_of, one
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.producer.config import ProducerConfig
 from broker.spark.jobs.summaries import LoadSummary, ReplaySummary
-from broker.spark.jobs.topic_stats import TopicStats
+from broker.spark.jobs.topic_stats import SequenceCounts, TopicStats
 
 if TYPE_CHECKING:
     from broker.spark.jobs.load import LoadProgress
@@ -33,6 +33,13 @@ TABLE_CONFIGS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "iceberg": (),
 }
+
+
+def _of_sequences(row: TopicStats, count: Callable[[SequenceCounts], int]) -> str:
+    counts = row.measures.sequences
+    return "-" if counts is None else f"{count(counts):,}"
+
+
 STATS_COLUMNS: Final[Sequence[Column[TopicStats]]] = (
     Column("topic", lambda row: row.topic),
     Column("partitions", lambda row: len(row.partitions), is_number=True),
@@ -48,6 +55,9 @@ STATS_COLUMNS: Final[Sequence[Column[TopicStats]]] = (
     Column("late max", lambda row: f"{row.measures.lateness.max_ms:,} ms", is_number=True),
     Column("missing", lambda row: f"{row.measures.missing_offsets:,}", is_number=True),
     Column("duplicates", lambda row: f"{row.measures.duplicate_offsets:,}", is_number=True),
+    Column("producers", lambda row: _of_sequences(row, lambda counts: counts.producers), is_number=True),
+    Column("seq missing", lambda row: _of_sequences(row, lambda counts: counts.missing), is_number=True),
+    Column("seq duplicates", lambda row: _of_sequences(row, lambda counts: counts.duplicates), is_number=True),
 )
 
 
@@ -85,6 +95,9 @@ def spark() -> None:
     "--schema", metavar="SCHEMA", help="Of the values, as DDL or @FILE; of JSON, it is inferred without this option."
 )
 @click.option("--headers", "has_headers", is_flag=True, help="Keep the records' headers.")
+@click.option(
+    "--producer", "has_producers", is_flag=True, help="Keep producer ids, epochs and sequence numbers, for stats."
+)
 @click.option("--records-per-run", type=click.IntRange(min=1), default=10_000_000, metavar="N", help="At most.")
 @click.option("--file-size", type=SIZE, default="128MiB", metavar="SIZE", help="Files are joined up to this size.")
 @click.option(
@@ -180,6 +193,8 @@ def stats(
             Path(page).write_text(jobs.render_page(found, files or settings.bootstrap_servers))
             invocation.printer.note(f"the page is {page}")
     invocation.printer.rows(found, STATS_COLUMNS, empty="no records")
+    for line in _sequence_findings(found):
+        invocation.printer.note(line)
 
 
 @spark.command("script", cls=Command, shape=one(SubmitScript))
@@ -194,6 +209,18 @@ def script(invocation: Invocation) -> None:
 
 
 spark.add_command(check)
+
+
+def _sequence_findings(topics: Sequence[TopicStats]) -> Iterator[str]:
+    """A line about each partition that has lost records, or has some twice."""
+    for topic in topics:
+        for each in topic.partitions:
+            counts = each.measures.sequences
+            if counts is not None and (counts.missing or counts.duplicates):
+                yield (
+                    f"{topic.topic}-{each.partition}: missing sequence numbers: {counts.missing:,}, "
+                    f"gaps: {counts.gaps:,}, duplicate records: {counts.duplicates:,}"
+                )
 
 
 def _end(follows: bool, duration_ms: int | None) -> Callable[[], bool] | None:

@@ -42,8 +42,10 @@ class Cluster:
             for each, topic_id in sorted(partitions.items())
         ]
 
-    def read(self, ranges: Iterable[OffsetRange], *, has_headers: bool = False) -> DataFrame:
-        """The records of the ranges, in the schema of the connector."""
+    def read(
+        self, ranges: Iterable[OffsetRange], *, has_headers: bool = False, has_producers: bool = False
+    ) -> DataFrame:
+        """The records of the ranges, in the schema of the connector, with headers and producers if they are wanted."""
         each_range = list(ranges)
         partitions: dict[str, list[int]] = {}
         for each in each_range:
@@ -54,6 +56,7 @@ class Cluster:
             "startingOffsets": offsets_to_json({each.topic_partition: each.start for each in each_range}),
             "endingOffsets": offsets_to_json({each.topic_partition: each.end for each in each_range}),
             "includeHeaders": str(has_headers).lower(),
+            "includeProducer": str(has_producers).lower(),
         }
         return self._spark.read.format("kraft").options(**options).load()
 

@@ -25,11 +25,27 @@ class Lateness:
 
 
 @attrs.frozen
+class SequenceCounts:
+    """What the sequence numbers of idempotent producers tell. `records` are those that `producers` have numbered.
+
+    `duplicates` have the producer id, epoch and sequence number of a record at an earlier offset. `missing` numbers lie
+    in `gaps`: they are lost, as far as no missing offset explains them by compaction or retention.
+    """
+
+    producers: int
+    records: int
+    duplicates: int
+    gaps: int
+    missing: int
+
+
+@attrs.frozen
 class Measures:
     """Of a topic or a partition. `keys` is estimated, within about 2 %.
 
     `missing_offsets` lie in `gaps` between records: compaction, transactions and DeleteRecords leave them.
     `duplicate_offsets` are records at the offset of another one, as a file that was loaded twice has them.
+    `sequences` is null for files without the columns of producers.
     """
 
     records: int
@@ -45,6 +61,7 @@ class Measures:
     gaps: int
     missing_offsets: int
     duplicate_offsets: int
+    sequences: SequenceCounts | None
 
 
 @attrs.frozen

@@ -109,8 +109,7 @@ class _Job:
         self._report(LoadProgress(manifest, left, time.monotonic() - began))
 
     def _read(self, ranges: Sequence[OffsetRange]) -> RunRecords:
-        has_headers = self._options.has_headers
-        return RunRecords(lambda: self._cluster.read(ranges, has_headers=has_headers), self._options, self._schema)
+        return RunRecords(lambda: self._frame(ranges), self._options, self._schema)
 
     def _read_again(self, planned: Sequence[OffsetRange]) -> RunRecords:
         """The rows of a plan that another job has left: its topics may have changed since."""
@@ -118,9 +117,13 @@ class _Job:
         def read() -> DataFrame:
             available = self._cluster.ranges(each.topic for each in planned)
             ranges = planned_again(planned, available, fails_on_data_loss=self._cluster.fails_on_data_loss)
-            return self._cluster.read(ranges, has_headers=self._options.has_headers)
+            return self._frame(ranges)
 
         return RunRecords(read, self._options, self._schema)
+
+    def _frame(self, ranges: Sequence[OffsetRange]) -> DataFrame:
+        options = self._options
+        return self._cluster.read(ranges, has_headers=options.has_headers, has_producers=options.has_producers)
 
     def _next_ranges(self, available: Sequence[OffsetRange], *, is_limited: bool = True) -> list[OffsetRange]:
         newest = ManifestLog(self._files).newest()

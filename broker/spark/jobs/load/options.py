@@ -29,7 +29,8 @@ class LoadOptions:
     `event_time` is a column of the values that has a time, as an SQL expression such as `value.at`; None means the
     record's timestamp. A run reads at most `records_per_run`. A directory with at least `compact_from` files that are
     smaller than half of `file_size` bytes has these joined; 0 means never. A table joins its files by its own means,
-    after every `compact_from` runs. `has_headers` keeps the records' headers.
+    after every `compact_from` runs. `has_headers` keeps the records' headers, and `has_producers` the ids, epochs and
+    sequence numbers of their producers.
     """
 
     topics: tuple[str, ...]
@@ -39,6 +40,7 @@ class LoadOptions:
     value_format: ValueFormat = ValueFormat.BINARY
     value_schema: str | None = None
     has_headers: bool = False
+    has_producers: bool = False
     compression: str = "zstd"
     records_per_run: int = 10_000_000
     file_size: int = 128 * _MIB

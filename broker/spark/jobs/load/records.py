@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from broker.spark.jobs.load.layout import with_event_time
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.values import ValueFormat, parse_values
+from broker.spark.schema import PRODUCER_COLUMNS
 
 T = TypeVar("T")
 
@@ -35,7 +36,9 @@ class RunRecords:
         frame = self._read().withColumn("_misfit", values.misfit)
         observation = Observation()
         observed = frame.observe(observation, F.sum(F.col("_misfit").cast("long")).alias("misfits"))
-        columns = ["topic", *_METADATA_COLUMNS, *(["headers"] if self._options.has_headers else [])]
+        headers = ("headers",) if self._options.has_headers else ()
+        producers = PRODUCER_COLUMNS if self._options.has_producers else ()
+        columns = ("topic", *_METADATA_COLUMNS, *headers, *producers)
         fitting = observed.where("not _misfit").select(*columns, values.value.alias("value"))
         written = write(with_event_time(fitting, self._event_time(), self._options.granularity))
         # What was not executed was not observed either: `observation.get` would wait for ever.

@@ -29,7 +29,7 @@ def topic_stats(
         return []
     if records_max is not None and total > records_max:
         ranges = [_last(each, max(1, each.size * records_max // total)) for each in ranges]
-    return measure_topics(cluster.read(ranges))
+    return measure_topics(cluster.read(ranges, has_producers=True))
 
 
 def file_stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> list[TopicStats]:

@@ -2,21 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from broker.spark.jobs.stats.sequences import measure_sequences
 from broker.spark.jobs.topic_stats import (
     KeyCount,
     Lateness,
     Measures,
     PartitionStats,
     RatePoint,
+    SequenceCounts,
     Sizes,
     TopicStats,
 )
+from broker.spark.schema import PRODUCER_COLUMNS
 
 _TOP_KEYS: Final = 10
 _KEY_BYTES: Final = 64
@@ -29,9 +32,16 @@ _INTERVALS_MS: Final = tuple(
     seconds * _SECOND_MS for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
 )
 
+# By topic and partition; None stands for the whole topic.
+_Sequences: TypeAlias = dict[tuple[str, int | None], SequenceCounts]
+_NO_PRODUCER: Final = SequenceCounts(0, 0, 0, 0, 0)
+
 
 def measure_topics(frame: DataFrame) -> list[TopicStats]:
-    """The statistics of each topic in a frame with the connector's columns, sorted by topic."""
+    """The statistics of each topic in a frame with the connector's columns, sorted by topic.
+
+    Where the frame has the columns of producers, too, their sequence numbers are looked at.
+    """
     records = _measured_columns(frame).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         topics = {row.topic: row for row in _aggregate(records, "topic").collect()}
@@ -40,10 +50,11 @@ def measure_topics(frame: DataFrame) -> list[TopicStats]:
         spans = [row.last_ms - row.first_ms for row in topics.values() if row.first_ms is not None]
         interval_ms = interval_of(max(spans, default=0))
         rates = _grouped(_rates(records, interval_ms).collect())
+        sequences = _sequences(records) if _has_producers(frame) else None
     finally:
         records.unpersist()
     return [
-        _topic(topics[name], partitions[name], keys.get(name, []), rates.get(name, []), interval_ms)
+        _topic(topics[name], partitions[name], keys.get(name, []), rates.get(name, []), interval_ms, sequences)
         for name in sorted(topics)
     ]
 
@@ -67,12 +78,17 @@ def _measured_columns(frame: DataFrame) -> DataFrame:
         F.when(F.col("key").isNotNull(), F.substring("key", 1, _KEY_BYTES)).alias("key"),
         F.coalesce(F.octet_length(F.col("key")), F.lit(0)).alias("key_bytes"),
         value_bytes.alias("value_bytes"),
+        *(PRODUCER_COLUMNS if _has_producers(frame) else ()),
     )
     return narrow.select(
         "*",
         F.greatest(F.max("time_ms").over(before) - F.col("time_ms"), F.lit(0)).alias("late_ms"),
         (F.col("offset") - F.lag("offset").over(in_order)).alias("step"),
     )
+
+
+def _has_producers(frame: DataFrame) -> bool:
+    return set(PRODUCER_COLUMNS) <= set(frame.columns)
 
 
 def _aggregate(records: DataFrame, *by: str) -> DataFrame:
@@ -119,6 +135,14 @@ def _rates(records: DataFrame, interval_ms: int) -> DataFrame:
     return grouped.agg(F.count("*").alias("records"), F.sum(size).alias("bytes")).orderBy("topic", "begins_ms")
 
 
+def _sequences(records: DataFrame) -> _Sequences:
+    rows = measure_sequences(records).collect()
+    return {
+        (row.topic, row.partition): SequenceCounts(row.producers, row.records, row.duplicates, row.gaps, row.missing)
+        for row in rows
+    }
+
+
 def _grouped(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -127,15 +151,24 @@ def _grouped(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
 
 
 def _topic(
-    row: Row, partitions: Sequence[Row], keys: Sequence[Row], rates: Sequence[Row], interval_ms: int
+    row: Row,
+    partitions: Sequence[Row],
+    keys: Sequence[Row],
+    rates: Sequence[Row],
+    interval_ms: int,
+    sequences: _Sequences | None,
 ) -> TopicStats:
+    def counts(partition: int | None) -> SequenceCounts | None:
+        return None if sequences is None else sequences.get((row.topic, partition), _NO_PRODUCER)
+
     with_key = row.records - row.null_keys
     mean = row.records / len(partitions)
     return TopicStats(
         topic=row.topic,
-        measures=_measures(row),
+        measures=_measures(row, counts(None)),
         partitions=[
-            PartitionStats(each.partition, each.first_offset, each.last_offset, _measures(each)) for each in partitions
+            PartitionStats(each.partition, each.first_offset, each.last_offset, _measures(each, counts(each.partition)))
+            for each in partitions
         ],
         partition_skew=round(max(each.records for each in partitions) / mean, 3),
         top_keys=[KeyCount(bytes(each.key).decode(errors="replace"), each.records) for each in keys],
@@ -145,7 +178,7 @@ def _topic(
     )
 
 
-def _measures(row: Row) -> Measures:
+def _measures(row: Row, sequences: SequenceCounts | None) -> Measures:
     span_ms = 0 if row.first_ms is None else row.last_ms - row.first_ms
     sizes: Any = row.sizes or [0, 0, 0]
     lateness: Any = row.lateness or [0, 0]
@@ -163,4 +196,5 @@ def _measures(row: Row) -> Measures:
         gaps=row.gaps,
         missing_offsets=row.missing,
         duplicate_offsets=row.duplicate_offsets,
+        sequences=sequences,
     )

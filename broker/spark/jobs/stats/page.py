@@ -46,6 +46,9 @@ _HEADINGS: Final = (
     "late max",
     "missing offsets",
     "duplicate offsets",
+    "producers",
+    "missing sequences",
+    "duplicate sequences",
 )
 
 
@@ -113,8 +116,20 @@ def _row(name: str, measures: Measures) -> str:
         f"{measures.missing_offsets:,}",
     ]
     told = "".join(f"<td>{cell}</td>" for cell in cells)
-    mark = ' class="bad"' if measures.duplicate_offsets else ""
-    return f"<tr><td>{escape(name)}</td>{told}<td{mark}>{measures.duplicate_offsets:,}</td></tr>"
+    return f"<tr><td>{escape(name)}</td>{told}{_bad(measures.duplicate_offsets)}{_sequences(measures)}</tr>"
+
+
+def _sequences(measures: Measures) -> str:
+    counts = measures.sequences
+    if counts is None:
+        return "<td>-</td>" * 3
+    return f"<td>{counts.producers:,}</td>{_bad(counts.missing)}{_bad(counts.duplicates)}"
+
+
+def _bad(count: int) -> str:
+    """A cell with a count that ought to be 0."""
+    mark = ' class="bad"' if count else ""
+    return f"<td{mark}>{count:,}</td>"
 
 
 def _share(part: int, whole: int) -> str:

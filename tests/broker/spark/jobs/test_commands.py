@@ -25,6 +25,7 @@ def test_topic_is_loaded_measured_and_replayed(spark: SparkSession, topics: JobT
         source,
         "--to",
         files,
+        "--producer",
         "--format",
         "json",
         "--schema",
@@ -43,10 +44,17 @@ def test_topic_is_loaded_measured_and_replayed(spark: SparkSession, topics: JobT
 
     answer = run_command("spark", "stats", "--files", files, "--page", str(page), "--json")
     assert answer.code == 0, answer.errors
-    assert json.loads(answer.output)[0]["measures"]["records"] == 20
+    measures = json.loads(answer.output)[0]["measures"]
+    assert (measures["records"], measures["sequences"]["producers"]) == (20, 1)
     assert page.read_text().startswith("<!doctype html>")
-    answer = run_command("spark", "stats", source, "-b", topics.bootstrap)
-    assert answer.output.splitlines()[1].split()[:3] == [source, "1", "20"]
+    lossy = topics.create("commanded.lossy", 2)
+    topics.write_numbered(lossy, 1, 7, 4, 2)
+    answer = run_command("spark", "stats", source, lossy, "-b", topics.bootstrap)
+    first, second = (line.split() for line in answer.output.splitlines()[1:])
+    assert (first[:3], first[-3:]) == ([source, "1", "20"], ["1", "0", "0"])
+    assert (second[:3], second[-3:]) == ([lossy, "1", "2"], ["1", "4", "0"])
+    line = f"{lossy}-1: missing sequence numbers: 4, gaps: 1, duplicate records: 0"
+    assert answer.errors.splitlines()[-1] == line
 
     answer = run_command("spark", "replay", files, "--to", target, "--where", "offset < 7", "-b", topics.bootstrap)
     assert answer.output.startswith("7 records"), answer.errors

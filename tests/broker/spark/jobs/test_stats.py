@@ -12,6 +12,7 @@ from broker.spark.jobs.load import LoadOptions, load
 from broker.spark.jobs.stats import file_stats, render_page, topic_stats
 from broker.spark.jobs.stats.measure import interval_of
 from broker.spark.jobs.stats.plots import plot_bars, plot_over_time
+from broker.spark.jobs.topic_stats import SequenceCounts
 from tests.support.job_topics import DAY_MS, JobTopics
 
 SCHEMA = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
@@ -54,10 +55,11 @@ def test_topic_is_measured_by_partition_and_as_a_whole(spark: SparkSession, topi
     assert sum(point.records for point in found.rates) == 102
 
     destination = str(tmp_path / "out")
-    load(spark, LoadOptions((topic,), destination), topics.options)
+    load(spark, LoadOptions((topic,), destination, has_producers=True), topics.options)
     assert file_stats(spark, destination) == [found]
     (last,) = topic_stats(spark, [topic], topics.options, records_max=51)
     assert last.measures.records == 51
+    assert last.measures.sequences == SequenceCounts(producers=1, records=51, duplicates=0, gaps=0, missing=0)
     assert topic_stats(spark, [topics.create("without.records")], topics.options) == []
 
 
@@ -66,9 +68,12 @@ def test_gaps_and_duplicates_are_counted(spark: SparkSession, tmp_path: Path) ->
     spark.createDataFrame(rows, SCHEMA).write.parquet(str(tmp_path / "records"))
     (found,) = file_stats(spark, str(tmp_path / "records"), ["t"])
     assert (found.measures.gaps, found.measures.missing_offsets, found.measures.duplicate_offsets) == (2, 5, 1)
+    assert found.measures.sequences is None
     assert found.measures.first_ms is None
     assert found.rates == []
-    assert "no record has a time" in render_page([found], "files")
+    page = render_page([found], "files")
+    assert "no record has a time" in page
+    assert "<td>-</td><td>-</td><td>-</td></tr>" in page
     spark.range(1).write.parquet(str(tmp_path / "other"))
     with pytest.raises(JobFailed, match="has no column topic"):
         file_stats(spark, str(tmp_path / "other"))
