@@ -55,7 +55,7 @@ class KraftDataSource(DataSource):
         return KraftBatchWriter(WriteOptions.of(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
-        """The output mode makes no difference, as for Spark's connector: what a batch has is appended."""
+        """The output mode makes no difference: what a batch has is appended. Spark itself refuses `update`."""
         from broker.spark.options.write_options import WriteOptions
         from broker.spark.sink.writers import KraftStreamWriter
 

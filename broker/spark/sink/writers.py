@@ -42,7 +42,7 @@ class KraftBatchWriter(DataSourceArrowWriter):
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):
-    """Appends the rows of each micro-batch to topics, in every output mode."""
+    """Appends the rows of each micro-batch to topics, in the output modes append and complete."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Raises IllegalColumns."""
