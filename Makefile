@@ -5,7 +5,7 @@
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
-#   make test-wheel          the built wheel in an empty environment: import, kraft --version, produce and consume
+#   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
 #   make docs                the references of the client library and of the commands, from the source
 #   make terminal-images     docs/images: what some commands print on a terminal
@@ -75,7 +75,7 @@ test-spark-tables:
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters
 
-test-wheel: $(VENV)/.installed-package
+test-wheel: $(VENV)/.installed-test $(VENV)/.installed-package
 	.ci/test-wheel
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check
