@@ -46,12 +46,13 @@ def in_offset_order(frame: DataFrame, granularity: Granularity) -> DataFrame:
 
 
 def read_files(spark: SparkSession, files: JobFiles, which: Sequence[StoredFile]) -> DataFrame:
-    """The records of some Parquet files of a destination."""
+    """The records of some Parquet files of a destination. A column that some of them lack is null there."""
     inferred = spark.conf.get(_INFERENCE)
     # A topic named 007 is not the number 7.
     spark.conf.set(_INFERENCE, "false")
     try:
-        frame = spark.read.option("basePath", files.root).parquet(*(files.uri(file.path) for file in which))
+        reader = spark.read.option("basePath", files.root).option("mergeSchema", "true")
+        frame = reader.parquet(*(files.uri(file.path) for file in which))
     finally:
         spark.conf.set(_INFERENCE, str(inferred))
     for name, kind in _TYPES.items():

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from broker.spark.jobs.failures import JobFailed
-from broker.spark.jobs.files import JobFiles
+from broker.spark.jobs.files import JobFiles, StoredFile
 from broker.spark.jobs.load import Granularity, LoadOptions, TableFormat, ValueFormat, load, loaded
+from broker.spark.jobs.load.layout import read_files
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Plan
 from broker.spark.ranges import OffsetRange
 from tests.support.job_topics import DAY_MS, HOUR_MS, JobTopics
@@ -144,6 +147,16 @@ def test_small_files_are_joined_and_no_record_is_lost(spark: SparkSession, topic
     assert offsets(spark, options.destination) == [(topic, 0, offset) for offset in range(60)]
     # What a query that knows of no manifest reads is the same.
     assert spark.read.parquet(options.destination).count() == 60
+
+
+def test_column_that_only_some_files_have_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """As where later loads keep headers or producers: joined files would lose them."""
+    columns = {"topic=t/a.parquet": {"offset": [1]}, "topic=t/b.parquet": {"offset": [2], "sequence": [7]}}
+    for name, values in columns.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table(values), tmp_path / name)
+    rows = read_files(spark, JobFiles(spark, str(tmp_path)), [StoredFile(name, 1) for name in columns]).collect()
+    assert {row.offset: row.sequence for row in rows} == {1: None, 2: 7}
 
 
 def test_run_that_is_committed_but_not_moved_is_finished_by_the_next_job(
