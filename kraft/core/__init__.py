@@ -1,7 +1,7 @@
 """KRaft's pull-based Raft as a pure state machine: `step(event, now_ms) -> effects`. Read `kraft.core.core` first.
 
-`transitions` is the table of roles and `quorum` the arithmetic of majorities. `elections`, `leading`, `following` and
-`reconfiguration` hold the rules, each for one side of the protocol; all work on the one `replica`.
+`transitions` is the table of roles, and `quorum` computes majorities. `elections`, `leading`, `following` and
+`reconfiguration` hold the rules of the protocol, and all of them work on the state in `replica`.
 """
 
 from kraft.core.config import QuorumConfig

@@ -1,4 +1,4 @@
-"""The settings of a core, with Kafka's names and defaults."""
+"""The configuration of a core, with Kafka's names and defaults."""
 
 import attrs
 
@@ -7,31 +7,32 @@ from kraft.core.voters import ReplicaKey
 
 @attrs.frozen
 class QuorumConfig:
-    """`me` is this replica and `my_address` where others reach it; `bootstrap_servers` know the way to the leader."""
+    """`me` is this replica, `my_address` is its own "host:port". The `bootstrap_servers` are asked for the leader."""
 
     me: ReplicaKey
     my_address: str = ""
     bootstrap_servers: tuple[str, ...] = ()
-    # controller.quorum.election.timeout.ms: how long an election, or waiting for one, takes before the next; up to
-    # twice that by chance, so that not all begin at once.
+    # controller.quorum.election.timeout.ms: the time before a replica starts another election. Each timeout is random,
+    # up to twice as long, so that replicas do not start elections at the same time.
     election_timeout_ms: int = 1_000
-    # controller.quorum.fetch.timeout.ms: how long a follower goes without an answer from its leader.
+    # controller.quorum.fetch.timeout.ms: a follower without a response of its leader for so long starts a pre-vote.
     fetch_timeout_ms: int = 2_000
-    # controller.quorum.election.backoff.max.ms: bounds the wait after a lost election.
+    # controller.quorum.election.backoff.max.ms: the upper bound of the backoff after a lost election.
     election_backoff_max_ms: int = 1_000
-    # controller.quorum.retry.backoff.ms: the wait before a failed request is repeated.
+    # controller.quorum.retry.backoff.ms: the backoff before a failed request is repeated.
     retry_backoff_ms: int = 20
-    # How long the leader holds a Fetch to which there is no news: a quarter of the fetch timeout leaves room for loss.
+    # How long a Fetch without new entries waits at the leader: a quarter of the fetch timeout, so that a lost response
+    # does not exceed that timeout.
     fetch_max_wait_ms: int = 500
 
     @property
     def check_quorum_timeout_ms(self) -> float:
-        """How long a leader goes without Fetches from a majority: longer than any of them would wait for it."""
+        """How long a leader keeps leading without Fetches from a majority: longer than a follower's fetch timeout."""
         return 1.5 * self.fetch_timeout_ms
 
     @property
     def update_voter_timeout_ms(self) -> int:
-        """How long a voter waits to be named anew, and before it asks again; less than a request may take."""
+        """The timeout of UpdateVoter and the pause before the next one; shorter than the request timeout."""
         return int(self.fetch_timeout_ms / 4)
 
     @property

@@ -1,4 +1,4 @@
-"""The entries that the quorum writes for itself: who leads an epoch (KIP-595), and who votes (KIP-853)."""
+"""Control records, which the quorum writes for itself: leader changes (KIP-595) and voter sets (KIP-853)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,12 +10,15 @@ from kraft.core.voters import ReplicaKey, Voter, VoterSet
 from kraft.msgpack_reading import MalformedMessage, Reading, scalar_reader
 from kraft.replicated_log import Batch, BatchKind
 
-# The core has no wall clock to stamp its own entries with.
+# The core has no wall clock, so its control records have no timestamp.
 NO_TIME = -1
 
 
 def leader_change(base_offset: int, epoch: int, leader_id: int, granting: Sequence[int]) -> Batch:
-    """The first entry of an epoch: nothing older commits before it does. `granting` are the voters it won with."""
+    """The first entry of an epoch. `granting` are the voters that voted for the leader.
+
+    Entries of earlier epochs are committed only together with it.
+    """
     record: bytes = msgpack.packb([leader_id, list(granting)])
     return Batch(base_offset, epoch, NO_TIME, (record,), BatchKind.LEADER_CHANGE)
 
@@ -31,7 +34,7 @@ def encode_voters(voters: VoterSet) -> bytes:
 
 
 def decode_voters(record: bytes) -> VoterSet:
-    """Raises MalformedMessage for what `encode_voters` cannot have written."""
+    """Read what `encode_voters` wrote. Raises MalformedMessage for anything else."""
     voters = VoterSet(Reading(record).complete(_read_voters))
     if len(set(voters.ids)) < len(voters.ids):
         raise MalformedMessage("a voter set that names a voter twice")
@@ -39,7 +42,7 @@ def decode_voters(record: bytes) -> VoterSet:
 
 
 def is_valid_voter(voter: Voter) -> bool:
-    """Whether `voter` can be written to the log, where nothing could remove what cannot be named."""
+    """True if the log can hold `voter`. A voter with an invalid key could never be removed."""
     try:
         decode_voters(encode_voters(VoterSet((voter,))))
     except MalformedMessage:
@@ -48,7 +51,7 @@ def is_valid_voter(voter: Voter) -> bool:
 
 
 def is_sound(batch: Batch) -> bool:
-    """Whether the quorum can read what it finds in `batch`, which another replica has sent."""
+    """True if this replica can read the control records in `batch`, which another replica has sent."""
     if batch.kind is not BatchKind.VOTERS:
         return bool(batch.records)
     try:

@@ -1,22 +1,22 @@
-"""The core of a Raft replica as a pure state machine, and what whoever drives it owes it.
+"""The core of a Raft replica as a pure state machine, and the obligations of its driver.
 
-A core knows no clock, network, disk or chance. It is told what happened (`kraft.core.events`) and the time, and says
-what to do (`kraft.core.effects`). Everything that makes Raft safe is in here, provided that the driver
+A core has no clock, network, disk or source of randomness. The driver reports events (`kraft.core.events`) with the
+time, and the core returns effects (`kraft.core.effects`). Raft's safety rules are in the core. They hold if the driver
 
-1. performs effects one after the other, in the order of the steps and within a step;
-2. goes on from `PersistElection` only when the state is durable: a vote that was sent and then forgotten elects two
-   leaders in one epoch;
-3. writes what `AppendLog` says behind the end of the log, at once and in order, but syncs when it likes. It reports
-   `LogSynced` with the end that the log had when the sync began; only then does the core count or acknowledge these
-   entries. A sync that covers many appends is the better for it. `TruncateLog` waits until no sync is running;
-4. answers every `Received` that the core answers, and ends every `Send` in exactly one `Responded` or `RequestFailed`,
-   the latter at the latest when the node's request timeout has passed. A response belongs to the very request that it
-   answers, never to another that looks like it: connections that are reused must see to that;
+1. performs effects one at a time, in the order in which the core returned them;
+2. waits in `PersistElection` until the state is durable: a replica that forgets a vote after sending it may vote twice,
+   and so elect two leaders in one epoch;
+3. appends the batches of `AppendLog` to the log at once and in order, but may sync them later. It reports `LogSynced`
+   with the log's end at the time when the sync began, and only then does the core count or acknowledge these entries.
+   One sync may cover many appends. `TruncateLog` waits until no sync is running;
+4. sends the response of every `Answer`, and reports exactly one `Responded` or `RequestFailed` for every `Send`, at the
+   latest after the request timeout. A response is matched to the request that it answers, even if an equal request was
+   sent on another connection;
 5. steps the core with a `Tick` when `deadline_ms` has passed;
-6. starts a core after a crash from what is durable, having written again and synced what it read of the log, because a
-   sync that failed before the crash leaves pages that read well and are not on the disk.
+6. writes and syncs the recovered log again before it starts a core after a crash: after a failed sync, the page cache
+   may hold data that can be read but is not on the disk.
 
-Times are in milliseconds, of any clock that never goes back.
+Times are in milliseconds of a monotonic clock.
 """
 
 from collections.abc import Callable
@@ -50,9 +50,9 @@ from kraft.core.voters import ReplicaKey, VoterSet, VoterSetHistory
 
 
 class Core:
-    """One replica. `election`, `log` and `voters` are what recovery found; `chance` gives numbers from [0, 1).
+    """One replica. `election`, `log` and `voters` are the recovered state. `chance` returns numbers in [0, 1).
 
-    `wall_s` gives the seconds since 1970, and is asked only which epochs are plausible.
+    `wall_s` returns the seconds since 1970, which only decide whether an epoch is plausible.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Core:
         if log.last_epoch > election.epoch:
             election = ElectionState(log.last_epoch)
         replica = self._replica = Replica(config, chance, election, log, voters, now_ms, wall_s)
-        # Whoever starts asks around at once: where there is a leader, the others know it and say so.
+        # A replica that starts requests pre-votes soon: if there is a leader, the responses name it.
         replica.state = Unattached(now_ms + replica.election_backoff_ms(1))
 
     def step(self, event: Event, now_ms: float) -> list[Effect]:
-        """What to do about `event`, and about all that time has brought."""
+        """Handle `event` and all deadlines that have passed, and return the effects to perform."""
         replica = self._replica
         assert now_ms >= replica.now_ms, f"time went back from {replica.now_ms} to {now_ms}"
         replica.now_ms = now_ms
@@ -84,7 +84,7 @@ class Core:
 
     @property
     def deadline_ms(self) -> float:
-        """When to step at the latest; infinity when there is nothing to wait for."""
+        """The time of the next step at the latest; infinity if the core waits for nothing."""
         replica = self._replica
         pause_ms = replica.requests.next_retry_ms(replica.now_ms)
         if isinstance(replica.state, Leader):
@@ -105,7 +105,7 @@ class Core:
 
     @property
     def current_leader(self) -> CurrentLeader:
-        """The epoch and the leader, with its address."""
+        """The current epoch and leader, with the leader's address."""
         return self._replica.current_leader
 
     @property
@@ -118,7 +118,7 @@ class Core:
 
     @property
     def log(self) -> LogState:
-        """Not to be changed."""
+        """The state of the log, to be read only."""
         return self._replica.log
 
     @property
@@ -135,19 +135,19 @@ class Core:
 
     @property
     def leader_state(self) -> Leader | None:
-        """What a leader knows of the others, to be described; not to be changed."""
+        """The leader's state, to be read only; None if this replica does not lead."""
         return self._replica.state if isinstance(self._replica.state, Leader) else None
 
     def names_voter(self, key: ReplicaKey) -> bool:
-        """Whether the log, or the configuration before it, names `key` as a voter, now or before the latest changes."""
+        """True if `key` is a voter in any voter set of the log, or in the initial one."""
         return self._replica.voter_history.names(key)
 
     def voters_at(self, end_offset: int) -> VoterSet:
-        """The voters that a snapshot which ends there has to name."""
+        """The voters of a snapshot that ends at `end_offset`."""
         return self._replica.voter_history.at(end_offset)
 
     def voters_offset_at(self, end_offset: int) -> int:
-        """Where the log, read up to `end_offset`, names its voters; -1 where it does not."""
+        """The offset of the latest voter set below `end_offset`; -1 without one."""
         return self._replica.voter_history.offset_at(end_offset)
 
     def _handle(self, event: Event) -> None:
@@ -200,11 +200,11 @@ class Core:
                     replica.answer(token, VoterChangeResponse(replica.current_leader, Error.NOT_LEADER_OR_FOLLOWER))
 
     def _received_fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest) -> None:
-        """Only the leader answers, and only in its own epoch: a Fetch of another epoch acknowledges nothing.
+        """Answer with an error unless this replica leads in the epoch of the Fetch.
 
-        Only a voter's Fetch spreads the news of a higher epoch: what an observer believes must not depose a leader. A
-        former voter counts too: it may have stood for election while it was cut off and then removed, and could not
-        fetch from any leader before elections reach its epoch.
+        A Fetch of a voter can raise this replica's epoch, a Fetch of an observer cannot: an observer must not depose a
+        leader. Former voters count as voters here. A voter that was partitioned may have raised its epoch in elections
+        before it was removed, and no leader of a lower epoch can serve it.
         """
         replica = self._replica
         if replica.voter_history.names(request.replica):

@@ -1,4 +1,4 @@
-"""What a core wants done. `kraft.core.core` says in which order, and what has to be durable before what."""
+"""The effects of a core. `kraft.core.core` defines their order, and what has to be durable before what."""
 
 from typing import TypeAlias
 
@@ -13,7 +13,7 @@ from kraft.replicated_log import Batch
 
 @attrs.frozen
 class ElectionState:
-    """What a replica must never forget: the highest epoch it has seen, and whom it voted for there."""
+    """The highest epoch that a replica has seen and its vote in that epoch, which must survive a crash."""
 
     epoch: int = 0
     voted_for: ReplicaKey | None = None
@@ -21,30 +21,30 @@ class ElectionState:
 
 @attrs.frozen
 class PersistElection:
-    """Make `state` durable before anything that comes after this."""
+    """Make `state` durable before performing the effects after this one."""
 
     state: ElectionState
 
 
 @attrs.frozen
 class TruncateLog:
-    """Drop what is at `end_offset` and above."""
+    """Remove the entries from `end_offset` on."""
 
     end_offset: int
 
 
 @attrs.frozen
 class AppendLog:
-    """Write these behind the end of the log; sync when it suits, and report `LogSynced`."""
+    """Append the batches to the log, sync it at any later time, and report `LogSynced`."""
 
     batches: tuple[Batch, ...]
 
 
 @attrs.frozen
 class Send:
-    """Send to a node. `address` is where the core believes it to be, "" where it does not know.
+    """Send a request to a node. `address` is its "host:port", or "" if the core does not know it.
 
-    A negative destination is no node: -1 is the first of the bootstrap servers, -2 the second, ...
+    Negative destinations are bootstrap servers: -1 is the first, -2 the second.
     """
 
     destination: int
@@ -54,13 +54,15 @@ class Send:
 
 @attrs.frozen
 class Answer:
+    """Send the response to the request of `token`."""
+
     token: int
     response: Response
 
 
 @attrs.frozen
 class AnswerEntries:
-    """Answer with `response`, filled with whole batches from `offset` on, as many as one answer should hold."""
+    """Send `response` with whole batches from `offset` on, up to the size limit of a response."""
 
     token: int
     response: FetchResponse
@@ -69,7 +71,7 @@ class AnswerEntries:
 
 @attrs.frozen
 class AnswerSnapshot:
-    """Answer with the bytes of a snapshot that `request` asks for, or SNAPSHOT_NOT_FOUND."""
+    """Send the bytes of a snapshot that `request` asks for, or SNAPSHOT_NOT_FOUND."""
 
     token: int
     request: FetchSnapshotRequest
@@ -78,7 +80,7 @@ class AnswerSnapshot:
 
 @attrs.frozen
 class WriteSnapshot:
-    """Keep bytes of a snapshot that is being fetched; position 0 starts it anew."""
+    """Write bytes of a snapshot that is being fetched. Position 0 discards the bytes written before."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -87,35 +89,35 @@ class WriteSnapshot:
 
 @attrs.frozen
 class DiscardSnapshot:
-    """What was fetched of this snapshot is of no use any more."""
+    """Delete the bytes of a snapshot that is no longer being fetched."""
 
     snapshot: OffsetAndEpoch
 
 
 @attrs.frozen
 class InstallSnapshot:
-    """The fetched snapshot is complete: make it durable, empty the log, and report `SnapshotInstalled`."""
+    """Make the complete snapshot durable, empty the log, and report `SnapshotInstalled` or `SnapshotRefused`."""
 
     snapshot: OffsetAndEpoch
 
 
 @attrs.frozen
 class TruncatePrefix:
-    """Entries below the snapshot's offset are not needed any more."""
+    """Remove the entries below the snapshot's offset."""
 
     snapshot: OffsetAndEpoch
 
 
 @attrs.frozen
 class Committed:
-    """Everything below `end_offset` is committed."""
+    """The entries below `end_offset` are committed."""
 
     end_offset: int
 
 
 @attrs.frozen
 class RoleChanged:
-    """For the driver to tell its state machines and its trace."""
+    """The role, the epoch or the leader has changed. The driver notifies the state machines and the trace."""
 
     role: Role
     epoch: int
@@ -125,7 +127,7 @@ class RoleChanged:
 
 @attrs.frozen
 class RefusedEpoch:
-    """For the driver's trace: replica `source` told of the epoch `told`, which is no plausible successor of `own`."""
+    """For the trace: replica `source` sent the epoch `told`, which is not plausible after `own`."""
 
     source: int
     own: int
@@ -134,14 +136,14 @@ class RefusedEpoch:
 
 @attrs.frozen
 class RefusedTruncation:
-    """For the driver's trace: leader `source` told to truncate to `end_offset`, below what is committed here."""
+    """For the trace: leader `source` requested truncation to `end_offset`, below the high watermark."""
 
     source: int
     end_offset: int
     high_watermark: int
 
 
-# What takes a device to answer.
+# Effects that wait for the disk.
 WaitingEffect: TypeAlias = PersistElection | TruncateLog | InstallSnapshot | DiscardSnapshot | TruncatePrefix
 Effect: TypeAlias = (
     PersistElection
