@@ -1,7 +1,7 @@
-"""What replicas say to one another. RequestManager and responses; a response always belongs to one request.
+"""The requests and responses between replicas, named after Kafka's RPCs (KIP-595, KIP-630, KIP-853, KIP-996).
 
-Named after Kafka's RPCs (KIP-595, KIP-630, KIP-853, KIP-996). Every request names its sender's epoch, and every
-response the epoch and the leader that the responder knows, so that any exchange spreads the news of a new epoch.
+Every request carries its sender's epoch, and every response the responder's epoch and leader. A new epoch therefore
+reaches both sides of any exchange.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from kraft.replicated_log import Batch
 
 
 class Error(StrEnum):
-    """Kafka's names."""
+    """Error codes, by Kafka's names."""
 
     NONE = "NONE"
     FENCED_LEADER_EPOCH = "FENCED_LEADER_EPOCH"
@@ -45,7 +45,7 @@ class Error(StrEnum):
 
 @attrs.frozen
 class CurrentLeader:
-    """The epoch and the leader that a responder knows. `leader_address` is where to find it, "" where unknown."""
+    """The responder's epoch and leader. `leader_address` is the leader's "host:port", or "" if it is unknown."""
 
     epoch: Epoch
     leader_id: NodeId | None = None
@@ -54,7 +54,7 @@ class CurrentLeader:
 
 @attrs.frozen
 class VoteRequest:
-    """Asks `voter` for its vote in `epoch`; with `pre_vote`, whether it would vote in the epoch after (KIP-996)."""
+    """Requests the vote of `voter` in `epoch`, or, with `pre_vote`, its pre-vote for the next epoch (KIP-996)."""
 
     epoch: Epoch
     candidate: ReplicaKey
@@ -72,7 +72,7 @@ class VoteResponse:
 
 @attrs.frozen
 class BeginEpochRequest:
-    """The leader makes itself known to a voter that does not fetch from it."""
+    """The leader announces itself to a voter that does not fetch from it."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -88,7 +88,7 @@ class BeginEpochResponse:
 
 @attrs.frozen
 class EndEpochRequest:
-    """The leader stops leading; `preferred_successors` are node ids, the one with the longest log first."""
+    """The leader resigns. `preferred_successors` are the node ids of the voters, those with the longest logs first."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -103,9 +103,9 @@ class EndEpochResponse:
 
 @attrs.frozen
 class FetchRequest:
-    """Asks the leader for what follows on `log_end`, which also says that all before is durable at the sender.
+    """Requests the entries from `log_end` on. The entries below are durable at the sender.
 
-    `high_watermark` is what the sender knows to be committed: news of it is worth an answer too (KIP-1166).
+    `high_watermark` is the sender's. The leader responds at once if its own is higher (KIP-1166).
     """
 
     epoch: Epoch
@@ -116,7 +116,7 @@ class FetchRequest:
 
 @attrs.frozen
 class FetchResponse:
-    """Either batches, possibly none; or where the logs diverge; or the snapshot that the sender has to fetch first."""
+    """Holds batches, which may be none, or the position where the logs diverge, or a snapshot to fetch first."""
 
     current_leader: CurrentLeader
     high_watermark: Offset
@@ -128,7 +128,7 @@ class FetchResponse:
 
 @attrs.frozen
 class FetchSnapshotRequest:
-    """Asks for bytes of a snapshot from `position` on."""
+    """Requests bytes of a snapshot from `position` on."""
 
     epoch: Epoch
     replica: ReplicaKey
@@ -138,7 +138,7 @@ class FetchSnapshotRequest:
 
 @attrs.frozen
 class FetchSnapshotResponse:
-    """`size_bytes` is that of the whole snapshot."""
+    """Holds the bytes at `position`. `size_bytes` is the size of the whole snapshot."""
 
     current_leader: CurrentLeader
     size_bytes: Position = 0
@@ -149,7 +149,7 @@ class FetchSnapshotResponse:
 
 @attrs.frozen
 class AddVoterRequest:
-    """Make an observer a voter, once it has caught up. Answered when that is committed."""
+    """Adds an observer to the voters once it has caught up. The response is sent after the change is committed."""
 
     voter: Voter
     timeout_ms: TimeoutMs
@@ -163,7 +163,7 @@ class RemoveVoterRequest:
 
 @attrs.frozen
 class UpdateVoterRequest:
-    """A voter's address changed, or its directory id became known."""
+    """Updates a voter's address, or adds its directory id to the voter set."""
 
     voter: Voter
     timeout_ms: TimeoutMs
@@ -197,12 +197,12 @@ _RESPONSES: Final[Mapping[type[Request], type[Response]]] = {
 
 
 def is_answer(request: Request, response: Response) -> bool:
-    """Whether `response` is of the kind that answers `request`."""
+    """True if the type of `response` belongs to the type of `request`."""
     return type(response) is _RESPONSES[type(request)]
 
 
 def sender_is(request: Request, sender: ReplicaKey) -> bool:
-    """Whether `request` is `sender`'s own: no replica speaks for another."""
+    """True if `request` names `sender` as its sender. No replica may send requests for another one."""
     match request:
         case VoteRequest():
             return request.candidate == sender

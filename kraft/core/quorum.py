@@ -1,4 +1,4 @@
-"""Majorities. Both the high watermark and check-quorum ask one question: how far has a majority come?"""
+"""Majorities of voters: election results, and the value that a majority has reached."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -11,22 +11,22 @@ class Outcome(Enum):
 
 
 def majority(size: int) -> int:
-    """How many of `size` voters any two groups of which share a member."""
+    """The smallest number of voters, out of `size`, such that any two groups of that number overlap."""
     return size // 2 + 1
 
 
 def reached_by_majority(values: Iterable[float]) -> float:
-    """The highest value that a majority of the voters have reached, given one value for each voter.
+    """The highest value that a majority of the voters has reached. `values` holds one value per voter, at least one.
 
-    With the offsets up to which each voter's log is durable, it is the high watermark; with the times at which each was
-    last heard, it is when the leader last had its majority. At least one voter.
+    For the durable end offsets of the voters' logs, this is the high watermark. For the times of their last Fetches, it
+    is the last time at which the leader was in contact with a majority.
     """
     descending = sorted(values, reverse=True)
     return descending[majority(len(descending)) - 1]
 
 
 def outcome(voter_ids: Iterable[int], votes: Mapping[int, bool]) -> Outcome:
-    """What the votes so far decide; only those of `voter_ids` count. Nobody wins among no voters."""
+    """The result of the votes so far. Only the votes of `voter_ids` count; an empty voter set elects no leader."""
     ids = list(voter_ids)
     needed = majority(len(ids))
     granted = sum(votes.get(voter_id) is True for voter_id in ids)

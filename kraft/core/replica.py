@@ -1,4 +1,4 @@
-"""The state of one replica, and the few ways to change it. The rules are next door; they all work on this."""
+"""The state of one replica, and the operations that change it. The other modules of the package hold the rules."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -28,7 +28,7 @@ from kraft.replicated_log import Batch, BatchKind
 
 
 class Replica:
-    """`chance` gives numbers from [0, 1). Effects gather in `effects` until the core hands them out."""
+    """`chance` returns numbers in [0, 1). `effects` collects the effects of the current step."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Replica:
         self.is_leaving = False
         # True after an unknown peer has claimed to lead or has asked for a vote: see `kraft.core.unknown_peers`.
         self.heard_unknown_peer = False
-        # The fetched snapshot that the driver is putting in place of the log, which is in between until then.
+        # The fetched snapshot that the driver is installing. The log must not be read or changed until that is done.
         self.installing: OffsetAndEpoch | None = None
         self._chance = chance
         self.state: RoleState = Unattached(inf)
 
-    # What it knows
+    # State
 
     @property
     def voters(self) -> VoterSet:
@@ -71,10 +71,10 @@ class Replica:
 
     @property
     def is_electable(self) -> bool:
-        """A voter that stays; or one that its log removes without its knowing that as committed.
+        """True for a voter, also while its removal is in the log and not committed, unless the replica is leaving.
 
-        Where a leader that removed itself has failed, nobody else may have the entry: it must win and spread it, by the
-        votes of the others (Raft's dissertation, section 4.2.2).
+        A leader that removes itself may fail while no other replica has the entry. Then it must be elected again, with
+        the votes of the others, to replicate that entry (Raft's dissertation, section 4.2.2).
         """
         if self.installing is not None or self.is_leaving or self.epoch + 1 >= EPOCH_END:
             return False
@@ -82,8 +82,10 @@ class Replica:
 
     @property
     def _is_being_removed(self) -> bool:
-        """Not so where the voter of this name has another disk. It may be named for the first time, and the set before
-        would do for any: but whoever lost its disk has forgotten what it voted and acknowledged.
+        """True if an uncommitted voter set removes this replica, with its node id and its directory id.
+
+        False if the voter set names this node with another directory id: this replica has lost that voter's disk, and
+        with it the vote and the acknowledged entries.
         """
         history = self.voter_history
         if history.latest_offset < self.high_watermark or self.voters.get(self.me.node_id) is not None:
@@ -92,7 +94,7 @@ class Replica:
         return before is not None and before.key == self.me
 
     def outdated_voter(self) -> Voter | None:
-        """This replica as the voters should name it, where they name it without its disk or with another address."""
+        """This replica as a voter, if the voter set lacks its directory id or has another address; else None."""
         named = self.voters.get(self.me.node_id)
         if named is None or not named.key.matches(self.me):
             return None
@@ -114,7 +116,7 @@ class Replica:
 
     @property
     def current_leader(self) -> CurrentLeader:
-        """What every response says."""
+        """The epoch and leader that every response carries."""
         if isinstance(self.state, Leader):
             return CurrentLeader(self.epoch, self.me.node_id, self.config.my_address)
         if isinstance(self.state, Follower):
@@ -128,21 +130,21 @@ class Replica:
         return self.config.election_timeout_ms * (1 + self._chance())
 
     def random_fetch_timeout_ms(self) -> float:
-        """Followers lose a leader at the same moment; a little chance keeps them from standing at the same moment."""
+        """The fetch timeout plus up to 10 %, so that followers of a lost leader do not all start a pre-vote at once."""
         return self.config.fetch_timeout_ms * (1 + 0.1 * self._chance())
 
     def election_backoff_ms(self, attempts: int) -> float:
-        """Grows with the attempts and is random, so that rivals stop to meet."""
+        """A random backoff that grows with the attempts, so that rival candidates stop colliding."""
         longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0 ** min(attempts, 30))
         return longest * self._chance()
 
     def pick(self, choices: Sequence[tuple[int, str]]) -> tuple[int, str]:
         return choices[int(self._chance() * len(choices))]
 
-    # What it becomes
+    # Transitions
 
     def become(self, cause: Cause, state: RoleState) -> None:
-        """Change the role. Raises IllegalTransition, and changes nothing, where the table has no such way."""
+        """Change the role. Raises IllegalTransition, and changes nothing, if the table lacks the transition."""
         if next_role(self.state.role, cause) is not state.role:
             raise IllegalTransition(f"{cause.name} does not lead to {state.role.name}")
         if isinstance(self.state, Follower):
@@ -152,22 +154,22 @@ class Replica:
         self.effects.append(RoleChanged(state.role, self.epoch, self.leader_id, cause))
 
     def enter_epoch(self, epoch: int, voted_for: ReplicaKey | None = None) -> None:
-        """Never again act in an epoch below; remember the vote. Durable before whatever is sent from now on."""
+        """Enter `epoch`, or vote in it. The state is persisted before any later message is sent."""
         assert epoch >= self.epoch, f"epoch {epoch} after {self.epoch}"
         assert epoch > self.epoch or self.election.voted_for in (None, voted_for), f"a second vote in epoch {epoch}"
         self.election = ElectionState(epoch, voted_for)
         match self.effects[-2:]:
             case [PersistElection(), RoleChanged()]:
-                del self.effects[-2]  # one sync for the epoch and the vote: nothing was sent in between
+                del self.effects[-2]  # nothing was sent in between, so one sync covers the epoch and the vote
         self.effects.append(PersistElection(self.election))
 
     def drop_download(self, state: Follower) -> None:
-        """The snapshot is not to be had, or another leader may have a later one."""
+        """Stop fetching a snapshot: the leader does not have it, or the leader has changed."""
         download, state.download = state.download, None
         if download is not None and download.position > 0:
             self.effects.append(DiscardSnapshot(download.snapshot))
 
-    # What it does
+    # Effects
 
     def answer(self, token: int, response: Response) -> None:
         self.effects.append(Answer(token, response))
@@ -177,7 +179,7 @@ class Replica:
         self.effects.append(Send(destination, address, request))
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Write to the log, and count the voters that it names from now on."""
+        """Append to the log. Voter sets in `batches` take effect at once."""
         for batch in batches:
             self.log.append(batch.base_offset, batch.last_offset, batch.epoch)
             if batch.kind is BatchKind.VOTERS:
@@ -191,7 +193,7 @@ class Replica:
         self.effects.append(TruncateLog(end_offset))
 
     def commit(self, end_offset: int) -> bool:
-        """Whether this is news; the high watermark never goes back, and lies between two batches."""
+        """Raise the high watermark to the last batch boundary up to `end_offset`. Returns False if it does not rise."""
         assert end_offset <= self.log.end_offset, f"commit to {end_offset}, the log ends at {self.log.end_offset}"
         end_offset = self.log.batch_boundary(end_offset)
         if end_offset <= self.high_watermark:

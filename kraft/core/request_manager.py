@@ -1,4 +1,4 @@
-"""Which requests are under way. To one destination at most one of each kind; after a failure only after a pause."""
+"""The requests in flight: at most one of each type per destination, and after a failure only after a backoff."""
 
 from math import inf
 
@@ -6,7 +6,7 @@ from kraft.core.messages import Request
 
 
 class RequestManager:
-    """Forgotten as a whole when the role changes: an answer that comes later no longer counts as one."""
+    """Tracks the requests of one role. A role change replaces it, so that late responses are ignored."""
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[int, type[Request]], Request] = {}
@@ -24,7 +24,7 @@ class RequestManager:
         self._under_way[destination, type(request)] = request
 
     def complete(self, destination: int, request: Request) -> bool:
-        """Whether `request` is still wanted; it is under way no longer."""
+        """Remove `request` from the requests in flight. Returns False if it was not one of them."""
         slot = (destination, type(request))
         if self._under_way.get(slot) is not request:
             return False
@@ -33,11 +33,11 @@ class RequestManager:
         return True
 
     def back_off(self, destination: int, kind: type[Request], until_ms: float) -> None:
-        """Send none of this kind there before `until_ms`."""
+        """Send no request of this type to `destination` before `until_ms`."""
         self._not_before_ms[destination, kind] = until_ms
 
     def next_retry_ms(self, now_ms: float) -> float:
-        """When the next pause ends; infinity without one."""
+        """The time at which the next backoff ends; infinity without one."""
         pauses = (
             until_ms
             for slot, until_ms in self._not_before_ms.items()

@@ -1,15 +1,15 @@
-"""The roles of a replica, and every way from one to another. Anything else is a bug of ours.
+"""The roles of a replica, and the transitions between them.
 
-A replica is always in exactly one role, within exactly one epoch. Most of the time one voter is LEADER and everybody
-else is FOLLOWER. When a follower has reason to believe that its leader is gone it asks around first (PROSPECTIVE,
-KIP-996): only if a majority would vote for it does it enter a new epoch as CANDIDATE. So a replica that merely cannot
-hear the others never raises the epoch, and being wrong about the leader's death is harmless.
+A replica has one role in one epoch. Usually one voter is LEADER and all other replicas are FOLLOWER. A follower that
+has lost its leader becomes PROSPECTIVE and requests pre-votes (KIP-996). Only with pre-votes of a majority does it
+enter a new epoch, as CANDIDATE. A replica that is partitioned from the others therefore never raises the epoch, and a
+wrong suspicion about the leader is harmless.
 
-RESIGNED is a leader that stopped leading without knowing of a successor: it has lost its majority, is leaving, or was
-removed. UNATTACHED knows the epoch and no leader; a replica that gave its vote away in this epoch waits there.
-Observers (replicas outside the voter set) only ever are UNATTACHED or FOLLOWER.
+RESIGNED is a leader that stopped leading and knows no successor: it lost its majority, is leaving, or was removed.
+UNATTACHED knows the epoch and no leader; a replica that voted for another one in this epoch waits in this role.
+Observers, which are replicas outside the voter set, are UNATTACHED or FOLLOWER only.
 
-Raft's paper, figure 4, has three roles; the others come from KIP-595 and KIP-996.
+Raft's paper, figure 4, has three roles; the others are from KIP-595 and KIP-996.
 """
 
 from enum import Enum
@@ -39,7 +39,7 @@ class Cause(Enum):
 
 
 class IllegalTransition(AssertionError):
-    """A role cannot be left in this way. Nothing was changed."""
+    """The table has no transition from the role for the cause. Nothing was changed."""
 
 
 TRANSITIONS: dict[tuple[Role, Cause], Role] = {
@@ -69,7 +69,7 @@ TRANSITIONS: dict[tuple[Role, Cause], Role] = {
 
 
 def next_role(role: Role, cause: Cause) -> Role:
-    """Where `cause` leads from `role`. Raises IllegalTransition."""
+    """The role after `cause` in `role`. Raises IllegalTransition."""
     try:
         return TRANSITIONS[role, cause]
     except KeyError:
@@ -77,7 +77,7 @@ def next_role(role: Role, cause: Cause) -> Role:
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram; the documentation's picture is this text."""
+    """The table as a Mermaid state diagram, which the documentation includes."""
     lines = ["stateDiagram-v2", f"    [*] --> {Role.UNATTACHED.value}"]
     lines += [f"    {old.value} --> {new.value}: {cause.value}" for (old, cause), new in TRANSITIONS.items()]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Who votes, and since which offset. The voter set lives in the log (KIP-853), and may be truncated like all of it."""
+"""Voters and voter sets. Voter sets are entries of the log (KIP-853), and can be truncated like other entries."""
 
 from collections.abc import Iterable
 
@@ -9,24 +9,24 @@ from kraft.bounds import Address, DirectoryId, NodeId
 
 @attrs.frozen(order=True)
 class ReplicaKey:
-    """A replica: its node, and the directory that holds its log.
+    """A replica: its node id, and the id of the directory that holds its log.
 
-    A node that lost its disk comes back with another directory id. It has forgotten its votes and what it
-    acknowledged, so it must not pass for the voter it was. An empty directory id stands for any.
+    A node that lost its disk returns with another directory id. Its vote and the entries that it acknowledged are lost,
+    so it must not act as the voter that it was. An empty directory id matches any.
     """
 
     node_id: NodeId
     directory_id: DirectoryId = ""
 
     def matches(self, other: "ReplicaKey") -> bool:
-        """Whether both may be the same replica: an id that one side does not know is not compared."""
+        """True if both may be the same replica. Directory ids are compared only if both are set."""
         same_directory = not self.directory_id or not other.directory_id or self.directory_id == other.directory_id
         return self.node_id == other.node_id and same_directory
 
 
 @attrs.frozen
 class Voter:
-    """`address` is what the driver connects to; the core only passes it on."""
+    """`address` is the "host:port" to which the driver connects."""
 
     key: ReplicaKey
     address: Address = ""
@@ -42,7 +42,7 @@ def _in_order(voters: Iterable[Voter]) -> tuple[Voter, ...]:
 
 @attrs.frozen
 class VoterSet:
-    """Immutable; in order of node ids, each at most once."""
+    """An immutable set of voters, in order of node ids. Each node id occurs once at most."""
 
     voters: tuple[Voter, ...] = attrs.field(default=(), converter=_in_order)
 
@@ -61,7 +61,7 @@ class VoterSet:
         return voter is not None and voter.key.matches(key)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """With `voter` added, or in place of the one with its node id."""
+        """The set with `voter` added. It replaces the voter of the same node id."""
         return VoterSet((*self.without(voter.node_id).voters, voter))
 
     def without(self, node_id: int) -> "VoterSet":
@@ -69,9 +69,9 @@ class VoterSet:
 
 
 class VoterSetHistory:
-    """The voter sets in the log, each with the offset of its entry, above the one that held before all of them.
+    """The voter sets in the log with the offsets of their entries, and the initial set, which holds before the first.
 
-    The latest one counts as soon as it is in the log, committed or not (Raft's dissertation, section 4.1).
+    The latest set is in effect as soon as it is in the log, before it is committed (Raft's dissertation, section 4.1).
     """
 
     def __init__(self, initial: VoterSet) -> None:
@@ -84,32 +84,32 @@ class VoterSetHistory:
 
     @property
     def latest_offset(self) -> int:
-        """Where the latest voter set is in the log; -1 when the log has none."""
+        """The offset of the latest voter set; -1 if the log has none."""
         return self._entries[-1][0] if self._entries else -1
 
     def names(self, key: ReplicaKey) -> bool:
-        """Whether `key` is a voter, or was one in a set before the latest, which others may still have to learn of."""
+        """True if any of the sets contains `key`. Other replicas may not have the latest set yet."""
         former = (self._initial, *(voters for _, voters in self._entries[:-1]))
         return self.latest.contains(key) or any(voter.key == key for voters in former for voter in voters.voters)
 
     def at(self, end_offset: int) -> VoterSet:
-        """The set that the log says when it is read up to `end_offset`."""
+        """The voter set in effect at `end_offset`."""
         known = [voters for offset, voters in self._entries if offset < end_offset]
         return known[-1] if known else self._initial
 
     def offset_at(self, end_offset: int) -> int:
-        """Where the set that `at` returns is in the log; -1 where the log does not say it."""
+        """The offset of the set that `at` returns; -1 if it is the initial set."""
         return max((offset for offset, _ in self._entries if offset < end_offset), default=-1)
 
     def append(self, offset: int, voters: VoterSet) -> None:
-        assert offset > self.latest_offset, f"voters at {offset} behind those at {self.latest_offset}"
+        assert offset > self.latest_offset, f"voters at {offset}, the latest ones are at {self.latest_offset}"
         self._entries.append((offset, voters))
 
     def truncate(self, end_offset: int) -> None:
-        """Forget what was at `end_offset` and above."""
+        """Remove the sets from `end_offset` on."""
         self._entries = [(offset, voters) for offset, voters in self._entries if offset < end_offset]
 
     def start_at(self, offset: int, voters: VoterSet) -> None:
-        """The log now begins with a snapshot that ends before `offset`, in which these were the voters."""
+        """Replace the sets below `offset` by `voters`, the voter set of the snapshot that ends at `offset`."""
         kept = [entry for entry in self._entries if entry[0] >= offset]
         self._entries = [(offset - 1, voters), *kept] if voters.voters else kept
