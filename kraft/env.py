@@ -1,11 +1,10 @@
-"""The seam between a node and the world.
+"""The environment of a node: the disk, random numbers, the wall clock and the trace.
 
-A node is `Node(env, config).run()`; one object is one process. Whatever a node touches outside itself goes through the
-four things of `Env`, or through Trio: Trio carries time, sleeping, tasks and sockets, and a simulator replaces those
-underneath unmodified code. Only the disk has two implementations, and this file holds the real one.
+A node reaches the outside world only through `Env` and through Trio, which provides time, tasks and sockets. The
+simulator replaces both without changes to the node's code. This module holds the real disk; the simulator has its own.
 
-Everything on a `Disk` or a `File` is synchronous and touches at most the page cache, except what may take long for
-reasons no program controls: `File.sync`, `Disk.sync_dir` and `Disk.remove` are async and leave the event loop.
+Methods of `Disk` and `File` are synchronous if they touch at most the page cache. `File.sync`, `Disk.sync_dir` and
+`Disk.remove` may take long, so they are async and run in a thread.
 """
 
 import contextlib
@@ -27,62 +26,63 @@ import trio
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
 
-# Linux refuses a longer gather list (IOV_MAX); a longer one is written in pieces.
+# Linux refuses longer gather lists (IOV_MAX); longer ones are written in pieces.
 GATHER_BUFFERS_MAX = 1024
 
 
 class Tracer(Protocol):
-    """The structured log: an event's name and its fields. Checkers and aimed faults listen to it too."""
+    """Records an event of the given kind with its fields. Simulations check invariants on these events."""
 
     def __call__(self, kind: str, /, **fields: object) -> None: ...
 
 
 class FsyncFailed(OSError):
-    """An fsync failed: nobody can know what is durable, so nobody may catch this; the process has to end.
+    """An fsync failed. The durable state is unknown, so this must not be caught: the process has to end.
 
-    After a failed fsync Linux marks the pages clean, and a second fsync would succeed without having written them
-    (https://lwn.net/Articles/752063/). Recovery therefore rewrites what it reads before it relies on it.
+    After a failed fsync, Linux marks the pages clean, and a second fsync succeeds without having written them
+    (https://lwn.net/Articles/752063/). Recovery therefore writes what it has read again before relying on it.
     """
 
 
 class NonBlockingSocket(Protocol):
-    """What `File.send_to` needs of a socket: a kernel descriptor in non-blocking mode."""
+    """The part of a socket that `File.send_to` uses: a file descriptor in non-blocking mode."""
 
     def fileno(self) -> int: ...
 
 
 class File(Protocol):
-    """An open file. Offsets are absolute, there is no cursor, so one File may serve several readers at once."""
+    """An open file. Offsets are absolute and there is no cursor, so several readers can share one File."""
 
     @property
     def path(self) -> str: ...
 
     def read(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes at `offset`; fewer only where the file ends."""
+        """Return `count` bytes at `offset`, or fewer if the file ends before."""
         ...
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers one after the other at `offset`, in as few system calls as it takes.
+        """Write all buffers one after the other at `offset`, in as few system calls as possible.
 
-        Raises OSError (ENOSPC, EIO, ...) having written any prefix of them. The bytes are in the page cache when it
-        returns: a crash of the process keeps them, a power cut may not. The buffers are not kept.
+        Raises OSError (ENOSPC, EIO, ...) after any prefix of the bytes may have been written. On return, the bytes are
+        in the page cache: they survive a crash of the process, but not necessarily a power cut.
         """
         ...
 
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Make the file `size` bytes long, and give back what `preallocate` took beyond it."""
+        """Set the file's size to `size` bytes, and free the space beyond it that `preallocate` reserved."""
         ...
 
     def preallocate(self, size: int) -> None:
-        """Hint that the file will grow to `size` bytes; the visible size stays. Never fails: it is only a hint."""
+        """Hint that the file will grow to `size` bytes. The visible size does not change. Never fails."""
         ...
 
     def send_to(self, sock: NonBlockingSocket, offset: int, count: int) -> int:
-        """Hand file bytes to a socket inside the kernel (sendfile); how many went, 0 where the file ends early.
+        """Send bytes of the file over a socket inside the kernel (sendfile).
 
-        Raises BlockingIOError when the socket's buffer is full.
+        Returns the number of bytes that were sent, 0 if the file ends at `offset`. Raises BlockingIOError if the
+        socket's buffer is full.
         """
         ...
 
@@ -91,12 +91,12 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the descriptor; closing twice is allowed, anything else afterwards raises ValueError."""
+        """Close the descriptor. Closing twice is allowed; other methods then raise ValueError."""
         ...
 
 
 class DiskLock(Protocol):
-    """An exclusive claim on a path, dropped by `release` or by the process's death."""
+    """An exclusive lock of a path. It ends with `release`, or with the process."""
 
     def release(self) -> None: ...
 
@@ -105,17 +105,17 @@ class Disk(Protocol):
     """A file system, addressed by absolute paths with "/"."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless it exists or `create` is set."""
+        """Open for reading and writing. Raises FileNotFoundError if the file is missing and `create` is False."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and its parents; one that exists is fine."""
+        """Create a directory and its parents, unless it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -123,15 +123,15 @@ class Disk(Protocol):
         ...
 
     def usage(self, path: str) -> tuple[int, int]:
-        """(total, available to us) in bytes of the volume that holds `path`."""
+        """Return the total and the available bytes of the volume that holds `path`."""
         ...
 
     def lock(self, path: str) -> DiskLock:
-        """Claim `path` (a file, made if missing) for this process. Raises BlockingIOError when somebody holds it."""
+        """Lock the file `path`, which is created if missing. Raises BlockingIOError if it is locked already."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; what is not there is fine."""
+        """Remove a file, or a directory with its contents. A missing path is ignored."""
         ...
 
     async def sync_dir(self, path: str) -> None:
@@ -139,22 +139,22 @@ class Disk(Protocol):
         ...
 
     async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Sync many files, and then directories, as `File.sync` and `sync_dir` do; on the real disk in one thread.
+        """Sync files, then directories, as `File.sync` and `sync_dir` do. The real disk uses one thread for all.
 
         Raises FsyncFailed, OSError.
         """
         ...
 
     async def run_apart(self, work: Callable[[], T]) -> T:
-        """Run what makes many calls of this disk; on the real one in a thread, in a simulation at once.
+        """Run a function that makes many calls of this disk: in a thread on the real disk, at once in a simulation.
 
-        `work` must touch nothing that anybody else works with meanwhile.
+        `work` must not use any object that other tasks use meanwhile.
         """
         ...
 
 
 async def sync_one_by_one(disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
-    """`Disk.sync_all` of a disk that has no threads."""
+    """`Disk.sync_all` for a disk without threads."""
     for path in files:
         file = disk.open(path)
         try:
@@ -167,7 +167,7 @@ async def sync_one_by_one(disk: Disk, files: Sequence[str], directories: Sequenc
 
 @attrs.frozen
 class Env:
-    """What a node is given of the world. `wall` is wall-clock time in seconds since 1970; it may jump."""
+    """The environment of a node. `wall` returns the seconds since 1970; the wall clock may jump."""
 
     disk: Disk
     rng: random.Random
@@ -176,17 +176,17 @@ class Env:
 
 
 def real_env(trace: Tracer) -> Env:
-    """The world itself, for a node that is a process of its own."""
+    """The environment of a node in a process of its own."""
     return Env(disk=RealDisk(), rng=random.SystemRandom(), wall=time.time, trace=trace)
 
 
 def kernel_socket(stream: trio.abc.Stream) -> socket.socket | None:
-    """The kernel's non-blocking socket beneath a plain TCP stream, taken over from it; None where there is none.
+    """Detach the kernel's socket from a plain TCP stream and make it non-blocking.
 
-    A stream that runs over TLS, or over a simulated network, has no descriptor to give, and is served through Trio's
-    stream interface instead. On success the stream must not be used again. Raises OSError, with the socket closed.
+    Returns None for other streams, such as TLS or a simulated network: they are served through Trio's stream interface.
+    Otherwise the stream must not be used again. Raises OSError, with the socket closed.
 
-    The descriptor stays the same one: the process may have no other to give.
+    The descriptor is not duplicated, because the process may have no free descriptor.
     """
     if not isinstance(stream, trio.SocketStream) or stream.socket.fileno() < 0:
         return None
@@ -201,7 +201,7 @@ def kernel_socket(stream: trio.abc.Stream) -> socket.socket | None:
 
 
 def descriptor_limit() -> int:
-    """How many files and sockets this process may have open (RLIMIT_NOFILE)."""
+    """Return how many files and sockets this process may have open (RLIMIT_NOFILE)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -260,7 +260,7 @@ class RealDiskLock:
 
 
 class RealFile:
-    """A file descriptor. It closes itself when the last reference goes, so a response being sent keeps its file."""
+    """A file descriptor, which is closed with its last reference: a response that is being sent keeps its file open."""
 
     __slots__ = ("_descriptor", "path")
 
@@ -302,7 +302,8 @@ class RealFile:
         return os.sendfile(sock.fileno(), self._open(), offset, count)
 
     async def sync(self) -> None:
-        # The thread works on a duplicate: a close (a deleted segment) must neither fail it nor redirect it.
+        # The thread uses a duplicate descriptor, because the file may be closed meanwhile, as of a deleted segment.
+        # Without it the sync could fail, or sync another file that got the same descriptor.
         descriptor = os.dup(self._open())
         try:
             await trio.to_thread.run_sync(_sync, descriptor, self.path)
@@ -325,7 +326,7 @@ class RealFile:
 
 _FALLOC_FL_KEEP_SIZE = 1
 _fallocate: Callable[[int, int, int, int], int] | None = None
-with contextlib.suppress(AttributeError, OSError):  # not Linux: segments then grow block by block
+with contextlib.suppress(AttributeError, OSError):  # without fallocate, segments grow block by block
     _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 

@@ -1,7 +1,7 @@
-"""How a connection between two nodes begins: each says who it is, before anything else counts.
+"""The handshake at the start of a connection between two nodes.
 
-The node that connects sends its Hello first, and its requests right behind it. The other answers with its own Hello,
-which says why where it refuses the connection. Neither acts on anything it reads before it has checked the Hello.
+The connecting node sends a Hello, followed by its requests. The other node responds with its own Hello, which carries
+the reason if it refuses the connection. Both check the peer's Hello before they handle any other message.
 """
 
 from typing import Annotated, Final
@@ -13,18 +13,18 @@ from kraft.core import ReplicaKey
 from kraft.message_codec import decoder
 
 PROTOCOL: Final = "kraft/2"
-# From a node that connects: it is not known yet. And from the one that answers, which may add a refusal.
+# Bytes of a Hello from a connecting node, which is not authenticated, and from the other one, with a refusal.
 HELLO_BYTES_MAX: Final = 1_024
 ANSWER_BYTES_MAX: Final = 4_096
-# How long a node that connects may take to say who it is.
+# The time within which a connecting node has to send its Hello.
 HELLO_TIMEOUT_S: Final = 10.0
 
 
 @attrs.frozen
 class Hello:
-    """Who a node is: the cluster's id, and the node's id with that of the directory that holds its log.
+    """The cluster id, the node id, and the id of the directory that holds the node's log.
 
-    `refusal` is why the node refuses the connection, or "".
+    `refusal` is the reason for which the node refuses the connection, or "".
     """
 
     protocol: Annotated[str, IsText(32)]
@@ -46,9 +46,9 @@ def hello(cluster_id: str, me: ReplicaKey) -> Hello:
 
 
 def refusal_of(mine: Hello, theirs: Hello) -> str:
-    """Why a connection from a node that says `theirs` is refused; "" if it is not.
+    """Return the reason to refuse a connection with a node whose Hello is `theirs`, or "".
 
-    A replica without a directory id could pass for any disk of its node. Only a quorum without such ids takes it in.
+    An empty directory id matches any directory of the node. Only a quorum without directory ids accepts it.
     """
     if theirs.protocol != mine.protocol:
         return f"Node {mine.node_id} speaks {mine.protocol}, not {theirs.protocol}"

@@ -1,8 +1,8 @@
-"""Messages as msgpack: `[correlation id, class number, [field, ...]]`, where a field that is an object is an array too.
+"""Encodes messages as msgpack: `[correlation id, class number, [field, ...]]`. Fields that are objects are arrays.
 
-Decoding follows the classes' declarations (`kraft.bounds`), so the depth is theirs, and an array's count is checked
-before any of its elements is read. Nothing else is ever built: no map, no extension type, no array where the class has
-none. What comes in takes no more memory than a small multiple of its bytes.
+The decoder follows the declarations of the classes (`kraft.bounds`), which bound the depth. It checks the length of an
+array before it reads the elements, and rejects maps, extension types and undeclared arrays. A decoded message takes at
+most a small multiple of its encoded size in memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from kraft.msgpack_reading import MalformedMessage, Reading, scalar_reader
 
 C = TypeVar("C")
 
-# Numbers on the wire: only ever append. Voters are added and removed through Kafka's protocol (KIP-853), not here.
+# Class numbers on the wire, which never change. AddVoter and RemoveVoter are requests of Kafka's protocol (KIP-853).
 REQUESTS: Final[Mapping[int, type[Any]]] = {
     1: messages.VoteRequest,
     2: messages.BeginEpochRequest,
@@ -29,7 +29,7 @@ REQUESTS: Final[Mapping[int, type[Any]]] = {
     5: messages.FetchSnapshotRequest,
     6: messages.UpdateVoterRequest,
 }
-# A response has the number of its request.
+# A response has the class number of its request.
 RESPONSES: Final[Mapping[int, type[Any]]] = {
     1: messages.VoteResponse,
     2: messages.BeginEpochResponse,
@@ -51,19 +51,19 @@ def encode_response(correlation_id: int, response: Response) -> bytes:
 
 
 def encode(message: object) -> bytes:
-    """An attrs object as the array of its fields."""
+    """Encode an attrs object as the array of its fields."""
     packed: bytes = msgpack.packb(message, default=_fields_of)
     return packed
 
 
 def decode_request(data: bytes) -> tuple[int, Request]:
-    """A correlation id and what it is for. Raises MalformedMessage."""
+    """Return the correlation id and the request. Raises MalformedMessage."""
     numbered: tuple[int, Request] = Reading(data).complete(_REQUEST_READER)
     return numbered
 
 
 def decode_response(data: bytes) -> tuple[int, Response]:
-    """A correlation id and what belongs to it. Raises MalformedMessage."""
+    """Return the correlation id and the response. Raises MalformedMessage."""
     numbered: tuple[int, Response] = Reading(data).complete(_RESPONSE_READER)
     return numbered
 
@@ -76,7 +76,7 @@ _Reader: TypeAlias = Callable[[Reading], Any]
 
 
 def decoder(cls: type[C]) -> Callable[[bytes], C]:
-    """The function that reads what `encode` makes of an object of `cls`. It raises MalformedMessage."""
+    """Return the decoder of objects of `cls`, which raises MalformedMessage."""
     read = _object_reader(cls)
 
     def decode(data: bytes) -> C:
@@ -113,7 +113,7 @@ def _numbered_reader(classes: Mapping[int, type[Any]]) -> _Reader:
 
 
 def _field_reader(hint: Any, name: str) -> _Reader:
-    """What reads a field that is declared as `hint`. Raises TypeError where the declaration has no bounds."""
+    """Return the reader of a field declared as `hint`. Raises TypeError for a declaration without bounds."""
     if get_origin(hint) is Annotated:
         inner, bound = get_args(hint)
         if get_origin(inner) is tuple:

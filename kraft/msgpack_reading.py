@@ -1,4 +1,4 @@
-"""Reading msgpack that others have written, piece by piece, with every count checked before its elements are built."""
+"""Reads untrusted msgpack piece by piece, and checks every length before it builds the elements."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -9,17 +9,17 @@ from kraft.bounds import BATCHES_MAX, RECORDS_MAX, Bound
 
 T = TypeVar("T")
 
-# All elements of all arrays of a message together.
+# Elements of all arrays of a message together.
 ELEMENTS_MAX: Final = RECORDS_MAX + 16 * BATCHES_MAX
 _NIL: Final = 0xC0
 
 
 class MalformedMessage(ValueError):
-    """These bytes are no message."""
+    """The bytes are not a valid message."""
 
 
 class Reading:
-    """The bytes of one message, read from the start. What is built of them is asked for piece by piece."""
+    """Reads the bytes of one message from the start, as the caller asks for arrays and scalars."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -32,7 +32,7 @@ class Reading:
         self.scalar: Callable[[], object] = self._unpacker.unpack
 
     def complete(self, read: "Callable[[Reading], T]") -> T:
-        """What `read` makes of all bytes. Raises MalformedMessage."""
+        """Return the result of `read`, which has to consume all bytes. Raises MalformedMessage."""
         try:
             value = read(self)
             if self._unpacker.tell() != self._size:
@@ -44,7 +44,7 @@ class Reading:
         return value
 
     def array(self, count_max: int) -> int:
-        """How many elements the array that begins here has. Each takes at least a byte."""
+        """Read the header of an array, and return its length. An element takes at least one byte."""
         count: int = self._unpacker.read_array_header()
         self._elements += count
         if count > count_max or count > self._size - self._unpacker.tell() or self._elements > ELEMENTS_MAX:
@@ -56,7 +56,7 @@ class Reading:
             raise MalformedMessage(f"not an array of {count}")
 
     def nil(self) -> bool:
-        """True if nil comes next, which is then read."""
+        """Read a nil if it is next, and return whether it was."""
         position = self._unpacker.tell()
         if position < self._size and self._data[position] == _NIL:
             self.scalar()
@@ -65,7 +65,7 @@ class Reading:
 
 
 def scalar_reader(bound: Bound, name: str) -> Callable[[Reading], Any]:
-    """What reads one value, which has to lie within `bound`."""
+    """Return the reader of one value within `bound`."""
     allows = bound.allows
 
     def read(reading: Reading) -> Any:

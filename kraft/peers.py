@@ -23,7 +23,7 @@ class Peers:
         """True if no voter set in the log names `peer`, and this replica has not connected to it."""
         return not self._core.names_voter(peer) and peer not in self._reached.values()
 
-    def check(self, peer: ReplicaKey) -> bool:
+    def check_sender(self, peer: ReplicaKey) -> bool:
         """Return True if `peer`, which has sent a request, is unknown. A known peer counts as present from now on."""
         is_unknown_peer = self.is_unknown_peer(peer)
         if not is_unknown_peer:
@@ -37,7 +37,7 @@ class Peers:
     def heard(self, node_id: int) -> None:
         self._absent.discard(node_id)
 
-    def prevent_majority(self) -> bool:
+    def is_majority_absent(self) -> bool:
         """True if the voters that are left, this replica included, are too few to elect a leader or to commit."""
         ids = self._core.voters.ids
         left = [node_id for node_id in ids if node_id not in self._absent]

@@ -178,8 +178,8 @@ PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
         PlantedBug(
             RaftNode,
             "_sync_all",
-            "self._step_and_perform(happened.LogSynced(end))",
-            "self._step_and_perform(happened.LogSynced(OffsetAndEpoch(self._log.end_offset, self._log.epoch)))",
+            "self._step_and_perform(events.LogSynced(end))",
+            "self._step_and_perform(events.LogSynced(OffsetAndEpoch(self._log.end_offset, self._log.epoch)))",
         ),
     ),
 }
