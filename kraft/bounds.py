@@ -1,7 +1,7 @@
-"""The types of what replicas tell each other, each with the range in which its values lie.
+"""The types of message fields, each with the range of its values.
 
-A message's field is declared with one of these types, and `kraft.message_codec` refuses a value outside of the range
-before it builds the message. A field without a range cannot be declared: the codec refuses the class.
+`kraft.message_codec` rejects a message with a value outside of the range. It also rejects a class with a field that is
+declared without a range.
 """
 
 import re
@@ -9,18 +9,18 @@ from typing import Annotated, Final, Protocol, TypeAlias
 
 import attrs
 
-# No quorum is larger by far; messages that name voters are bounded by it.
+# The bound of messages that list voters. Real quorums are much smaller.
 VOTERS_MAX: Final = 100
-# Offsets stay so far below the end of 64 bits that whatever follows on them can be written down.
+# Below the maximum of 64 bits, so that later offsets can be encoded, too.
 OFFSET_MAX: Final = 2**62
 # The year 9999, in milliseconds since 1970.
 TIMESTAMP_MAX: Final = 253_402_300_799_999
-# Records of one batch, and so of one append: a controller's largest decisions have some ten thousand.
+# Records of one batch, and therefore of one append. A controller appends about ten thousand at most.
 RECORDS_MAX: Final = 1 << 20
-# Batches of one answer to a Fetch: a megabyte of them, or a single one.
+# Batches in one response to a Fetch, which has a megabyte of batches or a single larger one.
 BATCHES_MAX: Final = 1 << 15
 
-# Kafka's text for 16 bytes: URL-safe base64 without padding, so the last character stands for two bits.
+# Kafka's text form of 16 bytes: URL-safe base64 without padding. The last character encodes two bits.
 _UUID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 _ZERO_UUID: Final = "A" * 22
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9._%:\[\]-]{0,255}:([0-9]{1,5})")
@@ -28,14 +28,14 @@ _PORT_MAX: Final = 65_535
 
 
 class Bound(Protocol):
-    """What a value must be like, beyond its type."""
+    """A condition on the values of a field."""
 
     def allows(self, value: object) -> bool: ...
 
 
 @attrs.frozen
 class Range:
-    """Both ends included."""
+    """Integers from `minimum` to `maximum`, both included."""
 
     minimum: int
     maximum: int
@@ -46,14 +46,14 @@ class Range:
 
 @attrs.frozen
 class Count:
-    """Elements of a tuple. What an element must be like stands in the tuple's own type."""
+    """At most `maximum` elements of a tuple. The tuple's type declares the range of an element."""
 
     maximum: int
 
 
 @attrs.frozen
 class IsBytes:
-    """Bounded by the frame that they come in."""
+    """Bytes, whose number is bounded by the size of the frame."""
 
     def allows(self, value: object) -> bool:
         return type(value) is bytes
@@ -67,7 +67,7 @@ class IsBoolean:
 
 @attrs.frozen
 class IsText:
-    """At most `maximum` characters."""
+    """Text of at most `maximum` characters."""
 
     maximum: int
 
@@ -77,7 +77,7 @@ class IsText:
 
 @attrs.frozen
 class IsDirectoryId:
-    """A UUID as Kafka writes it, or "" where the directory is not known."""
+    """A UUID in Kafka's text form, or "" for an unknown directory."""
 
     def allows(self, value: object) -> bool:
         return isinstance(value, str) and (value == "" or is_uuid(value))
@@ -85,7 +85,7 @@ class IsDirectoryId:
 
 @attrs.frozen
 class IsAddress:
-    """ "host:port", or "" where the address is not known."""
+    """ "host:port", or "" for an unknown address."""
 
     def allows(self, value: object) -> bool:
         if value == "":
@@ -95,7 +95,7 @@ class IsAddress:
 
 
 def is_uuid(text: str) -> bool:
-    """True for the text of a UUID other than zero, which Kafka uses for "none"."""
+    """True for the text form of a UUID other than zero, which stands for "none" in Kafka."""
     return _UUID.fullmatch(text) is not None and text != _ZERO_UUID
 
 
@@ -104,10 +104,10 @@ Offset: TypeAlias = Annotated[int, Range(0, OFFSET_MAX)]
 NodeId: TypeAlias = Annotated[int, Range(0, 2**31 - 1)]
 DirectoryId: TypeAlias = Annotated[str, IsDirectoryId()]
 Address: TypeAlias = Annotated[str, IsAddress()]
-# -1 where no clock was at hand.
+# -1 for batches that the core appends without a clock.
 TimestampMs: TypeAlias = Annotated[int, Range(-1, TIMESTAMP_MAX)]
 TimeoutMs: TypeAlias = Annotated[int, Range(0, 2**31 - 1)]
-# A place in a file, or a file's size.
+# A position in a file, or a file's size.
 Position: TypeAlias = Annotated[int, Range(0, OFFSET_MAX)]
 Payload: TypeAlias = Annotated[bytes, IsBytes()]
 Sentence: TypeAlias = Annotated[str, IsText(1_000)]

@@ -1,4 +1,4 @@
-"""What a quorum looks like from one of its replicas (KIP-595, DescribeQuorum; KIP-836)."""
+"""The description of a quorum by one of its replicas (KIP-595, DescribeQuorum; KIP-836)."""
 
 import attrs
 
@@ -10,11 +10,11 @@ UNKNOWN_MS = -1
 
 @attrs.frozen
 class ReplicaState:
-    """How far a replica has come, as its leader sees it.
+    """A replica's progress, as the leader knows it.
 
-    `log_end_offset` is -1 before its first valid Fetch. Times are milliseconds of the leader's wall clock since 1970,
-    or -1: when it fetched last, and when it last had everything that the leader had. `address` is "" where the voter
-    set does not name it.
+    `log_end_offset` is -1 before the replica's first valid Fetch. `last_fetch_ms` is the time of its last Fetch, and
+    `last_caught_up_ms` the last time at which it had all entries of the leader. Times are milliseconds since 1970 of
+    the leader's wall clock, or -1. `address` is "" for observers.
     """
 
     key: ReplicaKey
@@ -26,7 +26,7 @@ class ReplicaState:
 
 @attrs.frozen
 class QuorumDescription:
-    """`leader_id` is None while nobody is known to lead. The states are empty on all but the leader."""
+    """`leader_id` is None while the replica knows no leader. Only the leader fills in the states."""
 
     leader_id: int | None
     epoch: int
@@ -37,7 +37,7 @@ class QuorumDescription:
 
 
 def describe(core: Core, me: ReplicaKey, now_ms: float, wall_ms: int) -> QuorumDescription:
-    """`now_ms` is of the core's clock, `wall_ms` the same moment on the wall clock."""
+    """Describe the quorum at `now_ms` of the core's clock, which is `wall_ms` on the wall clock."""
     description = QuorumDescription(core.current_leader.leader_id, core.epoch, core.high_watermark, core.voters)
     leader = core.leader_state
     if leader is None:

@@ -1,4 +1,4 @@
-"""What a replica starts from: `format_log` writes a new one's beginning, `recover` reads what a former life left."""
+"""Formats and recovers a replica's directory."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ from kraft.env import Disk
 from kraft.log import CorruptLog, DurableLog, QuorumStateFile, QuorumStateLost, Snapshots
 from kraft.replicated_log import Batch, BatchKind
 
-# Where the snapshot lies that formatting writes. No log was cut for it, so it is never fetched, and replicas that have
-# it get along with such that do not (KIP-853).
+# The position of the bootstrap snapshot, which formatting writes. It replaces no entries, so it is never fetched, and
+# replicas with and without it can form a quorum (KIP-853).
 BOOTSTRAP = OffsetAndEpoch(0, 0)
 
 
 class EpochsExhausted(Exception):
-    """The epoch on disk is at the end of the range: no leader can be elected after it."""
+    """The epoch on disk is at the end of the range, so no leader can be elected in a later one."""
 
 
 @attrs.frozen
 class Recovered:
-    """What is on disk, opened, and what the core has to know of it.
+    """The recovered files and the state of the core.
 
-    `bootstrap` are the records that the quorum's first leader begins the log with, if this replica is that.
+    `bootstrap` are the records that this replica appends if it is the first leader of the quorum.
     """
 
     log: DurableLog
@@ -37,11 +37,11 @@ class Recovered:
 
 
 async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequence[bytes]) -> None:
-    """Prepare `directory`, made if missing, for a quorum that begins with `voters` and whose log with `records`.
+    """Format `directory` for a new quorum of `voters`, whose first leader appends `records`. Creates the directory.
 
-    Writes a snapshot of offset 0 and epoch 0, as Kafka's storage tool does (KIP-853). Replicas that are to join a
-    quorum later need none. The records count when a leader has written them to the log, and only that leader's do: what
-    replicas were formatted with need not be the same. Raises OSError, FsyncFailed.
+    Writes a snapshot at offset 0 and epoch 0, as Kafka's storage tool does (KIP-853). Replicas that join a quorum later
+    need none. The records take effect when the first leader appends its own ones to the log, so replicas may be
+    formatted with different records. Raises OSError, FsyncFailed.
     """
     disk.make_dir(directory)
     await disk.sync_dir(directory.rpartition("/")[0] or "/")
@@ -50,18 +50,18 @@ async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequ
 
 
 async def begin_log(disk: Disk, directory: str) -> None:
-    """Make the empty log of a replica that founds a quorum, durably; one that is there is left as it is.
+    """Create the empty log of a replica of a new quorum durably, unless it has a log.
 
-    So a directory without a log is never one whose replica has begun. Raises OSError, FsyncFailed.
+    A directory without a log therefore belongs to a replica that has never run. Raises OSError, FsyncFailed.
     """
     log, _ = await DurableLog.open(disk, directory)
     log.close()
 
 
 async def recover(disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey) -> Recovered:
-    """Open what is in `directory`, which is made if missing. `initial` vote as long as the log names nobody.
+    """Open the files in `directory`, which is created if missing. `initial` are the voters if the log has none.
 
-    Raises CorruptLog, also where the snapshot that the log starts at is gone, or the vote of a voter; EpochsExhausted;
+    Raises CorruptLog, also if the snapshot at the log's start or a voter's quorum-state file is lost; EpochsExhausted;
     OSError.
     """
     log, batches = await DurableLog.open(disk, directory)
@@ -89,7 +89,7 @@ async def recover(disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey)
 
 
 def _refuse_last_epoch(directory: str, epoch: int) -> None:
-    """Raises EpochsExhausted where the epoch after `epoch` cannot be entered."""
+    """Raises EpochsExhausted if the epoch after `epoch` is out of range."""
     if epoch + 1 >= EPOCH_END:
         raise EpochsExhausted(
             f"Epoch {epoch} in {directory} is at the end of the range, so no leader can be elected after it. "
@@ -107,9 +107,9 @@ async def _open_election(disk: Disk, directory: str, *, may_be_lost: bool) -> Qu
 
 
 def _has_voted(me: ReplicaKey, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> bool:
-    """Whether this replica may have given a vote that must not be forgotten: in a log with entries, as one of several.
+    """True if this replica may have voted: its log has entries, and it is one of several voters.
 
-    A sole voter, which is the only one it can vote for, goes on with the epoch of its log.
+    A lost vote of a sole voter does no harm, because it can only vote for itself. It continues in its log's epoch.
     """
     place = snapshots.latest
     named = [decode_voters(batch.records[0]) for batch in batches if batch.kind is BatchKind.VOTERS]

@@ -1,6 +1,6 @@
-"""What a state machine sees of the log: append as the leader, wait for commit, hear what was committed.
+"""The interface between a replicated log and its state machines: append as the leader, wait for commits, be notified.
 
-Nothing in here says how many voters there are: one that agrees with itself, or several.
+The interface is the same for one voter and for several.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +13,19 @@ from kraft.bounds import Epoch, Offset, Records, TimestampMs
 
 
 class NotLeader(Exception):
-    """This node does not lead the log in the given epoch; what it had appended but not committed may be gone."""
+    """This node does not lead the log in the given epoch. Its uncommitted records may be lost."""
 
 
 @attrs.frozen
 class Leadership:
-    """Who leads in `epoch`; `leader_id` is None while nobody does."""
+    """The leader in `epoch`; `leader_id` is None without a leader."""
 
     leader_id: int | None
     epoch: int
 
 
 class BatchKind(IntEnum):
-    """Whose records a batch holds: the state machine's, or the quorum's own. The numbers are those on disk."""
+    """The kind of a batch: records of the state machine, or control records of the quorum. Stored on disk."""
 
     DATA = 0
     LEADER_CHANGE = 1
@@ -34,9 +34,9 @@ class BatchKind(IntEnum):
 
 @attrs.frozen
 class Batch:
-    """Records that were appended together, and so are in the log either all or not at all.
+    """Records that were appended together. The log has either all of them or none.
 
-    `append_time_ms` is the leader's wall clock, in milliseconds since 1970.
+    `append_time_ms` is in milliseconds since 1970, of the leader's wall clock.
     """
 
     base_offset: Offset
@@ -51,54 +51,54 @@ class Batch:
 
 
 class Listener(Protocol):
-    """A state machine on top of the log. Its methods are called in the order of the log, and must not block."""
+    """A state machine on top of the log. The methods are called in the order of the log, and must not block."""
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """These batches are committed, and nothing of a state machine's lies between them and those before.
+        """Apply the next committed batches.
 
-        Offsets may be missing in between: they belong to the quorum, which writes entries of its own.
+        The control records of the quorum are left out, so there may be gaps between the offsets.
         """
         ...
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """The leader or the epoch changed.
+        """Handle a change of the leader or the epoch.
 
-        Where this node is the leader, everything that was committed before its epoch has been handed over already.
-        Where it was the leader, whatever it had appended and not yet seen committed counts as lost.
+        If this node is the new leader, all entries committed before its epoch have been handed over already. If it was
+        the leader before, the records that it appended and that were not committed count as lost.
         """
         ...
 
 
 @runtime_checkable
 class SnapshotListener(Protocol):
-    """A listener that can start from a state rather than from the beginning of the log.
+    """A listener that can load a snapshot.
 
-    Whoever takes snapshots needs all listeners to be ones: the log before a snapshot is gone.
+    If snapshots are taken, all listeners must be of this type, because the log below a snapshot is removed.
     """
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Forget everything: these records make the state after all below `end_offset`.
+        """Replace the whole state by these records, which represent the state at `end_offset`.
 
-        Large states are to be taken over with checkpoints in between; nothing else is handed over meanwhile. Portions
-        are read from the disk as they are asked for: a listener that needs none of them costs nothing.
+        The method should yield to the event loop between portions; no commit is handed over meanwhile. Portions are
+        read from the disk on demand, so a listener that does not need them may ignore them.
         """
         ...
 
 
 @runtime_checkable
 class ResetListener(Protocol):
-    """A listener that wants to know early who may have died."""
+    """A listener that is notified of reset connections, which are an early hint that a node has died."""
 
     def handle_connection_reset(self, node_id: int) -> None:
-        """A connection to or from that node was reset, refused or closed, as its process's death would look.
+        """A connection to or from the node was reset, refused or closed, as happens when its process dies.
 
-        Only a hint: the node may be well, and be back in a moment. Must not block.
+        This is only a hint, as the node may be alive. Must not block.
         """
         ...
 
 
 class ReplicatedLog(Protocol):
-    """One log that its voters agree on."""
+    """A log that is replicated by a quorum of voters."""
 
     @property
     def node_id(self) -> int: ...
@@ -108,38 +108,38 @@ class ReplicatedLog(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The offset the next appended record gets, as far as this node knows."""
+        """The offset of the next record, as far as this node knows."""
         ...
 
     @property
     def committed_end_offset(self) -> int:
-        """Everything below is committed: it is durable, and never changes."""
+        """The entries below this offset are committed: durable on a majority, and immutable."""
         ...
 
     def append(self, epoch: int, records: Sequence[bytes]) -> int:
-        """Place at least one record behind all appended before, and return the last one's offset.
+        """Append at least one record, and return the offset of the last one.
 
-        The order is fixed on return, durability is not: see `wait_committed`. Raises NotLeader unless this node leads
-        in `epoch`.
+        The records are in order on return, but not durable yet: see `wait_committed`. Raises NotLeader unless this node
+        leads in `epoch`.
         """
         ...
 
     async def wait_committed(self, epoch: int, offset: int) -> None:
-        """Return once the record appended at `offset` in `epoch` is committed and every listener has heard of it.
+        """Wait until the record appended at `offset` in `epoch` is committed and handed over to every listener.
 
-        Raises NotLeader when leadership was lost before that. The record may be committed or gone then: nobody knows.
+        Raises NotLeader if this node lost its leadership before. The record may become committed or be lost then.
         """
         ...
 
     async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
-        """Keep `records`, which make the state after all below `end_offset`, in place of that part of the log.
+        """Store `records`, which represent the state at `end_offset`, as a snapshot that replaces the log below.
 
-        `end_offset` is where a batch ends that was handed over; nothing happens where the log begins there or later.
-        `records` are asked for as they are written, with checkpoints in between. Raises OSError, having changed nothing
-        that counts; FsyncFailed.
+        `end_offset` is the end of a batch that was handed over. Nothing happens if the log starts there or later. The
+        method takes `records` one by one as it writes them, and yields to the event loop in between. Raises OSError,
+        with the log unchanged; FsyncFailed.
         """
         ...
 
     def register(self, listener: Listener) -> None:
-        """Have `listener` hear of everything from the start of the log. To be called before the log runs."""
+        """Register a listener, which is notified of the whole log. To be called before the log runs."""
         ...

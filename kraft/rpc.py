@@ -1,8 +1,8 @@
-"""Requests and responses between nodes: msgpack in length-prefixed frames, many at a time on one connection.
+"""Requests and responses between nodes: msgpack in length-prefixed frames, with many requests in flight.
 
-A connection begins with a Hello from either side (`kraft.handshake`). Then requests go one way and responses the other,
-in any order, matched by correlation ids that a connection never uses twice: what arrives late on an old connection can
-never pass for the answer to a new request.
+A connection starts with a Hello from each side (`kraft.handshake`). Then one side sends requests, and the other side
+responses in any order. Responses are matched by correlation ids, which a connection never reuses. A late response on an
+old connection can therefore not be taken for the response to a new request.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,24 +27,27 @@ from kraft.msgpack_reading import MalformedMessage
 
 T = TypeVar("T")
 
-# One answer to a Fetch holds a megabyte of batches, or one larger one: the largest that a controller writes is a
-# decision with ten thousand records.
+# A response to a Fetch holds a megabyte of batches, or one larger batch. The largest batch of a controller has ten
+# thousand records.
 FRAME_BYTES_MAX = 64 << 20
-# No request carries batches: the largest names all voters.
+# No request carries batches: the largest one lists all voters.
 REQUEST_BYTES_MAX = 4_096
-# A core has at most one request of each kind under way to a node; whoever sends more is none.
+# A core has at most one request of each type in flight per node, so a node with more requests is faulty.
 IN_FLIGHT_MAX = 32
-# Voters and bootstrap servers, a leader, and some that were.
+# Voters, bootstrap servers, the leader, and former ones.
 LINKS_MAX = 300
 CONNECT_TIMEOUT_S = 1.0
-# The pause before connecting again, after the first failure and at most; each half by chance.
+# The backoff before reconnecting: after the first failure, and at most. Half of it is random.
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.5
 _RECEIVE_BYTES = 65_536
 
 
 class ConnectionLost(Exception):
-    """The other side is gone, or cannot be understood. `was_reset`: as its process's death would look."""
+    """The connection broke, or the peer sent invalid data.
+
+    `was_reset` is True if the connection was reset, refused or closed, as happens when the peer's process dies.
+    """
 
     def __init__(self, reason: str, *, was_reset: bool = False) -> None:
         super().__init__(reason)
@@ -52,21 +55,24 @@ class ConnectionLost(Exception):
 
 
 class Frames:
-    """Whole frames over a stream of bytes."""
+    """Sends and receives frames over a stream of bytes."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._buffer = bytearray()
 
     async def receive(self, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-        """The next frame. Its bytes are buffered as they come, whatever size it announces. Raises ConnectionLost."""
+        """Return the next frame. Memory grows with the received bytes, not with the size that the frame announces.
+
+        Raises ConnectionLost.
+        """
         size = int.from_bytes(await self._exactly(4))
         if size > bytes_max:
             raise ConnectionLost(f"a frame of {size} bytes")
         return await self._exactly(size)
 
     async def send(self, body: bytes) -> None:
-        """Raises ConnectionLost. One task at a time."""
+        """Send a frame. Only one task may send at a time. Raises ConnectionLost."""
         try:
             await self._stream.send_all(len(body).to_bytes(4) + body)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -88,7 +94,7 @@ class Frames:
 
 
 class Caller(Protocol):
-    """Who sends requests. Its methods must not block."""
+    """The sender of requests, which is notified of their results. The methods must not block."""
 
     def connected(self, destination: int, server: ReplicaKey) -> None: ...
 
@@ -100,7 +106,10 @@ class Caller(Protocol):
 
 
 class Link:
-    """The way to one destination. Every request ends in exactly one `responded` or `request_failed`, in time."""
+    """The connection to one destination, which is re-established after failures.
+
+    Every request ends in exactly one `responded` or `request_failed`, at the latest after the request timeout.
+    """
 
     def __init__(self, env: Env, caller: Caller, destination: int, hello: Hello, request_timeout_s: float) -> None:
         self.address = ""
@@ -123,7 +132,7 @@ class Link:
         return not self._under_way and not self._unsent
 
     def end(self) -> None:
-        """Have `run` return. Only while idle."""
+        """Make `run` return. Called only while the link is idle."""
         self._life.cancel()
 
     def send(self, request: Request) -> None:
@@ -131,7 +140,7 @@ class Link:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Connect when there is something to send, and again after a failure, with a growing, random pause."""
+        """Connect when there is a request to send, and again after failures, with a growing, random backoff."""
         with self._life:
             await self._connect_again_and_again()
 
@@ -165,7 +174,7 @@ class Link:
             await self._exchange(Frames(stream), address)
 
     async def _exchange(self, frames: Frames, address: str) -> None:
-        """Until the connection breaks, or a request is not answered in time. Raises ConnectionLost."""
+        """Exchange messages until the connection breaks, or a request times out. Raises ConnectionLost."""
 
         async def send() -> None:
             await frames.send(encode(self._hello))
@@ -186,7 +195,7 @@ class Link:
         raise ConnectionLost("no answer in time")
 
     def _check_server(self, server: Hello, address: str) -> None:
-        """Raises ConnectionLost where another node answers than the one that is meant."""
+        """Raises ConnectionLost if the peer refuses the connection, or is not the destination."""
         refusal = server.refusal or refusal_of(self._hello, server)
         if not refusal and self._destination >= 0 and self._destination != server.node_id:
             refusal = f"Node {server.node_id} answers in place of node {self._destination}"
@@ -210,7 +219,7 @@ class Link:
 
     def _finish(self, correlation_id: int, response: Response) -> None:
         if correlation_id not in self._under_way:
-            raise ConnectionLost("an answer to nothing")
+            raise ConnectionLost("a response without a request")
         request, _ = self._under_way[correlation_id]
         if not is_answer(request, response):
             raise ConnectionLost(f"{type(response).__name__} in answer to {type(request).__name__}")
@@ -220,7 +229,7 @@ class Link:
         self._caller.responded(self._destination, request, response)
 
     def _watch(self) -> None:
-        """The connection ends when the oldest request's time is over."""
+        """Let the connection end at the deadline of the oldest request in flight."""
         self._scope.deadline = min((deadline for _, deadline in self._under_way.values()), default=inf)
 
     def _fail_all(self) -> None:
@@ -232,7 +241,7 @@ class Link:
 
 
 class Links:
-    """Requests to all destinations; `run` carries them."""
+    """Sends requests to all destinations, while `run` runs."""
 
     def __init__(self, env: Env, caller: Caller, hello: Hello, request_timeout_s: float) -> None:
         self._env = env
@@ -244,7 +253,7 @@ class Links:
         self._has_ended = False
 
     def send(self, destination: int, address: str, request: Request) -> None:
-        """Once `run` runs. Goes nowhere when it has ended: a node that stops still performs what it has begun."""
+        """Send a request. It is dropped after `run` has ended: a node that stops still performs queued effects."""
         assert self._nursery is not None, "requests are sent while the links run"
         if self._has_ended:
             return
@@ -258,7 +267,7 @@ class Links:
         link.send(request)
 
     def _end_idle(self) -> None:
-        """Where peers have named ever new leaders."""
+        """End idle links if there are too many, which happens if faulty peers name many leaders."""
         if len(self._links) >= LINKS_MAX:
             for destination, link in list(self._links.items()):
                 if link.is_idle:
@@ -275,10 +284,9 @@ class Links:
 
 
 class ServedConnection:
-    """One connection from another node. `received` is told of each request, and answers through `respond`.
+    """A connection from another node. `received` is called with each request, and `respond` sends the response.
 
-    `peer` is None until the node has named itself. It then speaks for itself alone: a request in the name of another
-    replica ends the connection.
+    `peer` is None before the Hello. A request in the name of another replica than `peer` ends the connection.
     """
 
     def __init__(
@@ -293,7 +301,7 @@ class ServedConnection:
         self._in_flight = 0
 
     def respond(self, correlation_id: int, response: Response) -> None:
-        """Goes nowhere where the connection has ended."""
+        """Send a response. It is dropped if the connection has ended."""
         self._unsent.append((correlation_id, response))
         self._wanted.set()
 
@@ -303,7 +311,7 @@ class ServedConnection:
         raise await _until_lost(self._receive, self._send)
 
     async def _welcome(self) -> None:
-        """Raises ConnectionLost where the other node does not say in time who it is, or is refused."""
+        """Exchange Hellos. Raises ConnectionLost if the peer's Hello is late, or is refused."""
         with trio.move_on_after(HELLO_TIMEOUT_S):
             theirs = await _receive(self._frames, HELLO_BYTES_MAX, decode_hello)
             refusal = refusal_of(self._hello, theirs)
@@ -344,7 +352,7 @@ async def _receive(frames: Frames, bytes_max: int, decode_frame: Callable[[bytes
 
 
 async def _until_lost(*works: Callable[[], Awaitable[None]]) -> ConnectionLost:
-    """Do all of `works`, which never end, until one of them loses the connection; how it was lost."""
+    """Run all of `works`, which do not return, until one raises ConnectionLost. Returns that exception."""
     lost: list[ConnectionLost] = []
     async with trio.open_nursery() as nursery:
 
@@ -361,7 +369,7 @@ async def _until_lost(*works: Callable[[], Awaitable[None]]) -> ConnectionLost:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Trio wraps what the addresses of a name were refused with."""
+    """True if all addresses of the destination refused the connection. Trio wraps their errors in a group."""
     cause = error.__cause__ or error.__context__
     if isinstance(cause, ExceptionGroup):
         return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)

@@ -1,19 +1,19 @@
-"""The time that a replica goes by: that in which its process runs.
+"""The clock of a replica, which leaves out the time in which its process did not run.
 
-A process that was stopped, or found no CPU for long, can tell nothing of the others by how long that was. What they
-sent meanwhile lies unread in its sockets, and where the whole machine stood still they are where they were. Did that
-time count, a leader would find its majority silent and a follower its leader, each time, before they look.
+A process that was suspended, or that got no CPU for long, knows nothing about the silence of its peers: their messages
+are unread in its sockets, and if the whole machine was suspended, they were suspended, too. With an ordinary clock, a
+leader would resign and a follower would give up its leader after every suspension, before reading these messages.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-# A deadline is noticed this late only where the process did not run.
+# A deadline is noticed this late only if the process did not run.
 OVERSLEPT_MS: Final = 100
 
 
 class RunningTime:
-    """Milliseconds that never go back, of a `clock` in seconds, less what was overslept."""
+    """A monotonic clock in milliseconds, based on `clock` in seconds, without the overslept time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -23,19 +23,20 @@ class RunningTime:
 
     @property
     def in_full_ms(self) -> float:
-        """The time, if whatever was overslept since `now_ms` was called last counted."""
+        """The time, including any time that was overslept since the last call of `now_ms`."""
         return max(self._latest_ms, self._clock() * 1000 - self._overslept_ms)
 
     def count_in_full(self) -> float:
-        """Have that count, and return the time."""
+        """Include the overslept time for good, and return the time."""
         self._latest_ms = self.in_full_ms
         return self._latest_ms
 
     def now_ms(self, due_ms: float) -> float:
-        """The time, with `due_ms` being the next at which something was to be done.
+        """The time, where `due_ms` is the next deadline.
 
-        Who overslept that finds itself halfway to it, when the process may well have stopped, and has the other half
-        to hear of the others. It happens once: a process that is always late has to come to an end as well.
+        If the process overslept the deadline, the time is set to half of the way to it. The process has the other half
+        to read the messages of its peers. This happens once per deadline, so that deadlines also expire in a process
+        that is always late.
         """
         now_ms = self.in_full_ms
         if now_ms > due_ms + OVERSLEPT_MS and due_ms != self._forgiven_ms:
@@ -47,5 +48,5 @@ class RunningTime:
         return now_ms
 
     def clock_at(self, time_ms: float) -> float:
-        """What the clock is going to show then, should nothing be overslept any more."""
+        """The value of `clock`, in seconds, at `time_ms`, unless more time is overslept."""
         return (time_ms + self._overslept_ms) / 1000

@@ -1,4 +1,4 @@
-"""What a node keeps on disk: the log (append, truncate, read, recovery), snapshots, and its epoch and vote."""
+"""The files of a replica: the log, its snapshots, and the epoch and vote."""
 
 from kraft.log.durable_log import CorruptLog, DurableLog, is_log
 from kraft.log.quorum_state_file import QuorumStateFile, QuorumStateLost

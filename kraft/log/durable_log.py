@@ -1,4 +1,4 @@
-"""Batches in one append-only file. Whatever it hands out after `open`, or after `sync`, survives a power cut."""
+"""The log in one append-only file. Batches that `open` returns, or that were synced, survive a power cut."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -15,7 +15,7 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 
 class CorruptLog(Exception):
-    """Entries that had been made durable can no longer be read. Only a person, or another replica, can help."""
+    """Durable entries can no longer be read. An operator has to repair the node, or restore it from other replicas."""
 
     def __str__(self) -> str:
         return (
@@ -25,9 +25,10 @@ class CorruptLog(Exception):
 
 
 class DurableLog:
-    """The open file, which is named after the offset at which it starts. `end_offset` is the next record's offset.
+    """The open log file, which is named after its start offset. `end_offset` is the offset of the next record.
 
-    `epoch` is that of the last batch; in an empty log `start_epoch`, which whoever has the snapshot before it knows.
+    `epoch` is the epoch of the last batch, or `start_epoch` for an empty log. The caller sets `start_epoch` to the
+    epoch of the snapshot at the log's start.
     """
 
     def __init__(self, disk: Disk, directory: str, file: File, start_offset: int) -> None:
@@ -40,10 +41,10 @@ class DurableLog:
         self._positions: list[int] = []
         self._base_offsets: list[int] = []
         self._epochs: list[int] = []
-        # What was written last is what is asked for next, by the state machines and by every follower.
+        # The last batch written, which the state machines and the followers read next.
         self._last: Batch | None = None
         self.end_offset = start_offset
-        self.torn_bytes = 0  # which were cut off the end when it was opened, unless all of them were zeros
+        self.torn_bytes = 0  # cut off the end by `open`; 0 if all of these bytes were zeros
 
     @property
     def epoch(self) -> int:
@@ -55,13 +56,13 @@ class DurableLog:
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
-        """Recover the log in `directory`, which is made if missing, and return it with all that it holds.
+        """Recover the log in `directory`, which is created if missing, and return it with all of its batches.
 
-        A torn tail is cut. What is left is written again and synced before anybody may rely on it: an fsync that failed
-        in the process before this one leaves pages that read well and were never durable
+        A torn tail is cut off. The rest is written and synced again before it is used: after an fsync that failed in
+        the previous process, the page cache may hold data that is not on the disk
         (https://lwn.net/Articles/752063/).
 
-        Raises CorruptLog where entries below the tail are damaged.
+        Raises CorruptLog if entries below the tail are damaged.
         """
         disk.make_dir(directory)
         await disk.sync_dir(directory.rpartition("/")[0] or "/")
@@ -83,30 +84,30 @@ class DurableLog:
         return log, [frame.batch for frame in frames]
 
     def write(self, batch: Batch) -> None:
-        """Put `batch` behind the last one; durable after `sync`. Raises OSError, and is of no more use then."""
+        """Append `batch`; it is durable after `sync`. Raises OSError, after which the log must not be used."""
         assert batch.records, "a batch holds at least one record"
         assert batch.base_offset == self.end_offset, f"batch at {batch.base_offset}, the log ends at {self.end_offset}"
-        assert batch.epoch >= self.epoch, f"batch of epoch {batch.epoch} behind one of {self.epoch}"
+        assert batch.epoch >= self.epoch, f"batch of epoch {batch.epoch} after one of {self.epoch}"
         frame = encode_frame(batch, self._durable_size)
         self._file.write(self._size, [frame])
         self._note(batch, self._size + len(frame))
         self._last = batch
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> tuple[Batch, ...]:
-        """The batches from the one that begins at `offset` on, below `end_offset`.
+        """Return the batches from the one that starts at `offset` on, below `end_offset`.
 
-        No more than `max_bytes` of the file hold, but at least one where there is one.
+        Returns at most `max_bytes` of the file, but at least one batch if there is one.
         """
         first = bisect_left(self._base_offsets, offset)
-        behind = bisect_left(self._base_offsets, end_offset)
-        if first >= behind:
+        end = bisect_left(self._base_offsets, end_offset)
+        if first >= end:
             return ()
         if self._last is not None and first == len(self._positions) - 1:
             return (self._last,)
         start = self._positions[first]
         limit = start + max_bytes
         fitting = len(self._positions) if limit >= self._size else bisect_right(self._positions, limit) - 1
-        stop = self._position(min(max(first + 1, fitting), behind))
+        stop = self._position(min(max(first + 1, fitting), end))
         data = memoryview(self._file.read(start, stop - start))
         batches, position = [], 0
         while position < len(data):
@@ -118,9 +119,10 @@ class DurableLog:
         return tuple(batches)
 
     async def truncate(self, end_offset: int) -> None:
-        """Drop the batches from `end_offset` on, durably. Not while a sync runs. Raises FsyncFailed.
+        """Remove the batches from `end_offset` on, durably. Must not be called during a sync. Raises FsyncFailed.
 
-        Synced at once, or the bytes that a power cut brings back would lie behind, and among, those written next.
+        The truncation is synced at once. Otherwise a power cut could bring removed bytes back after, or between, the
+        bytes that are written next.
         """
         kept = bisect_left(self._base_offsets, end_offset)
         size = self._position(kept)
@@ -141,10 +143,11 @@ class DurableLog:
         self._durable_size = size
 
     async def start_at(self, offset: int, epoch: int, *, keep: bool) -> None:
-        """Begin at `offset`, behind a batch of `epoch`: a durable snapshot holds what came before.
+        """Start the log at `offset`, after a batch of `epoch`: a durable snapshot holds the entries below.
 
-        With `keep`, batches from there on stay. Not while a sync runs. They are copied to another file, which takes the
-        place of this one when it is durable; what is kept is what came since the snapshot was begun, and so little.
+        With `keep`, the batches from `offset` on are kept. They are copied to another file, which replaces this one
+        once it is durable. The copy is small, as these are the batches since the snapshot was started. Must not be
+        called during a sync.
         """
         if keep and offset == self.start_offset:
             return
@@ -160,7 +163,7 @@ class DurableLog:
         self._disk.rename(path + ".part", path)
         await self._disk.sync_dir(self._directory)
         former, former_start = self._file, self.start_offset
-        # All at once: state machines read while this waits.
+        # Without a checkpoint in between: state machines may read during any wait.
         self._file = file
         self._last = self._last if keep else None
         self._positions = [each - position for each in self._positions[first:]]
@@ -191,13 +194,13 @@ def _path(directory: str, start_offset: int) -> str:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file of this name is a log's."""
+    """True if `name` is the name of a log file."""
     match = _NAME.fullmatch(name)
     return match is not None and int(match[1]) <= _OFFSET_MAX
 
 
 async def _latest_start(disk: Disk, directory: str) -> int:
-    """Where the log starts. A crash may have left a file that was being written, or the one that it replaced."""
+    """Return the log's start offset, and remove files that a crash left: unfinished ones and replaced ones."""
     names = disk.list(directory)
     starts = [int(name.removesuffix(_SUFFIX)) for name in names if is_log(name)]
     latest = max(starts, default=0)
@@ -219,7 +222,7 @@ def _intact_frames(data: memoryview, start_offset: int) -> Iterator[Frame]:
 
 
 def _refuse_damage_below_the_tail(path: str, data: bytes, intact_size: int) -> None:
-    """A frame behind the damage that was written when the damaged bytes were durable proves that they were."""
+    """Raises CorruptLog if a frame after the damage records that the damaged bytes were durable."""
     view = memoryview(data)
     position = data.find(MAGIC, intact_size)
     while position >= 0:

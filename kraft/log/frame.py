@@ -1,4 +1,4 @@
-"""How a batch lies on disk: one frame, guarded by one checksum.
+"""The format of a batch on disk: one frame with one checksum.
 
     magic    4 bytes   b"KRL1"
     size     uint32    bytes after the checksum
@@ -7,8 +7,9 @@
     base offset int64, epoch int32, append time int64 (ms), kind uint8 (a BatchKind), count uint24
     records            a msgpack array of byte strings
 
-`durable` tells two kinds of damage apart. Bytes beyond what was synced may be torn by a power cut, nobody was told of
-them, and they may go. Damage below is the disk's: those entries were acknowledged, so they must never go silently.
+`durable` distinguishes two kinds of damage. A power cut may tear bytes that were not synced; they were not acknowledged
+and can be cut off. Damage to synced bytes is a failure of the disk: those entries may have been acknowledged, so they
+must not be dropped silently.
 """
 
 import struct
@@ -26,7 +27,7 @@ _HEADER = struct.Struct(">QqiqI")
 
 @attrs.frozen
 class Frame:
-    """A batch as found in a file; `end` is the position behind it, `durable_size` what was durable before it."""
+    """A batch in a file. `end` is the position after it, `durable_size` the durable size when it was written."""
 
     batch: Batch
     durable_size: int
@@ -41,7 +42,7 @@ def encode_frame(batch: Batch, durable_size: int) -> bytes:
 
 
 def decode_frame(data: memoryview, position: int) -> Frame | None:
-    """The frame that starts at `position`, or None where there is no intact one."""
+    """Return the frame that starts at `position`, or None if there is no intact one."""
     start = position + _PREFIX.size
     if len(data) < start + _HEADER.size:
         return None

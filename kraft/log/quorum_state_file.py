@@ -1,6 +1,7 @@
-"""The file that remembers the epoch and the vote: two slots, written in turn, so that one sync makes a vote durable.
+"""The quorum-state file, which stores the epoch and the vote in two slots.
 
-A power cut may tear the slot that is being written; the other holds what was durable before. Each slot is
+The slots are written in turn, so that one sync makes a vote durable. A power cut may tear the slot that is being
+written; the other slot still holds the previous state. Each slot is
 
     crc      uint32    CRC-32C of the rest of the slot
     size     uint16    bytes of the msgpack that follows
@@ -21,11 +22,11 @@ _HEADER = struct.Struct(">IH")
 
 
 class QuorumStateLost(Exception):
-    """No intact epoch and vote are left in the file, which the message names."""
+    """The file, whose path is the message, has no intact slot."""
 
 
 class QuorumStateFile:
-    """The open file; `state` is what is durable. `was_lost` tells that there was no state to be read."""
+    """The open file. `state` is the durable state. `was_lost` is True if the file had no intact slot."""
 
     def __init__(self, file: File, sequence: int, state: ElectionState) -> None:
         self._file = file
@@ -35,12 +36,12 @@ class QuorumStateFile:
 
     @classmethod
     async def open(cls, disk: Disk, directory: str, *, may_be_lost: bool = True) -> "QuorumStateFile":
-        """Read the file in `directory`, which exists, and make what it says durable before anybody relies on it.
+        """Read the file in `directory`, which exists, and write the state again before it is used.
 
-        A sync that failed may have left it in the page cache alone. It is written to the place that it was read from:
-        the other slot may be the only one that is durable, and a power cut may tear what is being written.
+        After a failed sync, the state may be in the page cache only. It is written to the slot from which it was read:
+        the other slot may be the only durable one, and a power cut may tear the slot that is being written.
 
-        Raises QuorumStateLost where there is no intact state unless it `may_be_lost`, OSError.
+        Raises QuorumStateLost if there is no intact slot, unless `may_be_lost`; OSError.
         """
         path = f"{directory}/{FILE_NAME}"
         if not may_be_lost and not disk.exists(path):
@@ -57,7 +58,7 @@ class QuorumStateFile:
         return election
 
     async def save(self, state: ElectionState) -> None:
-        """Raises FsyncFailed, or the OSError of the write: nobody knows then what is durable."""
+        """Make `state` durable. Raises FsyncFailed, or OSError of the write: the durable state is unknown then."""
         self._sequence += 1
         await self._write(state)
 

@@ -1,8 +1,7 @@
-"""States of the log's readers, each in one file beside the log (KIP-630).
+"""Snapshots of the state machine's state, each in one file in the log's directory (KIP-630).
 
-`<end offset>-<epoch>.checkpoint` holds the records that make the state after everything below the offset. It has its
-name only once it is whole and durable, so there are no half snapshots; a `.part` is one that is being written, or that
-a crash left behind. Such a file is a sequence of
+`<end offset>-<epoch>.checkpoint` holds records that represent the state at the end offset. The file gets this name once
+it is complete and durable. A `.part` file is being written, or was left by a crash. A file is a sequence of
 
     size     uint32    bytes after the checksum
     crc      uint32    CRC-32C of those bytes
@@ -31,8 +30,8 @@ _FRAME = struct.Struct(">II")
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _OFFSET_MAX: Final = 2**63 - 1
 _EPOCH_MAX: Final = 2**31 - 1
-# Records are framed in portions of about this size, with a checkpoint between two: memory stays bounded, whatever the
-# state's size, and so does the time for which encoding or decoding one holds up everything else (about 10 ms).
+# Records are encoded in portions of about this size, with a checkpoint between two portions. This bounds the memory,
+# and the time for which one portion blocks the event loop (about 10 ms).
 PORTION_BYTES = 1 << 16
 # A portion is a little more than PORTION_BYTES, unless a single record is larger.
 BODY_BYTES_MAX = 64 << 20
@@ -40,7 +39,7 @@ BODY_BYTES_MAX = 64 << 20
 
 @attrs.frozen
 class Snapshot:
-    """An opened snapshot. `portions` reads the records as it goes, and raises CorruptLog where they are damaged."""
+    """An opened snapshot. `portions` reads the records lazily, and raises CorruptLog if they are damaged."""
 
     place: OffsetAndEpoch
     voters: VoterSet
@@ -48,7 +47,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """Those in one directory. `latest` is the newest; there may be an older one until the log starts at the newest."""
+    """The snapshots in a directory. An older one than `latest` is kept until the log starts at `latest`."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -57,7 +56,7 @@ class Snapshots:
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "Snapshots":
-        """Find the newest one, and remove what a crash left behind."""
+        """Find the latest snapshot, and remove unfinished files that a crash left."""
         snapshots = cls(disk, directory)
         for name in disk.list(directory):
             if name.endswith(".checkpoint.part"):
@@ -66,9 +65,10 @@ class Snapshots:
         return snapshots
 
     async def save(self, place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -> bool:
-        """Takes from `records` as it goes. Whether it was kept: not if there is a later one before it is durable.
+        """Write a snapshot, taking `records` one by one.
 
-        Raises OSError, having changed nothing; FsyncFailed.
+        Returns False if a later snapshot was installed before this one was durable; this one is removed then. Raises
+        OSError, without having changed anything; FsyncFailed.
         """
         file = self._disk.open(self._path(place) + ".part", create=True)
         try:
@@ -95,7 +95,7 @@ class Snapshots:
         return Snapshot(place, _read_head(next(bodies, ()), place, self._path(place)), bodies)
 
     def read(self, place: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int]:
-        """Bytes of the file, none past its end, and how many it has. Raises FileNotFoundError."""
+        """Return bytes of the file at `position`, and the file's size. Raises FileNotFoundError."""
         file = self._disk.open(self._path(place))
         try:
             size = file.size()
@@ -104,7 +104,7 @@ class Snapshots:
             file.close()
 
     def write_part(self, place: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Bytes of one that is being fetched; at position 0 it begins anew. Raises OSError."""
+        """Write bytes of a snapshot that is being fetched; position 0 discards earlier bytes. Raises OSError."""
         file = self._disk.open(self._path(place) + ".part", create=True)
         try:
             if position == 0:
@@ -114,7 +114,9 @@ class Snapshots:
             file.close()
 
     async def install(self, place: OffsetAndEpoch) -> None:
-        """All bytes of a fetched one are there. Raises CorruptLog where they make none of `place`; FsyncFailed."""
+        """Verify a fetched snapshot and make it durable. Raises CorruptLog if it is damaged or of another position;
+        FsyncFailed.
+        """
         file = self._disk.open(self._path(place) + ".part")
         try:
             bodies = _read_bodies(file)
@@ -127,7 +129,7 @@ class Snapshots:
         await self._publish(place)
 
     async def discard_part(self, place: OffsetAndEpoch) -> None:
-        """Remove what there is of one that was not finished. Raises OSError."""
+        """Remove the bytes of an unfinished snapshot. Raises OSError."""
         path = self._path(place) + ".part"
         if self._disk.exists(path):
             await self._disk.remove(path)
@@ -166,7 +168,7 @@ class Snapshots:
 
 
 def is_snapshot(name: str) -> bool:
-    """Whether a file of this name is a snapshot."""
+    """True if `name` is the name of a snapshot file."""
     match = _NAME.fullmatch(name)
     return match is not None and int(match[1]) <= _OFFSET_MAX and int(match[2]) <= _EPOCH_MAX
 
@@ -187,18 +189,18 @@ def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -
 
 
 def _read_head(head: tuple[object, ...], place: OffsetAndEpoch, path: str) -> VoterSet:
-    """The voters that it names. Raises CorruptLog where it is none of `place`."""
+    """Return the voters of the snapshot. Raises CorruptLog if it is of another position."""
     match head:
         case (place.offset, place.epoch, bytes(voters)):
             try:
                 return decode_voters(voters)
             except MalformedMessage as error:
                 raise CorruptLog(f"{path} names no voters: {error}") from error
-    raise CorruptLog(f"{path} is of another place")
+    raise CorruptLog(f"{path} is of another offset or epoch")
 
 
 def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
-    """The unpacked frames without the last, empty one. Raises CorruptLog where they end."""
+    """Return the decoded frames without the last, empty one. Raises CorruptLog at damage, or without a last frame."""
     position, size = 0, file.size()
     while position < size:
         head = file.read(position, _FRAME.size)
@@ -213,7 +215,7 @@ def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
             break
         is_head, position = position == 0, position + _FRAME.size + body_size
         if not is_head and not all(type(each) is bytes for each in fields):
-            raise CorruptLog(f"{file.path} has something else than records before byte {position}")
+            raise CorruptLog(f"{file.path} has invalid records before byte {position}")
         if not fields and position == size:
             return
         yield fields
