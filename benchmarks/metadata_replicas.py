@@ -15,9 +15,9 @@ from metadata.controller import (
     ControllerConfig,
 )
 from metadata.ids import random_uuid
-from metadata.image import Loader
+from metadata.image import MetadataLoader
 from metadata.records import BrokerEndpoint
-from metadata.snapshots import SnapshotTaker
+from metadata.snapshot_generator import SnapshotGenerator
 
 CLUSTER_ID = "bench-metadata-cluster"
 LEADER_ID = 1
@@ -31,7 +31,7 @@ class Replica:
     env: Env
     address: str
     log: RaftNode
-    loader: Loader
+    loader: MetadataLoader
     controller: Controller
 
     async def join(self, broker_id: int, nursery: trio.Nursery) -> None:
@@ -73,10 +73,10 @@ async def run_replica(
     me = Voter(key, f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
     quorum = QuorumConfig(me.key, me.address, (leader_address,) if leader_address else ())
     voters = VoterSet(() if leader_address else (me,))
-    log, loader = await RaftNode.open(env, directory, RaftNodeConfig(quorum, CLUSTER_ID, voters)), Loader()
+    log, loader = await RaftNode.open(env, directory, RaftNodeConfig(quorum, CLUSTER_ID, voters)), MetadataLoader()
     schema = ConfigSchema(BROKER_CONFIGS.parse({"node.id": str(node_id), "process.roles": "broker,controller"}))
     controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema, env.rng)
-    for listener in (loader, controller, SnapshotTaker(log, loader, 1 << 40, 0)):
+    for listener in (loader, controller, SnapshotGenerator(log, loader, 1 << 40, 0)):
         log.register(listener)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, log.serve, listeners)

@@ -27,7 +27,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
     "metadata.configuration": (),
     "metadata.controller": ("kraft", "metadata"),
-    "metadata.snapshots": ("kraft", "metadata.image", "metadata.records"),
+    "metadata.snapshot_generator": ("kraft", "metadata.image", "metadata.records"),
     "broker.wire": (),
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env"),
@@ -106,7 +106,7 @@ PURE: dict[str, frozenset[str]] = {
     "kraft.core": frozenset(),
     "metadata.records": frozenset(),
     # It yields between the portions of a snapshot.
-    "metadata.image": frozenset({"metadata.image.loader"}),
+    "metadata.image": frozenset({"metadata.image.metadata_loader"}),
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller"}),
     "broker.wire": frozenset(),

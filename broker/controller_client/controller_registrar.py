@@ -10,7 +10,7 @@ from broker.wire.api.controller_registration import ControllerRegistrationReques
 from kraft.env import Tracer
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError
-from metadata.image import Loader, MetadataDelta, MetadataImage
+from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _VERSION: Final = 0
 # How long the active controller is waited for, and between two attempts: at first, and at most.
@@ -27,7 +27,7 @@ class ControllerRegistrar:
     """
 
     def __init__(
-        self, registration: ControllerRegistration, channel: ControllerChannel, loader: Loader, trace: Tracer
+        self, registration: ControllerRegistration, channel: ControllerChannel, loader: MetadataLoader, trace: Tracer
     ) -> None:
         self._registration = registration
         self._channel = channel

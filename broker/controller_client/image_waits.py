@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import trio
 
-from metadata.image import Loader, MetadataDelta, MetadataImage
+from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 
 class ImageWaits:
     """A publisher of the loader, to be added after those whose work is to be done when the wait is over."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: MetadataLoader) -> None:
         self._loader = loader
         self._published = trio.Event()
 

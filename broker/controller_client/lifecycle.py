@@ -14,7 +14,7 @@ from broker.wire.errors import ErrorCode
 from kraft.env import Env
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, RequestTimedOut
-from metadata.image import Loader, MetadataDelta, MetadataImage
+from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
@@ -44,7 +44,7 @@ class BrokerLifecycle:
         config: LifecycleConfig,
         registration: BrokerRegistration,
         channel: ControllerChannel,
-        loader: Loader,
+        loader: MetadataLoader,
         online_log_dirs: Callable[[], Sequence[bytes]],
     ) -> None:
         self._env = env

@@ -35,8 +35,8 @@ from broker.wire.uuids import encode_uuid
 from kraft.env import Env, kernel_socket
 from kraft.raft_node import RaftNode
 from kraft.recovery import begin_log
-from metadata.image import Loader
-from metadata.snapshots import SnapshotTaker
+from metadata.image import MetadataLoader
+from metadata.snapshot_generator import SnapshotGenerator
 
 
 class Node:
@@ -55,7 +55,7 @@ class Node:
         self._stop = trio.Event()
         self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
-        self.loader: Loader | None = None
+        self.loader: MetadataLoader | None = None
         self.broker: BrokerRole | None = None
         self.cluster_id = ""
         self.is_serving = False
@@ -105,7 +105,7 @@ class Node:
         quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
-        loader = self.loader = Loader()
+        loader = self.loader = MetadataLoader()
         partitions = Partitions(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
@@ -140,7 +140,7 @@ class Node:
         controller = None
         if config.is_controller:
             controller = self._controller = ControllerRole(shared, nursery)
-        snapshots = SnapshotTaker(
+        snapshots = SnapshotGenerator(
             quorum,
             shared.loader,
             config.metadata_log_max_record_bytes_between_snapshots,

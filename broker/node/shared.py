@@ -11,7 +11,7 @@ from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from kraft.env import Env
 from kraft.raft_node import RaftNode
-from metadata.image import Loader
+from metadata.image import MetadataLoader
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class Shared:
     cluster_id: str
     bound: Sequence[BoundListener]
     quorum: RaftNode
-    loader: Loader
+    loader: MetadataLoader
     effective: EffectiveConfig
     acceptor: Acceptor
 

@@ -22,7 +22,7 @@ from broker.storage.log_dirs import LogDirs
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.controller import Controller
-from metadata.image import Loader
+from metadata.image import MetadataLoader
 
 
 class NodeServices(Protocol):
@@ -37,7 +37,7 @@ class NodeServices(Protocol):
     @property
     def effective(self) -> EffectiveConfig: ...
     @property
-    def loader(self) -> Loader: ...
+    def loader(self) -> MetadataLoader: ...
     @property
     def quorum(self) -> RaftNode: ...
 
@@ -51,7 +51,7 @@ class Services:
 
     env: Env
     cluster_id: str
-    loader: Loader
+    loader: MetadataLoader
     effective: EffectiveConfig
     quorum: RaftNode
     controllers: ControllerChannel
@@ -83,7 +83,7 @@ class ControllerServices:
 
     env: Env
     cluster_id: str
-    loader: Loader
+    loader: MetadataLoader
     effective: EffectiveConfig
     quorum: RaftNode
     controller: Controller

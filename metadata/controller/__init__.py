@@ -1,4 +1,4 @@
-"""The controller: one room per concern decides records, the log commits them, and only replaying them changes state."""
+"""The controller. One class per concern decides which records to append; only replaying records changes the state."""
 
 from metadata.controller.alter_partition import (
     ANY_BROKER_EPOCH,

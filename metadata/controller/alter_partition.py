@@ -65,7 +65,7 @@ class AlteredTopic:
     partitions: Sequence[AlteredPartition]
 
 
-class AlterPartitionRoom:
+class AlterPartitionControl:
     """Decides who is in sync, on the word of the leader, which alone can know."""
 
     def __init__(self, schema: ConfigSchema) -> None:

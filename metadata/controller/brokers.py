@@ -49,7 +49,7 @@ class BrokerRegistration:
     previous_broker_epoch: int = NO_PREVIOUS_EPOCH
 
 
-class BrokersRoom:
+class BrokersControl:
     """Decides who belongs to the cluster."""
 
     def __init__(self, config: ControllerConfig, partitions: BrokerPartitions) -> None:

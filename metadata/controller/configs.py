@@ -41,7 +41,7 @@ class ConfigOutcome(NamedTuple):
     error: ApiError | None
 
 
-class ConfigsRoom:
+class ConfigsControl:
     """Decides what is set on topics, brokers and groups. Each resource of a request succeeds or fails for itself."""
 
     def __init__(self, schema: ConfigSchema) -> None:

@@ -10,33 +10,33 @@ import trio
 
 from kraft.replicated_log import Batch, Leadership, NotLeader, ReplicatedLog
 from metadata.configuration import ConfigSchema
-from metadata.controller.alter_partition import AlteredTopic, AlterPartitionRoom, TopicIsrChanges
+from metadata.controller.alter_partition import AlteredTopic, AlterPartitionControl, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
-from metadata.controller.brokers import BrokerRegistration, BrokersRoom
+from metadata.controller.brokers import BrokerRegistration, BrokersControl
 from metadata.controller.config import ControllerConfig
-from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsRoom
+from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsControl
 from metadata.controller.controllers import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
-from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersRoom
+from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
 from metadata.controller.features import FeatureUpdate, bootstrap, update_features
-from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsRoom
+from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.portions import in_portions, pieces_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.reassignment import (
     ReassignedTopic,
-    ReassignmentsRoom,
+    ReassignmentsControl,
     TopicOngoing,
     TopicReassignments,
     ongoing_reassignments,
 )
-from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment, ReplicaDirectoriesRoom
+from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment, ReplicaDirectoriesControl
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
-from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsRoom, TopicToDelete
+from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsControl, TopicToDelete
 from metadata.errors import NotController
-from metadata.image import BrokerImage, ConfigResource, Loader, MetadataDelta, MetadataImage
+from metadata.image import BrokerImage, ConfigResource, MetadataDelta, MetadataImage, MetadataLoader
 from metadata.records import MetadataRecord, NoOpRecord, encode_record
 
 A = TypeVar("A")
@@ -62,7 +62,7 @@ class Controller:
     """
 
     def __init__(
-        self, config: ControllerConfig, log: ReplicatedLog, loader: Loader, schema: ConfigSchema, rng: Random
+        self, config: ControllerConfig, log: ReplicatedLog, loader: MetadataLoader, schema: ConfigSchema, rng: Random
     ) -> None:
         self.image = MetadataImage()
         self._config = config
@@ -71,14 +71,14 @@ class Controller:
         self._loader = loader
         self._rng = rng
         partitions = BrokerPartitions(schema)
-        self._topics = TopicsRoom(config, schema, rng)
-        self._configs = ConfigsRoom(schema)
-        self._brokers = BrokersRoom(config, partitions)
-        self._heartbeats = HeartbeatsRoom(partitions)
-        self._isrs = AlterPartitionRoom(schema)
-        self._directories = ReplicaDirectoriesRoom(schema)
-        self._reassignments = ReassignmentsRoom(schema)
-        self._elections = ElectLeadersRoom(schema)
+        self._topics = TopicsControl(config, schema, rng)
+        self._configs = ConfigsControl(schema)
+        self._brokers = BrokersControl(config, partitions)
+        self._heartbeats = HeartbeatsControl(partitions)
+        self._isrs = AlterPartitionControl(schema)
+        self._directories = ReplicaDirectoriesControl(schema)
+        self._reassignments = ReassignmentsControl(schema)
+        self._elections = ElectLeadersControl(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
@@ -357,7 +357,7 @@ class Controller:
         offset = self._log.append(epoch, [encode_record(record) for record in records])
         assert offset == next_offset + len(records) - 1, "a record came between, and broker epochs are offsets"
         self.image = delta.apply(offset)
-        self._loader.foretell(delta, self.image)
+        self._loader.add_appended(delta, self.image)
         if delta.cluster.changed:
             self._sessions.follow(self.image.cluster, delta.cluster.changed, offset, _now_ms())
         self._balance.follow(delta, _now_ms())

@@ -1,4 +1,4 @@
-"""What a room of the controller comes to: records to append, and the answer once they are committed."""
+"""The result of a controller operation: records to append, and the response to send once they are committed."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -12,11 +12,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 @attrs.frozen
 class Decision(Generic[T_co]):
-    """`records` go into the log together or not at all; with none, nothing changes and `response` is the answer."""
+    """`records` are appended together, as one batch. `response` is sent once they are committed."""
 
     records: Sequence[MetadataRecord]
     response: T_co
 
     def without_records(self) -> "Decision[T_co]":
-        """The answer to a request that only wanted to know what would happen (validate only)."""
+        """The decision without its records, for a request with validate-only."""
         return Decision((), self.response)

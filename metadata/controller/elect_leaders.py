@@ -43,7 +43,7 @@ class ElectedTopic:
     partitions: Sequence[ElectedPartition]
 
 
-class ElectLeadersRoom:
+class ElectLeadersControl:
     """Decides who leads where the operator wants somebody else to, or somebody at all."""
 
     def __init__(self, schema: ConfigSchema) -> None:

@@ -37,7 +37,7 @@ class BrokerHeartbeatReply:
     should_shut_down: bool
 
 
-class HeartbeatsRoom:
+class HeartbeatsControl:
     """Decides what brokers may do, given what they tell of themselves."""
 
     def __init__(self, partitions: BrokerPartitions) -> None:

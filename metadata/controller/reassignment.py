@@ -63,7 +63,7 @@ class TopicOngoing:
     partitions: Sequence[OngoingReassignment]
 
 
-class ReassignmentsRoom:
+class ReassignmentsControl:
     """Decides where replicas go. When they have arrived is seen by `PartitionElection`, whatever changes the ISR."""
 
     def __init__(self, schema: ConfigSchema) -> None:

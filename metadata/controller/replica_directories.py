@@ -34,7 +34,7 @@ class AssignedReplica:
     error: ApiError | None = None
 
 
-class ReplicaDirectoriesRoom:
+class ReplicaDirectoriesControl:
     """Decides what follows from where a replica is."""
 
     def __init__(self, schema: ConfigSchema) -> None:

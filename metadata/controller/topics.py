@@ -80,7 +80,7 @@ class DeletedTopic:
     error: ApiError | None = None
 
 
-class TopicsRoom:
+class TopicsControl:
     """Decides which topics there are."""
 
     def __init__(self, config: ControllerConfig, schema: ConfigSchema, rng: Random) -> None:

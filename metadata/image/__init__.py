@@ -3,7 +3,7 @@
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
-from metadata.image.loader import Loader, Publisher
+from metadata.image.metadata_loader import MetadataLoader, Publisher
 from metadata.image.persistent_map import PersistentMap
 from metadata.image.snapshot import image_records
 from metadata.image.topics import (
@@ -24,9 +24,9 @@ __all__ = [
     "ConfigsDelta",
     "ConfigsImage",
     "ControllerImage",
-    "Loader",
     "MetadataDelta",
     "MetadataImage",
+    "MetadataLoader",
     "PartitionImage",
     "PersistentMap",
     "Publisher",

@@ -15,7 +15,7 @@ from metadata.controller import (
     NewTopic,
     TopicIsrChanges,
 )
-from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.controller.alter_partition import AlterPartitionControl
 from metadata.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -58,7 +58,9 @@ def alter(
     topic_id = topic_id or cluster.image.topics.by_name["t"].topic_id
     leader = max(now.leader, 1)
     epoch = cluster.image.cluster.brokers[leader].broker_epoch
-    decision = AlterPartitionRoom(schema()).alter(cluster.image, leader, epoch, [TopicIsrChanges(topic_id, [change])])
+    decision = AlterPartitionControl(schema()).alter(
+        cluster.image, leader, epoch, [TopicIsrChanges(topic_id, [change])]
+    )
     (topic,) = cluster.decide(decision)
     (altered,) = topic.partitions
     return altered
@@ -126,10 +128,10 @@ def test_only_the_leader_is_asked() -> None:
     )
     topics = [TopicIsrChanges(cluster.image.topics.by_name["t"].topic_id, [change])]
     epoch = cluster.image.cluster.brokers[2].broker_epoch
-    (topic,) = AlterPartitionRoom(schema()).alter(cluster.image, 2, epoch, topics).response
+    (topic,) = AlterPartitionControl(schema()).alter(cluster.image, 2, epoch, topics).response
     assert isinstance(topic.partitions[0].error, InvalidRequest)
     with pytest.raises(StaleBrokerEpoch):
-        AlterPartitionRoom(schema()).alter(cluster.image, 2, epoch - 1, topics)
+        AlterPartitionControl(schema()).alter(cluster.image, 2, epoch - 1, topics)
 
 
 @pytest.mark.parametrize("brokers", [(), (2, 3), (1, 1), (1, 4)])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from metadata.controller import ElectedTopic, ElectionType, NewTopic
-from metadata.controller.elect_leaders import ElectLeadersRoom
+from metadata.controller.elect_leaders import ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
 from metadata.errors import InvalidRequest
 from metadata.image import PartitionImage
@@ -31,7 +31,7 @@ def elect(
     cluster: Cluster, kind: int, wanted: Sequence[tuple[str, Sequence[int]]] | None = (("t", (0,)),)
 ) -> list[tuple[str, int, str | None]]:
     """Topic, partition and error of each answer."""
-    topics: list[ElectedTopic] = cluster.decide(ElectLeadersRoom(schema()).elect(cluster.image, kind, wanted))
+    topics: list[ElectedTopic] = cluster.decide(ElectLeadersControl(schema()).elect(cluster.image, kind, wanted))
     return [
         (topic.name, each.partition_id, each.error.name if each.error else None)
         for topic in topics
@@ -123,8 +123,8 @@ def test_of_all_partitions_those_are_told_of_that_needed_an_election() -> None:
     cluster.fence(1)
     come_back(cluster, 1)
     wanted = [("t", [0, 1]), ("other", [0]), ("deleted", [0])]
-    room = ElectLeadersRoom(schema())
-    topics = cluster.decide(room.elect(cluster.image, PREFERRED, wanted, needed_only=True))
+    control = ElectLeadersControl(schema())
+    topics = cluster.decide(control.elect(cluster.image, PREFERRED, wanted, needed_only=True))
     assert {topic.name: [each.partition_id for each in topic.partitions] for topic in topics} == {
         "t": [0, 1],
         "other": [],

@@ -1,8 +1,8 @@
 """KIP-966: while a replica that is in sync or eligible survives, no acknowledged record is lost.
 
-A small model of brokers around the controller's rooms: logs are lists of records, brokers act on the metadata they have
-heard of so far, processes crash and lose what only the page cache held, or shut down cleanly, and replicas are moved to
-other brokers. An acknowledged record may be missing in a leader's log only if that leader was elected uncleanly.
+A small model of brokers around the controller: logs are lists of records, brokers act on the metadata that they have
+replayed so far. Processes crash and lose their page cache, or shut down cleanly, and replicas are moved to other
+brokers. An acknowledged record may be missing in a leader's log only if that leader was elected uncleanly.
 """
 
 from itertools import takewhile
@@ -24,8 +24,8 @@ from metadata.controller import (
     TopicIsrChanges,
     TopicReassignments,
 )
-from metadata.controller.alter_partition import AlterPartitionRoom
-from metadata.controller.reassignment import ReassignmentsRoom
+from metadata.controller.alter_partition import AlterPartitionControl
+from metadata.controller.reassignment import ReassignmentsControl
 from metadata.image import ConfigResource, PartitionImage, TopicImage
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 from tests.support.metadata import Cluster, schema
@@ -52,8 +52,8 @@ class ReplicatedPartition(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cluster = Cluster(len(BROKERS))
-        self.isrs = AlterPartitionRoom(schema())
-        self.reassignments = ReassignmentsRoom(schema())
+        self.isrs = AlterPartitionControl(schema())
+        self.reassignments = ReassignmentsControl(schema())
         topic = NewTopic("t", assignments=[(0, REPLICAS)], configs={"min.insync.replicas": "2"})
         self.cluster.decide(self.cluster.topics.create(self.cluster.image, [topic]))
         self.processes = {broker: Process(view=self.partition) for broker in BROKERS}

@@ -7,7 +7,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.image import Loader, MetadataDelta, MetadataImage, image_records
+from metadata.image import MetadataDelta, MetadataImage, MetadataLoader, image_records
 from metadata.image.cluster import BrokerImage
 from metadata.image.snapshot import difference
 from metadata.image.topics import PartitionImage
@@ -199,7 +199,7 @@ async def test_a_loader_that_lags_behind_is_told_what_a_snapshot_makes_different
     life: tuple[list[MetadataRecord], list[MetadataRecord]],
 ) -> None:
     before, after = life
-    loader = Loader()
+    loader = MetadataLoader()
     published = Published(loader)
     if before:
         loader.handle_commit([batch(0, before)])
@@ -215,7 +215,7 @@ async def test_a_loader_that_lags_behind_is_told_what_a_snapshot_makes_different
 
 
 async def test_the_snapshot_of_a_log_that_has_not_begun_lies_before_its_first_record() -> None:
-    loader = Loader()
+    loader = MetadataLoader()
     await loader.handle_snapshot(0, in_portions([FeatureLevelRecord(name="metadata.version", feature_level=25)]))
     assert (loader.image.offset, loader.image.features) == (-1, {"metadata.version": 25})
     loader.handle_commit([batch(0, [TopicRecord(name="first", topic_id=bytes(16))])])

@@ -14,9 +14,9 @@ from metadata.controller import (
     TopicReassignments,
     TopicToDelete,
 )
-from metadata.controller.alter_partition import AlterPartitionRoom
+from metadata.controller.alter_partition import AlterPartitionControl
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, create_partitions
-from metadata.controller.reassignment import ReassignmentsRoom, ongoing_reassignments
+from metadata.controller.reassignment import ReassignmentsControl, ongoing_reassignments
 from metadata.errors import PolicyViolation
 from metadata.image import PartitionImage
 from metadata.records import NO_LEADER
@@ -39,8 +39,8 @@ class Moving:
             },
         )
         assert self.cluster.decide(self.cluster.topics.create(self.cluster.image, [topic]))[0].error is None
-        self.room = ReassignmentsRoom(schema())
-        self.isrs = AlterPartitionRoom(schema())
+        self.control = ReassignmentsControl(schema())
+        self.isrs = AlterPartitionControl(schema())
 
     def partition(self, index: int = 0) -> PartitionImage:
         return self.cluster.image.topics.by_name["t"].partitions[index]
@@ -50,7 +50,7 @@ class Moving:
     ) -> tuple[str, str] | None:
         """Ask for one partition's move, or that it be cancelled; the refusal, if it is refused."""
         wanted = Reassignment(index, None if replicas is None else tuple(replicas))
-        decision = self.room.alter(
+        decision = self.control.alter(
             self.cluster.image, [TopicReassignments(topic, [wanted])], allow_factor_change=allow_factor_change
         )
         return refusal(self.cluster.decide(decision)[0].partitions[0].error)
@@ -279,13 +279,13 @@ def test_a_request_may_be_no_larger_than_a_batch() -> None:
     moving = Moving()
     many = TopicReassignments("t", [Reassignment(0, (1,))] * (MAX_PARTITIONS_PER_BATCH + 1))
     with pytest.raises(PolicyViolation):
-        moving.room.alter(moving.cluster.image, [many], allow_factor_change=True)
+        moving.control.alter(moving.cluster.image, [many], allow_factor_change=True)
 
 
 def test_of_a_partition_that_is_named_twice_the_last_word_counts() -> None:
     moving = Moving()
     twice = TopicReassignments("t", [Reassignment(0, (4,)), Reassignment(0, (5,))])
-    moving.cluster.decide(moving.room.alter(moving.cluster.image, [twice], allow_factor_change=True))
+    moving.cluster.decide(moving.control.alter(moving.cluster.image, [twice], allow_factor_change=True))
     assert moving.partition().adding_replicas == (5,)
 
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from metadata.controller import AssignedReplica, DirectoryAssignment, NewTopic
-from metadata.controller.replica_directories import ReplicaDirectoriesRoom
+from metadata.controller.replica_directories import ReplicaDirectoriesControl
 from metadata.errors import (
     InvalidRequest,
     NotLeaderOrFollower,
@@ -46,7 +46,7 @@ def directory(cluster: Cluster, broker_id: int = 1) -> bytes:
 
 def outcomes(cluster: Cluster, *assignments: DirectoryAssignment, broker_id: int = 1) -> list[AssignedReplica]:
     epoch = cluster.image.cluster.brokers[broker_id].broker_epoch
-    return cluster.decide(ReplicaDirectoriesRoom(schema()).assign(cluster.image, broker_id, epoch, assignments))
+    return cluster.decide(ReplicaDirectoriesControl(schema()).assign(cluster.image, broker_id, epoch, assignments))
 
 
 def of_topic(cluster: Cluster, directory_id: bytes, partition_id: int = 0) -> DirectoryAssignment:
@@ -180,4 +180,4 @@ def test_what_is_refused() -> None:
     assert [type(outcome.error) for outcome in twice] == [type(None), InvalidRequest]
     assert directory(cluster) == ONE
     with pytest.raises(StaleBrokerEpoch):
-        ReplicaDirectoriesRoom(schema()).assign(cluster.image, 1, 0, [])
+        ReplicaDirectoriesControl(schema()).assign(cluster.image, 1, 0, [])

@@ -1,4 +1,4 @@
-"""What tests of the controller start from: rooms on an image, without a log; and a node on a disk that forgets."""
+"""Set-ups for tests of the controller: its controls on an image without a log, and a node on a simulated disk."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,19 +21,19 @@ from metadata.controller import (
     ControllerConfig,
     Decision,
 )
-from metadata.controller.alter_partition import AlterPartitionRoom, IsrChange, IsrMember, TopicIsrChanges
+from metadata.controller.alter_partition import AlterPartitionControl, IsrChange, IsrMember, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
-from metadata.controller.brokers import BrokersRoom
-from metadata.controller.configs import ConfigsRoom
+from metadata.controller.brokers import BrokersControl
+from metadata.controller.configs import ConfigsControl
 from metadata.controller.features import bootstrap
-from metadata.controller.heartbeats import HeartbeatsRoom
+from metadata.controller.heartbeats import HeartbeatsControl
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
-from metadata.controller.topics import TopicsRoom
+from metadata.controller.topics import TopicsControl
 from metadata.errors import ApiError
 from metadata.ids import random_uuid
-from metadata.image import Loader, MetadataDelta, MetadataImage
+from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 from metadata.records import BrokerEndpoint, MetadataRecord
-from metadata.snapshots import SnapshotTaker
+from metadata.snapshot_generator import SnapshotGenerator
 from tests.support.directory_ids import directory_id
 
 T = TypeVar("T")
@@ -67,19 +67,19 @@ def refusal(error: ApiError | None) -> tuple[str, str] | None:
 
 
 class Cluster:
-    """An image and the rooms that decide on it; `decide` takes over a decision as the controller would."""
+    """An image and the controls that decide on it. `decide` applies a decision as the controller does."""
 
     def __init__(self, brokers: int = 1, config: ControllerConfig | None = None) -> None:
         self.config = config or ControllerConfig(cluster_id=CLUSTER_ID)
         self.rng = Random(1)
         self.image = MetadataImage()
         self.log: list[MetadataRecord] = []
-        self.topics = TopicsRoom(self.config, schema(), self.rng)
-        self.configs = ConfigsRoom(schema())
+        self.topics = TopicsControl(self.config, schema(), self.rng)
+        self.configs = ConfigsControl(schema())
         self.partitions = BrokerPartitions(schema())
-        self.brokers = BrokersRoom(self.config, self.partitions)
-        self.heartbeats = HeartbeatsRoom(self.partitions)
-        self.isrs = AlterPartitionRoom(schema())
+        self.brokers = BrokersControl(self.config, self.partitions)
+        self.heartbeats = HeartbeatsControl(self.partitions)
+        self.isrs = AlterPartitionControl(schema())
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms, self.config.connection_lost_grace_ms)
         self.now_ms = 0.0
         self.take(bootstrap(self.image, self.config, schema()))
@@ -153,7 +153,7 @@ class Cluster:
 @attrs.define
 class MetadataNode:
     controller: Controller
-    loader: Loader
+    loader: MetadataLoader
     log: RaftNode
     rng: Random
 
@@ -188,9 +188,9 @@ async def metadata_node(
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = RaftNodeConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
-    log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), Loader()
+    log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), MetadataLoader()
     controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env.rng)
-    snapshots = SnapshotTaker(log, loader, snapshot_bytes, snapshot_interval_ms)
+    snapshots = SnapshotGenerator(log, loader, snapshot_bytes, snapshot_interval_ms)
     log.register(loader)
     log.register(controller)
     log.register(snapshots)

@@ -12,7 +12,7 @@ from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log import Log
 from broker.storage.log_store import LogStore
 from metadata.controller import alter_partition, elections
-from metadata.controller.brokers import BrokersRoom
+from metadata.controller.brokers import BrokersControl
 from metadata.controller.elections import PartitionElection
 from tests.support.planted_bugs import PlantedBug
 
@@ -82,7 +82,7 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
     # Who leads
     "nobody is eligible but who is in sync": PlantedBug(elections, "elr_in_use", "return", "return False and"),
     "crashes count as clean shutdowns": PlantedBug(
-        BrokersRoom,
+        BrokersControl,
         "_register_new",
         "existing is not None and request.previous_broker_epoch == existing.broker_epoch",
         "existing is not None",

@@ -18,7 +18,7 @@ from broker.wire.api.broker_registration import BrokerRegistrationRequest, Broke
 from broker.wire.errors import ErrorCode
 from kraft.replicated_log import Batch
 from metadata.controller import BrokerRegistration
-from metadata.image import Loader
+from metadata.image import MetadataLoader
 from metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -75,7 +75,7 @@ class Broker:
 
     def __init__(self, world: ChannelWorld) -> None:
         self.world = world
-        self.loader = Loader()
+        self.loader = MetadataLoader()
         self.online_log_dirs = list(REGISTRATION.log_dirs)
         self.lifecycle = BrokerLifecycle(
             world.env,

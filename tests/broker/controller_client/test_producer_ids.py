@@ -14,7 +14,7 @@ from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, Al
 from broker.wire.errors import ErrorCode
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError
-from metadata.image import Loader
+from metadata.image import MetadataLoader
 from tests.support.channel_world import ME, ChannelWorld, channel_world
 from tests.support.scripted_node import Answer, ScriptedNode, scripted_node
 
@@ -49,7 +49,7 @@ def producer_ids(world: ChannelWorld) -> ProducerIds:
     config = LifecycleConfig(
         heartbeat_interval_ms=2_000, registration_timeout_ms=60_000, log_dir_failure_timeout_ms=30_000
     )
-    lifecycle = BrokerLifecycle(world.env, config, registration, world.channel, Loader(), list)
+    lifecycle = BrokerLifecycle(world.env, config, registration, world.channel, MetadataLoader(), list)
     return ProducerIds(world.channel, lifecycle, ME)
 
 

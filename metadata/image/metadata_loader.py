@@ -1,4 +1,4 @@
-"""Follows the committed log, keeps the current image, and tells publishers of each change."""
+"""Replays the committed log into the current image, and notifies publishers of each change."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,52 +16,52 @@ Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 
 @attrs.frozen
-class _Foretold:
+class _Appended:
     delta: MetadataDelta
     image: MetadataImage
 
 
-class Loader:
-    """A listener of the replicated log. `image` is the state after everything committed.
+class MetadataLoader:
+    """A listener of the replicated log. `image` is the state after all committed records.
 
-    Publishers are called in the order in which they came, with what changed and the new image; what one call of the log
-    brings makes one delta, so a restart publishes once. Publishers must not block, and may not fail: an exception ends
-    the node, whose rooms would disagree about the cluster from then on.
+    Publishers are called in the order in which they were added, with the delta and the new image. The batches of one
+    call become one delta, so a restart publishes once. Publishers must not block and must not fail: an exception ends
+    the node, because its parts would disagree about the cluster.
     """
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self._publishers: list[Publisher] = []
-        self._foretold: deque[_Foretold] = deque()
+        self._appended: deque[_Appended] = deque()
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """To be called before the log runs."""
-        assert self.image.offset < 0, "a publisher that comes late would miss what was published"
+        """Add a publisher, before the log runs."""
+        assert self.image.offset < 0, "a publisher that is added late would miss earlier changes"
         self._publishers.append(publisher)
 
-    def foretell(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """The leader's own work: records it appended, already replayed. Saves replaying them again at their commit.
+    def add_appended(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over a change that this node's controller has appended and replayed.
 
-        The controller and the brokers' view then share one copy of everything.
+        It is published once it is committed, without being replayed again, so controller and broker share one image.
         """
-        self._foretold.append(_Foretold(delta, image))
+        self._appended.append(_Appended(delta, image))
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         end = batches[-1].last_offset
-        while self._foretold and self._foretold[0].image.offset <= end:
-            foretold = self._foretold.popleft()
-            self._publish(foretold.delta, foretold.image)
+        while self._appended and self._appended[0].image.offset <= end:
+            appended = self._appended.popleft()
+            self._publish(appended.delta, appended.image)
         unseen = [batch for batch in batches if batch.base_offset > self.image.offset]
         if unseen:
-            assert not self._foretold, "records were foretold that others wrote before"
+            assert not self._appended, "another leader's records precede those that were appended here"
             delta = MetadataDelta(self.image)
             for batch in unseen:
                 delta.replay(map(decode_record, batch.records))
             self._publish(delta, delta.apply(end))
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Publishers are told once, of what the snapshot makes different, be it all there is."""
-        assert not self._foretold, "a leader has no use for a snapshot"
+        """Load a snapshot, and publish its difference from the current image once."""
+        assert not self._appended, "a leader does not load snapshots"
         loaded = MetadataDelta(MetadataImage())
         for portion in portions:
             loaded.replay(map(decode_record, portion))
@@ -73,8 +73,8 @@ class Loader:
         self._publish(delta, delta.apply(end_offset - 1))
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """What was foretold and not committed may never be."""
-        self._foretold.clear()
+        """Drop the appended changes that are not committed: they may be lost."""
+        self._appended.clear()
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.image = image

@@ -1,4 +1,4 @@
-"""Takes snapshots of the metadata, so that the log before them can go (KIP-630)."""
+"""Takes snapshots of the metadata image, so that the log below them can be removed (KIP-630)."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -6,19 +6,19 @@ from math import inf
 import trio
 
 from kraft.replicated_log import Batch, Leadership, ReplicatedLog
-from metadata.image import Loader, image_records
+from metadata.image import MetadataLoader, image_records
 from metadata.records import encode_record
 
 
-class SnapshotTaker:
-    """A listener of `log`, to be registered after `loader`, whose image it keeps.
+class SnapshotGenerator:
+    """A listener of `log`, to be registered after `loader`, whose image it stores.
 
-    A snapshot is due `max_bytes` of records after the one before (metadata.log.max.record.bytes.between.snapshots), or
-    after `max_interval_ms` if there is anything new (metadata.log.max.snapshot.interval.ms; 0 for never by time). Every
-    node takes its own. Images do not change, so records go on being committed while one is written down.
+    A snapshot is due after `max_bytes` of records (metadata.log.max.record.bytes.between.snapshots), or
+    `max_interval_ms` after the one before, if there are new records (metadata.log.max.snapshot.interval.ms; 0 disables
+    it). Every node takes its own snapshots. Images are immutable, so commits continue while a snapshot is written.
     """
 
-    def __init__(self, log: ReplicatedLog, loader: Loader, max_bytes: int, max_interval_ms: int) -> None:
+    def __init__(self, log: ReplicatedLog, loader: MetadataLoader, max_bytes: int, max_interval_ms: int) -> None:
         self._log = log
         self._loader = loader
         self._max_bytes = max_bytes
@@ -30,32 +30,32 @@ class SnapshotTaker:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take snapshots until cancelled.
 
-        Raises OSError, FsyncFailed: a disk that does not take a snapshot will not take the log's next entry either.
+        Raises OSError, FsyncFailed. A disk that fails to store a snapshot would fail for the log, too.
         """
         self._last_s = trio.current_time()
         task_status.started()
         while True:
-            await self._due()
+            await self._wait_until_due()
             image = self._loader.image
-            self._begin_anew()
+            self._restart_interval()
             await self._log.take_snapshot(image.offset + 1, map(encode_record, image_records(image)))
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """Wakes the task only where there is something for it to reconsider, not for each commit."""
+        """Count the bytes. The task is woken only by the first commit after a snapshot, and when a snapshot is due."""
         before = self._new_bytes
         self._new_bytes += sum(len(record) for batch in batches for record in batch.records)
         if before == 0 or self._new_bytes >= self._max_bytes:
-            self._reconsider()
+            self._notify()
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """One came from the leader, or was there at the start: the next is due when there is as much again."""
-        self._begin_anew()
-        self._reconsider()
+        """A snapshot was loaded at the start, or fetched from the leader: count from there."""
+        self._restart_interval()
+        self._notify()
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """Snapshots do not care who leads."""
+        """Ignored: every node takes snapshots, whether it leads or not."""
 
-    async def _due(self) -> None:
+    async def _wait_until_due(self) -> None:
         while self._new_bytes < self._max_bytes:
             deadline = self._last_s + self._max_interval_s if self._new_bytes else inf
             if deadline <= trio.current_time():
@@ -63,10 +63,10 @@ class SnapshotTaker:
             with trio.move_on_at(deadline):
                 await self._changed.wait()
 
-    def _begin_anew(self) -> None:
+    def _restart_interval(self) -> None:
         self._new_bytes = 0
         self._last_s = trio.current_time()
 
-    def _reconsider(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()

@@ -118,7 +118,7 @@ async def test_requests_go_on_while_a_snapshot_is_written_and_are_not_in_it(monk
 
 
 class FillingDisk(VolatileDisk):
-    """Has no room left for files that begin with `refused`."""
+    """Has no control left for files that begin with `refused`."""
 
     refused = "none"
 
