@@ -12,7 +12,7 @@ from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
 from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
-from metadata.controller.controllers import ControllerRegistration
+from metadata.controller.controller_registration import ControllerRegistration
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType
 from metadata.controller.feature_levels import (

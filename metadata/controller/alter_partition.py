@@ -7,7 +7,7 @@ import attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
-from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
 from metadata.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -118,7 +118,7 @@ class AlterPartitionControl:
     def _decide(
         self, image: MetadataImage, topic: TopicImage, partition: PartitionImage, change: IsrChange
     ) -> PartitionChangeRecord | None:
-        return PartitionElection(
+        return PartitionChangeBuilder(
             topic_id=topic.topic_id,
             partition_id=change.partition_id,
             partition=partition,
@@ -126,7 +126,7 @@ class AlterPartitionControl:
             may_lead=acceptable_leaders(image, partition),
             isr=tuple(member.broker_id for member in change.new_isr),
             leader_recovery_state=change.leader_recovery_state,
-        ).decide()
+        ).build()
 
 
 def _checked(image: MetadataImage, broker_id: int, topic: TopicImage, change: IsrChange) -> PartitionImage:

@@ -6,7 +6,7 @@ Costs what the broker has, not what there is.
 from collections.abc import Callable, Iterable
 
 from metadata.configuration import ConfigSchema
-from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
 from metadata.image import MetadataImage, PartitionImage
 from metadata.records import NO_LEADER, PartitionChangeRecord
 
@@ -68,7 +68,7 @@ class BrokerPartitions:
                 partition = topic.partitions[partition_id]
                 if not chosen(partition):
                     continue
-                change = PartitionElection(
+                change = PartitionChangeBuilder(
                     topic_id=topic.topic_id,
                     partition_id=partition_id,
                     partition=partition,
@@ -76,7 +76,7 @@ class BrokerPartitions:
                     may_lead=acceptable_leaders(image, partition, gone=gone, came=came),
                     isr=tuple(replica for replica in partition.isr if replica != gone),
                     unclean_shutdown=unclean_shutdown,
-                ).decide()
+                ).build()
                 if change is not None:
                     changes.append(change)
         return changes

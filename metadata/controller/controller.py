@@ -15,7 +15,7 @@ from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersControl
 from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsControl
-from metadata.controller.controllers import ControllerRegistration, register_controller
+from metadata.controller.controller_registration import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections

@@ -7,7 +7,12 @@ import attrs
 
 from metadata.configuration import ConfigSchema
 from metadata.controller.decision import Decision
-from metadata.controller.elections import ElectionRules, PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partition_change_builder import (
+    ElectionRules,
+    PartitionChangeBuilder,
+    acceptable_leaders,
+    election_rules,
+)
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH
 from metadata.errors import (
     ApiError,
@@ -135,7 +140,7 @@ def _leader_change(
     *,
     prefer_first: bool,
 ) -> PartitionChangeRecord | None:
-    change = PartitionElection(
+    change = PartitionChangeBuilder(
         topic_id=topic.topic_id,
         partition_id=partition_id,
         partition=partition,
@@ -143,7 +148,7 @@ def _leader_change(
         may_lead=acceptable_leaders(image, partition),
         isr=partition.isr,
         prefer_first=prefer_first,
-    ).decide()
+    ).build()
     return None if change is None or change.leader == NO_LEADER_CHANGE else change
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from metadata.configuration import ConfigSchema, ResourceType
-from metadata.controller.elections import (
+from metadata.controller.partition_change_builder import (
     ElectionRules,
-    PartitionElection,
+    PartitionChangeBuilder,
     acceptable_leaders,
     election_rules,
     elr_in_use,
@@ -87,14 +87,14 @@ def _settled(
             if not chosen(partition):
                 continue
             rules = rules or election_rules(image, topic, schema)
-            change = PartitionElection(
+            change = PartitionChangeBuilder(
                 topic_id=topic.topic_id,
                 partition_id=partition_id,
                 partition=partition,
                 rules=rules,
                 may_lead=acceptable_leaders(image, partition),
                 isr=partition.isr,
-            ).decide()
+            ).build()
             if change is not None:
                 changes.append(change)
     return changes

@@ -9,7 +9,7 @@ from typing import Final
 
 from metadata.configuration import ConfigSchema
 from metadata.controller.elect_leaders import preferred_election
-from metadata.controller.elections import ElectionRules, election_rules
+from metadata.controller.partition_change_builder import ElectionRules, election_rules
 from metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from metadata.records import NO_LEADER, PartitionChangeRecord
 

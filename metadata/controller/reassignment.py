@@ -7,7 +7,7 @@ import attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
-from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, check_assignment, default_directory
 from metadata.errors import (
     ApiError,
@@ -64,7 +64,7 @@ class TopicOngoing:
 
 
 class ReassignmentsControl:
-    """Decides where replicas go. When they have arrived is seen by `PartitionElection`, whatever changes the ISR."""
+    """Starts and cancels reassignments. `PartitionChangeBuilder` completes them with the ISR change that allows it."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -149,7 +149,7 @@ class ReassignmentsControl:
         partition: PartitionImage,
         assignment: Assignment,
     ) -> PartitionChangeRecord | None:
-        return PartitionElection(
+        return PartitionChangeBuilder(
             topic_id=topic.topic_id,
             partition_id=partition_id,
             partition=partition,
@@ -157,7 +157,7 @@ class ReassignmentsControl:
             may_lead=acceptable_leaders(image, partition),
             isr=tuple(replica for replica in partition.isr if replica in assignment.replicas),
             assignment=assignment,
-        ).decide()
+        ).build()
 
 
 def ongoing_reassignments(

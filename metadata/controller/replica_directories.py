@@ -10,7 +10,7 @@ import attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
-from metadata.controller.elections import PartitionElection, acceptable_leaders, election_rules
+from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
 from metadata.errors import ApiError, InvalidRequest, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 from metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
@@ -87,7 +87,7 @@ class ReplicaDirectoriesControl:
         lost = _lost_its_log(broker, before[place], assignment.directory_id)
         is_gone = lost or assignment.directory_id not in broker.log_dirs
         moved = attrs.evolve(partition, directories=after)
-        change = PartitionElection(
+        change = PartitionChangeBuilder(
             topic_id=topic.topic_id,
             partition_id=assignment.partition_id,
             partition=moved,
@@ -95,7 +95,7 @@ class ReplicaDirectoriesControl:
             may_lead=acceptable_leaders(image, moved),
             isr=tuple(replica for replica in partition.isr if replica != broker.broker_id or not is_gone),
             unclean_shutdown=broker.broker_id if lost else None,
-        ).decide()
+        ).build()
         if change is None:
             change = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=assignment.partition_id)
         return change if change.directories is not None else attrs.evolve(change, directories=after)

@@ -11,7 +11,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from metadata.controller.broker_partitions import BrokerPartitions
-from metadata.controller.elections import PartitionElection
+from metadata.controller.partition_change_builder import PartitionChangeBuilder
 from tests.metadata.test_elections_keep_records import ReplicatedPartition
 
 HUNT = settings(
@@ -29,18 +29,18 @@ def a_crash_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
 
 
 def whoever_is_not_in_sync_is_eligible(patch: pytest.MonkeyPatch) -> None:
-    def eligible(self: PartitionElection, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
+    def eligible(self: PartitionChangeBuilder, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(each for each in replicas if each not in (*isr, self.unclean_shutdown))
 
-    patch.setattr(PartitionElection, "_eligible", eligible)
+    patch.setattr(PartitionChangeBuilder, "_eligible", eligible)
 
 
 def eligibility_does_not_end_at_min_insync_replicas(patch: pytest.MonkeyPatch) -> None:
-    def eligible(self: PartitionElection, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
+    def eligible(self: PartitionChangeBuilder, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
         had_everything = (*self.partition.isr, *self.partition.eligible_leader_replicas)
         return tuple(each for each in had_everything if each not in (*isr, self.unclean_shutdown))
 
-    patch.setattr(PartitionElection, "_eligible", eligible)
+    patch.setattr(PartitionChangeBuilder, "_eligible", eligible)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from metadata.controller import (
     UpgradeType,
     initial_levels,
 )
-from metadata.controller.controllers import register_controller
+from metadata.controller.controller_registration import register_controller
 from metadata.controller.features import bootstrap, update_features
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import ConfigResource, PartitionImage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller.elections import ElectionRules, PartitionElection
+from metadata.controller.partition_change_builder import ElectionRules, PartitionChangeBuilder
 from metadata.image import PartitionImage, changed_partition
 from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING, NO_LEADER, PartitionChangeRecord
 
@@ -28,7 +28,7 @@ def record(
     rules: ElectionRules = CLEAN,
     **others: Any,
 ) -> PartitionChangeRecord | None:
-    election = PartitionElection(
+    election = PartitionChangeBuilder(
         topic_id=b"t" * 16,
         partition_id=0,
         partition=before,
@@ -37,7 +37,7 @@ def record(
         isr=tuple(isr),
         **others,
     )
-    return election.decide()
+    return election.build()
 
 
 def outcome(

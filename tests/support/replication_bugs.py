@@ -13,7 +13,7 @@ from broker.storage.log import Log
 from broker.storage.log_store import LogStore
 from metadata.controller import alter_partition, elections
 from metadata.controller.brokers import BrokersControl
-from metadata.controller.elections import PartitionElection
+from metadata.controller.partition_change_builder import PartitionChangeBuilder
 from tests.support.planted_bugs import PlantedBug
 
 # What a follower of old did whenever it began to follow (KIP-101).
@@ -87,7 +87,7 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
         "existing is not None and request.previous_broker_epoch == existing.broker_epoch",
         "existing is not None",
     ),
-    "elections are unclean": PlantedBug(PartitionElection, "_chosen", "if self.rules.unclean:", "if True:"),
+    "elections are unclean": PlantedBug(PartitionChangeBuilder, "_chosen", "if self.rules.unclean:", "if True:"),
     # Producers that number what they send
     "followers know nothing of producers": PlantedBug(
         Log, "_stage_fetched", "if header.producer_id >= 0:", "if False:"

@@ -1,9 +1,9 @@
-"""Who leads a partition, and who is in sync, when brokers come, go or fall behind.
+"""Decides the leader, the ISR and the eligible leader replicas of a partition when one of them changes.
 
-The ISR are the replicas that have everything that was ever acknowledged. Once it has fewer members than the topic's
-min.insync.replicas nothing more is acknowledged, so whoever leaves it then still has everything: these are the eligible
-leader replicas (ELR, KIP-966). A broker whose process died without closing its logs may have lost what only its page
-cache held, and loses its place in both.
+The replicas in the ISR have all acknowledged records. While the ISR is smaller than min.insync.replicas, nothing is
+acknowledged. A replica that leaves the ISR then still has all acknowledged records, and becomes an eligible leader
+replica (ELR, KIP-966). A broker whose process died without closing its logs may have lost its page cache, so it is
+removed from both.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from metadata.records import (
 
 @attrs.frozen
 class ElectionRules:
-    """What holds for the partitions of one topic. `unclean` allows a leader that may lack acknowledged records."""
+    """The rules of one topic's partitions. `unclean` allows leaders that may lack acknowledged records."""
 
     min_insync_replicas: int
     unclean: bool
@@ -38,7 +38,8 @@ def elr_in_use(image: MetadataImage) -> bool:
 
 
 def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema) -> ElectionRules:
-    """min.insync.replicas counts for as many as there are replicas, or nothing could ever be acknowledged."""
+    """The rules of a topic. min.insync.replicas is limited to the number of replicas: otherwise no record could ever be
+    acknowledged."""
     configs = (image.configs.topic(topic.name), image.configs.all_brokers())
     min_insync_replicas = schema.topic_value("min.insync.replicas", *configs)
     assert isinstance(min_insync_replicas, int), "min.insync.replicas is a number"
@@ -51,7 +52,7 @@ def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema
 
 @attrs.define
 class _State:
-    """Of a partition, what an election changes."""
+    """The part of a partition's state that an election changes."""
 
     assignment: Assignment
     leader: int
@@ -62,13 +63,13 @@ class _State:
 
 
 @attrs.frozen(kw_only=True)
-class PartitionElection:
-    """One partition in which something happens; `decide` says what changes.
+class PartitionChangeBuilder:
+    """Builds the change of one partition.
 
-    `isr` is what it is going to be before anybody is elected, `may_lead` tells who is there to lead, and
-    `unclean_shutdown` names a broker whose process may have lost records. With `prefer_first` the first replica is to
-    lead if it can. `assignment` is for a change of the replicas; one that all it waits for are in sync for is completed
-    whatever it is that happens.
+    `isr` is the new ISR before an election, and `may_lead` returns True for brokers that can be elected.
+    `unclean_shutdown` is a broker that may have lost records. With `prefer_first`, the first replica is elected if
+    possible. `assignment` is the new assignment, if the replicas change. Any change completes a reassignment whose
+    target replicas are all in sync.
     """
 
     topic_id: bytes
@@ -82,8 +83,8 @@ class PartitionElection:
     prefer_first: bool = False
     assignment: Assignment | None = None
 
-    def decide(self) -> PartitionChangeRecord | None:
-        """The change, or None where all stays as it is."""
+    def build(self) -> PartitionChangeRecord | None:
+        """Return the change, or None if nothing changes."""
         old = self.partition
         wanted_state = self.leader_recovery_state
         keeps_state = wanted_state == NO_LEADER_RECOVERY_CHANGE
@@ -99,14 +100,14 @@ class PartitionElection:
         )
         self._elect(state)
         if not self.rules.elr_enabled:
-            # Without ELR an empty ISR would not tell any more who has the records: its last member stays.
+            # Without ELR, the last member stays in the ISR: an empty ISR would not name a replica with all records.
             state.isr = state.isr or old.isr
             state.elr = ()
         self._remember_leader(state)
         return self._difference(state)
 
     def _eligible(self, replicas: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
-        """KIP-966: below min.insync.replicas, whoever leaves the ISR becomes eligible; at it again, nobody is."""
+        """The ELR: replicas that leave an ISR below min.insync.replicas. Empty if the ISR is large enough (KIP-966)."""
         old = self.partition
         if not self.rules.elr_enabled:
             elr = [replica for replica in old.eligible_leader_replicas if replica in replicas]
@@ -126,28 +127,28 @@ class PartitionElection:
             return
         is_eligible = leader in state.elr
         others = tuple(replica for replica in state.elr if replica != leader)
-        # What a leader acknowledges alone from now on, the others do not have.
+        # With min.insync.replicas 1, the leader acknowledges records that the other eligible replicas lack.
         alone = self.rules.min_insync_replicas <= 1
         state.isr, state.elr = (leader,), others if is_eligible and not alone else ()
         if not is_eligible:
             state.leader_recovery_state = LEADER_RECOVERING
 
     def _chosen(self, state: _State) -> int:
-        """Who leads from now on. One that is neither in sync nor eligible may lack acknowledged records."""
+        """The next leader. A replica that is neither in sync nor eligible may lack acknowledged records."""
         replicas, adding = state.assignment.replicas, state.assignment.adding
         have_everything = state.isr or state.elr
         candidates = [each for each in (self.partition.leader, *replicas) if each in have_everything]
         if self.prefer_first and replicas[0] in have_everything:
             candidates.insert(0, replicas[0])
         if not have_everything:
-            # Nobody is certain to have everything: the last leader has the most (KIP-966, "balanced" recovery).
+            # No replica certainly has all records: the last leader has the most (KIP-966, "balanced" recovery).
             candidates += state.last_known_elr
-        if self.rules.unclean:  # those that are only just being added may have nothing at all
+        if self.rules.unclean:  # replicas that are being added come last, as they may have no records at all
             candidates += sorted(replicas, key=lambda replica: replica in adding)
         return next(filter(self.may_lead, candidates), NO_LEADER)
 
     def _remember_leader(self, state: _State) -> None:
-        """The last known ELR is the last leader of a partition that has nobody in sync, and nothing else."""
+        """Keep the last leader of a partition without an ISR as the only last known ELR."""
         old = self.partition
         if state.leader != NO_LEADER or not self.rules.elr_enabled:
             state.last_known_elr = ()
@@ -172,7 +173,7 @@ class PartitionElection:
         return PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.partition_id, **changes)
 
     def _difference_of_replicas(self, assignment: Assignment) -> dict[str, Any]:
-        """Whoever goes must not be heard any more, and so another leader epoch begins without it."""
+        """The changes of the replicas. If a replica is removed, the leader epoch is raised, which fences it."""
         old, changes = self.partition, dict[str, Any]()
         if assignment.replicas != old.replicas:
             changes["replicas"] = assignment.replicas
@@ -190,9 +191,9 @@ class PartitionElection:
 def acceptable_leaders(
     image: MetadataImage, partition: PartitionImage, *, gone: int | None = None, came: int | None = None
 ) -> Callable[[int], bool]:
-    """Who may lead: active brokers whose log directory with the partition is online (KIP-858).
+    """Return the predicate for brokers that can lead: active, with the partition's log directory online (KIP-858).
 
-    `gone` and `came` are brokers whose registration is about to change, and `image` does not show it yet.
+    `gone` and `came` are brokers that are about to become inactive and active; `image` is the state before.
     """
 
     def may_lead(broker_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""Controllers that make themselves known (KIP-919)."""
+"""Registration of controllers (KIP-919)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from metadata.records import BrokerEndpoint, RegisterControllerRecord, VersionRa
 
 @attrs.frozen(kw_only=True)
 class ControllerRegistration:
-    """A controller process is there, a voter or not. `incarnation_id` (a UUID) is new for every process."""
+    """A controller process, voter or observer, registers. `incarnation_id` (a UUID) is new for every process."""
 
     controller_id: int
     incarnation_id: bytes
@@ -20,7 +20,7 @@ class ControllerRegistration:
 
 
 def register_controller(image: MetadataImage, registration: ControllerRegistration) -> Decision[None]:
-    """Let all know of it, in place of the process that had its id before. Nothing where that is known."""
+    """Register a controller, in place of the previous incarnation. No records if it is registered already."""
     existing = image.cluster.controllers.get(registration.controller_id)
     if existing is not None and existing.incarnation_id == registration.incarnation_id:
         return Decision((), None)
