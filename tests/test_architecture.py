@@ -19,6 +19,16 @@ from tests.support.source_code import ROOT, Module, functions, imported_module, 
 
 MODULES = read_modules()
 
+IN_EVERY_GROUP = (
+    "broker.coordinator.group.config",
+    "broker.coordinator.group.group_kind",
+    "broker.coordinator.group.partition_sets",
+    "broker.coordinator.group.record_formats",
+    "broker.coordinator.runtime",
+    "broker.wire",
+    "metadata.image",
+)
+
 # What each room may import of the project, besides itself. The most precise entry counts.
 DIRECTIONS: dict[str, tuple[str, ...]] = {
     "kraft": (),
@@ -59,8 +69,19 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata.image",
     ),
+    # The packages of groups share what all groups have in common. Only mixed knows both protocols.
+    "broker.coordinator.group.assignors": ("broker.coordinator.group.partition_sets",),
+    "broker.coordinator.group.classic": IN_EVERY_GROUP,
+    "broker.coordinator.group.consumer": (*IN_EVERY_GROUP, "broker.coordinator.group.assignors", "broker.regex"),
+    "broker.coordinator.group.mixed": (
+        *IN_EVERY_GROUP,
+        "broker.coordinator.group.classic",
+        "broker.coordinator.group.consumer",
+    ),
+    "broker.coordinator.group.offsets": IN_EVERY_GROUP,
     "broker.coordinator": (
         "broker.config",
+        "broker.coordinator.group",
         "broker.coordinator.runtime",
         "broker.net.deadlines",
         "broker.regex",

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from broker.coordinator.group.mixed.classic_requests import lower_case
+from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of

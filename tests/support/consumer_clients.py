@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.heartbeat import Caller, heartbeat, validate
+from broker.coordinator.group.consumer.heartbeat import Caller, validate
+from broker.coordinator.group.mixed.consumer_requests import consumer_group_heartbeat
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import (
@@ -154,7 +155,7 @@ class ConsumerClient:
     def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         validate(request, 1, self.shard.config.consumer.assignors)
         caller = Caller(client_id="client", client_host="/host", new_member_id="new")
-        return self.shard.write(lambda state, now_ms: heartbeat(state, request, caller, now_ms))
+        return self.shard.write(lambda state, now_ms: consumer_group_heartbeat(state, request, caller, now_ms))
 
 
 def refused(call: Callable[[], object]) -> ErrorCode | None:

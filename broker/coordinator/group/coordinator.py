@@ -6,21 +6,19 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from broker.config import KafkaConfig
+from broker.coordinator.group.administration import delete_groups, describe_group, list_groups
 from broker.coordinator.group.classic.joining import Joiner
 from broker.coordinator.group.consumer.describing import describe as describe_consumer_group
 from broker.coordinator.group.consumer.heartbeat import Caller
-from broker.coordinator.group.consumer.heartbeat import heartbeat as consumer_group_heartbeat
 from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
 from broker.coordinator.group.mixed.classic_requests import (
-    delete_groups,
-    describe_group,
     heartbeat,
     join_group,
     leave_group,
-    list_groups,
     new_member_id,
     sync_group,
 )
+from broker.coordinator.group.mixed.consumer_requests import consumer_group_heartbeat
 from broker.coordinator.group.offsets.requests import (
     Committer,
     OffsetToCommit,

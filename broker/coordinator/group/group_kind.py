@@ -1,48 +1,101 @@
-"""What offsets need to know of a group, whichever protocol its members speak."""
+"""The kinds of groups that a shard can hold, and what all groups have in common.
 
-from typing import Protocol
+A further kind (share groups, streams groups) is a class that is a `Group`, and a `GroupKind` in the list of
+`broker.coordinator.group.shard`.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
 
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
+from metadata.image import MetadataDelta, MetadataImage
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class GroupType(StrEnum):
+    """The types of groups by the names that ListGroups uses."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class Group(Protocol):
-    """A classic or a consumer group. None of this changes it; `committed` may set its timers.
+    """A group of any kind, as requests about offsets and administrators' requests see it.
 
-    A simple group, as those have that only keep their offsets here, is none of these: it is its offsets.
+    None of these methods changes the group; `committed` may set its timers. A simple group, which only has committed
+    offsets and never had members, is not an object: it consists of its offsets.
     """
 
     @property
+    def group_id(self) -> str: ...
+
+    @property
+    def group_type(self) -> GroupType: ...
+
+    @property
+    def protocol_type(self) -> str | None:
+        """The type of protocol that the members use, such as "consumer"; None before the first member joins."""
+        ...
+
+    @property
+    def state(self) -> StrEnum:
+        """The group's state by the name that clients are told."""
+        ...
+
+    @property
     def is_empty(self) -> bool:
-        """Whether it has no members. Without offsets, it may go then."""
+        """True if the group has no members. It may be deleted then, once it has no offsets."""
         ...
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> None:
-        """Raises CoordinatorError where this member may not commit in this generation, or at this member epoch."""
+        """Raises CoordinatorError if this member may not commit at this generation or member epoch."""
         ...
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises CoordinatorError where somebody says to be a member, and is not, or not at this epoch."""
+        """Raises CoordinatorError if a member id or epoch is given and does not belong to a member of the group."""
         ...
 
     def validate_offset_delete(self) -> None:
-        """Raises CoordinatorError where its offsets cannot be deleted as long as it has members."""
+        """Raises CoordinatorError if offsets cannot be deleted while the group has members."""
         ...
 
     def committed(self, member_id: str, timers: Timers) -> None:
-        """The member has committed offsets, and so is alive. Called where a decision is applied."""
+        """Records that the member has committed offsets, which shows that it is alive. Called by `Decision.apply`."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic, or may for all that is known."""
+        """True if a member consumes the topic, or might, where subscriptions cannot be decoded."""
         ...
 
     def retention_begins_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when on an offset of that commit grows old; None: not while the group is as it is (KIP-211)."""
+        """The time from which an offset of that commit ages; None while the group's state keeps it alive (KIP-211)."""
         ...
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that remove it, apart from its offsets."""
+        """The records that remove the group. Its offsets are removed by others."""
         ...
+
+
+# Replays a record into the groups by id: its key, and its value, which is None for a tombstone.
+ReplayRecord: TypeAlias = Callable[[dict[str, Group], Any, Any], None]
+
+
+@attrs.frozen(kw_only=True)
+class GroupKind:
+    """What a shard does with the groups of one kind. The callbacks get the shard, and look at the groups of their kind.
+
+    `replay` maps the classes of record keys to the function that replays such records. `on_loaded` is called when the
+    log is replayed, with the time in ms since 1970: it starts the members' sessions. `on_metadata_change` is called
+    with each change of the metadata.
+    """
+
+    replay: Mapping[type[Any], ReplayRecord]
+    on_loaded: Callable[[Any, int], None]
+    on_metadata_change: Callable[[Any, MetadataDelta, MetadataImage], None] | None = None

@@ -1,33 +1,37 @@
 """What a group coordinator keeps of one partition of `__consumer_offsets`."""
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, TypeVar
 
-from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.decisions import wake_classic_groups
-from broker.coordinator.group.classic.stored_group import group_from
+from broker.coordinator.group.classic.kind import CLASSIC_GROUPS
 from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.consumer.replaying import replay as replay_of_consumer_group
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from broker.coordinator.group.consumer.kind import CONSUMER_GROUPS
+from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
-from broker.coordinator.group.consumer.waking import topics_changed, wake_consumer_groups
-from broker.coordinator.group.group_kind import Group
+from broker.coordinator.group.group_kind import Group, GroupKind
+from broker.coordinator.group.mixed.downgrade import downgrade
 from broker.coordinator.group.offsets.committed_offsets import Offsets
 from broker.coordinator.group.offsets.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
 from broker.coordinator.group.record_formats import (
-    GroupMetadataKey,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
-    RecordKey,
-    RecordValue,
     UnknownRecordType,
     decode_key,
     decode_value,
 )
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import WireError
 from metadata.image import MetadataDelta, MetadataImage
 
+T = TypeVar("T")
+
 # Types below 0 do not exist: records that are none at all are counted under this.
 UNREADABLE: Final = -1
+
+KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC_GROUPS, CONSUMER_GROUPS)
+_REPLAY: Final = {key: replay for kind in KINDS for key, replay in kind.replay.items()}
 
 
 class GroupsState:
@@ -72,16 +76,7 @@ class GroupsState:
             if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
                 self.offsets.replay(decoded, contents, offset, producer_id)
             else:
-                self._replay_of_group(decoded, contents)
-
-    def _replay_of_group(self, key: RecordKey, value: RecordValue | None) -> None:
-        """Records of groups change what is in `groups`; each kind of group knows its own."""
-        if not isinstance(key, GroupMetadataKey):
-            replay_of_consumer_group(self.groups, key, value)
-        elif value is not None:
-            self.groups[key.group] = group_from(key.group, value)
-        elif isinstance(self.groups.get(key.group), ClassicGroup):
-            del self.groups[key.group]
+                _REPLAY[type(decoded)](self.groups, decoded, contents)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
         """See `Shard.replay_end_transaction`."""
@@ -98,15 +93,23 @@ class GroupsState:
         known = self.context.image.topics.by_name
         self._topics_gone([topic for topic in self.offsets.topics() if topic not in known])
         schedule_expiration(self)
-        wake_classic_groups(self, now_ms)
-        wake_consumer_groups(self)
+        for kind in KINDS:
+            kind.on_loaded(self, now_ms)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""
-        topics_changed(self, delta, image)
+        for kind in KINDS:
+            if kind.on_metadata_change is not None:
+                kind.on_metadata_change(self, delta, image)
         self._topics_gone([topic.name for topic in delta.topics.deleted.values()])
 
     def _topics_gone(self, names: list[str]) -> None:
         if names:
             self.deleted_topics.update(dict.fromkeys(names, self.offsets.last_record_offset))
             self.context.timers.schedule(DELETED_TOPICS, 0, forget_deleted_topics)
+
+    def downgrade(
+        self, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
+    ) -> Decision[T] | None:
+        """See `ConsumerGroupShard.downgrade`."""
+        return downgrade(self, group, members, response, now_ms)

@@ -14,17 +14,17 @@ expected is known to the coordinator alone, and when another one takes over, its
 
 from collections.abc import Container, Hashable, Iterable
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType
 from broker.coordinator.group.record_formats import GroupMetadataKey, encode_key
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.errors import ErrorCode
 
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 UNKNOWN_TIME: Final = -1
 
 # Who waits for the answer to its JoinGroup or SyncGroup.
@@ -114,6 +114,8 @@ class ClassicGroup:
     generation. `is_initial` says that a rebalance has begun with a group that was empty, and
     `has_newcomers` that more members have come since it was looked at. `state_since_ms` is in ms since 1970.
     """
+
+    group_type: ClassVar = GroupType.CLASSIC
 
     group_id: str
     state: GroupState = GroupState.EMPTY

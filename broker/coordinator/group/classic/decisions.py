@@ -4,7 +4,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat
 from broker.coordinator.group.classic.step import Limits, OnDue, Step
 from broker.coordinator.group.classic.stored_group import stored_key, stored_value
 from broker.coordinator.group.config import GroupConfig
@@ -36,10 +35,10 @@ def decided(state: GroupsHolder, step: Step, response: T) -> Decision[T]:
     if step.is_stored:
         group = step.group
         records.append(CoordinatorRecord(encode_key(stored_key(group.group_id)), encode_value(stored_value(group))))
-    return Decision(records, response, partial(_apply, state, step))
+    return Decision(records, response, partial(apply_step, state, step))
 
 
-def _apply(state: GroupsHolder, step: Step) -> None:
+def apply_step(state: GroupsHolder, step: Step) -> None:
     group, timers = step.group, state.context.timers
     if group.is_blank:
         state.groups.pop(group.group_id, None)
@@ -64,19 +63,3 @@ def _on_timer(group_id: str, on_due: OnDue) -> OnTimer:
         return decided(state, step, None)
 
     return decide
-
-
-def wake_classic_groups(state: GroupsHolder, now_ms: int) -> None:
-    """Begin the sessions of all members anew: their former coordinator heard of them last. Changes the state.
-
-    A group that has become too large begins a rebalance, for which some come too late; so does one that nobody led.
-    """
-    for group in list(state.groups.values()):
-        if isinstance(group, ClassicGroup) and group.members:
-            step = begin_step(state, group, now_ms)
-            for member in group.members.values():
-                expect_heartbeat(step, member)
-            if group.leader_id is None or len(group.members) > step.limits.members_max:
-                begin_rebalance(step)
-            assert not step.is_stored, "a group with members is written down when they have assigned"
-            _apply(state, step)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.records import group_tombstones
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
@@ -35,6 +36,9 @@ class ConsumerGroup:
     epoch moved on, if that was under this coordinator. `offered` are member ids that somebody was told to join with
     (KIP-394).
     """
+
+    group_type: ClassVar = GroupType.CONSUMER
+    protocol_type: ClassVar = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -102,10 +106,6 @@ class ConsumerGroup:
             if member.server_assignor is not None:
                 votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
         return min(votes, key=lambda name: (-votes[name], name), default=default)
-
-    @property
-    def classic_count(self) -> int:
-        return sum(member.is_classic for member in self.members.values())
 
     # What offsets need to know (broker.coordinator.group.group_kind.Group)
 

@@ -4,10 +4,9 @@ from functools import partial
 
 import attrs
 
-from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.leaving import await_revocation, fenced, leave, start_session, static_member
+from broker.coordinator.group.consumer.leaving import await_revocation, leave, start_session, static_member
 from broker.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -30,7 +29,6 @@ from broker.coordinator.group.consumer.shard import (
     revocation_key,
     surroundings,
 )
-from broker.coordinator.group.mixed.upgrade import Upgrade, upgrade
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_heartbeat import (
@@ -67,14 +65,27 @@ def heartbeat(
     """Raises CoordinatorError."""
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
         return leave(state, request, now_ms)
-    group, records, upgraded = _group(state, request)
+    if request.member_epoch == JOIN_EPOCH and request.group_id not in state.groups:
+        group = ConsumerGroup(request.group_id)
+    else:
+        group = consumer_group(state, request.group_id)
+    return heartbeat_of_member(state, group, request, caller, now_ms)
+
+
+def heartbeat_of_member(
+    state: ConsumerGroupsHolder,
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    caller: Caller,
+    now_ms: int,
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """Decides about a heartbeat of a member that does not leave, in this group. Raises CoordinatorError."""
     member_id = request.member_id or caller.new_member_id
     check_size(state, group, member_id)
     owned = None if request.topic_partitions is None else partition_sets(request.topic_partitions)
     former, replaced = _member(group, request, member_id, owned)
+    records = [] if replaced is None else replacement(group, former, replaced)
     update = MemberUpdate(group, surroundings(state, now_ms), former, replaced, records)
-    if replaced is not None:
-        records += replacement(group, former, replaced)
     member = update.run(_as_it_says(former, request, caller), owned)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
@@ -83,34 +94,7 @@ def heartbeat(
     )
     if _wants_assignment(request) or member.assigned != former.assigned:
         response.assignment = Assignment(topic_partitions=as_message(member.assigned, TopicPartitions))
-    return Decision(records, response, partial(_apply, state, update, member, upgraded))
-
-
-def _group(
-    state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest
-) -> tuple[ConsumerGroup, list[CoordinatorRecord], Upgrade | None]:
-    """The group, what has to be written that it is one, and what it was before. Raises CoordinatorError."""
-    group = state.groups.get(request.group_id)
-    if request.member_epoch != JOIN_EPOCH:
-        if isinstance(group, ClassicGroup):
-            _check_not_replaced(group, request)
-        return consumer_group(state, request.group_id), [], None
-    if group is None:
-        return ConsumerGroup(request.group_id), [], None
-    if isinstance(group, ClassicGroup):
-        upgraded = upgrade(group, state.config.consumer, state.context.image)
-        return upgraded.group, list(upgraded.records), upgraded
-    return consumer_group(state, request.group_id), [], None
-
-
-def _check_not_replaced(group: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Raises CoordinatorError where the member's place was taken by one of the classic protocol, and the group with it.
-
-    If it began anew instead, the two would take each other's place for ever.
-    """
-    instance_id = request.instance_id
-    if instance_id is not None and group.static_members.get(instance_id, request.member_id) != request.member_id:
-        raise fenced(request.member_id, instance_id, group.static_members[instance_id])
+    return Decision(records, response, partial(apply_update, state, update, member))
 
 
 def check_size(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str) -> None:
@@ -216,12 +200,6 @@ def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
         and request.topic_partitions is not None
     )
     return request.member_epoch == JOIN_EPOCH or says_all
-
-
-def _apply(state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember, upgraded: Upgrade | None) -> None:
-    if upgraded is not None:
-        upgraded.apply(state)
-    apply_update(state, update, member)
 
 
 def apply_update(state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember) -> None:

@@ -24,7 +24,6 @@ from broker.coordinator.group.consumer.shard import (
     session_key,
 )
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
-from broker.coordinator.group.mixed.downgrade import can_downgrade, downgrade
 from broker.coordinator.group.partition_sets import NO_PARTITIONS
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.shard import OnTimer
@@ -78,8 +77,9 @@ def remove_members(
         return Decision((), response)
     group_id, gone = group.group_id, [member.member_id for member in leaving]
     left = members_with(group, without=gone)
-    if can_downgrade(state, left.values()):
-        return downgrade(state, group, left.values(), response, now_ms)
+    downgraded = state.downgrade(group, left.values(), response, now_ms)
+    if downgraded is not None:
+        return downgraded
     wanted = {member.topic_regex for member in left.values()}
     regexes = {regex: resolved for regex, resolved in group.regexes.items() if regex in wanted}
     records = [record for member_id in gone for record in member_tombstones(group_id, member_id)]

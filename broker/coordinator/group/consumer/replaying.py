@@ -1,4 +1,4 @@
-"""The replay of records into consumer groups."""
+"""Replays records of consumer groups."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,7 +7,7 @@ import attrs
 
 from broker.coordinator.group.consumer.consumer_group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
 from broker.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerMember, ResolvedRegex
-from broker.coordinator.group.group_kind import Group
+from broker.coordinator.group.group_kind import Group, ReplayRecord
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, partition_sets
 from broker.coordinator.group.record_formats import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -19,7 +19,7 @@ from broker.coordinator.group.record_formats import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 
-# Each of these is given the group, the key and the value, which is None for a tombstone.
+# Each function gets the group, and the record's key and value. The value of a tombstone is None.
 
 
 def _replay_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -84,14 +84,13 @@ _REPLAY: Final[dict[type[Any], Callable[[ConsumerGroup, Any, Any], None]]] = {
     ConsumerGroupCurrentMemberAssignmentKey: _replay_assignment,
     ConsumerGroupRegularExpressionKey: _replay_regex,
 }
-CONSUMER_GROUP_KEYS: Final = tuple(_REPLAY)
 
 
-def replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
-    """Take over a record of one of the CONSUMER_GROUP_KEYS into the groups by id.
+def _replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
+    """Replays a record of one of the kinds in `_REPLAY`; `value` None removes what the key names.
 
-    A group of the classic protocol under that id gives way: one that is written down was removed by the record before,
-    one that is not knew nothing but offsets.
+    A classic group under the same id is replaced. If it was ever written to the log, a tombstone before this record has
+    removed it already; otherwise it had nothing but offsets.
     """
     group = groups.get(key.group_id)
     if value is not None:
@@ -103,3 +102,6 @@ def replay(groups: dict[str, Group], key: Any, value: Any | None) -> None:
             del groups[key.group_id]
         else:
             _REPLAY[type(key)](group, key, None)
+
+
+REPLAY: Final[dict[type[Any], ReplayRecord]] = dict.fromkeys(_REPLAY, _replay)

@@ -1,16 +1,19 @@
 """What rules of consumer groups look at of a shard's state, and what they know it by."""
 
-from collections.abc import Hashable
-from typing import Protocol
+from collections.abc import Collection, Hashable
+from typing import Protocol, TypeVar
 
 from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.member_update import Surroundings
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group_kind import Group
-from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.errors import ErrorCode
+
+T = TypeVar("T")
 
 
 class ConsumerGroupsHolder(Protocol):
@@ -21,6 +24,12 @@ class ConsumerGroupsHolder(Protocol):
     groups: dict[str, Group]
     topics_version: int
     topic_matcher: TopicMatcher
+
+    def downgrade(
+        self, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
+    ) -> Decision[T] | None:
+        """Makes the group a classic one with these members; None if it is to remain a consumer group (KIP-848)."""
+        ...
 
 
 def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from broker.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner
 from broker.coordinator.group.classic.joining import join as join_classic_group
 from broker.coordinator.group.classic.rebalance import begin_rebalance
@@ -20,6 +19,7 @@ from broker.coordinator.group.consumer.leaving import offer, removal, remove_mem
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
 from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, join_key, offer_key, surroundings, sync_key
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.mixed.downgrade import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TypeVar
 
 from broker.coordinator.group.classic.classic_group import (
-    CONSUMER_PROTOCOL_TYPE,
     ClassicGroup,
     GroupState,
     Member,
@@ -21,6 +20,7 @@ from broker.coordinator.group.classic.stored_group import stored_key, stored_val
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, cancel_timers
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment
 from broker.coordinator.group.partition_sets import PartitionSets, difference, union
 from broker.coordinator.group.record_formats import encode_key, encode_value
@@ -41,8 +41,10 @@ def can_downgrade(state: ConsumerGroupsHolder, members: Collection[ConsumerMembe
 
 def downgrade(
     state: ConsumerGroupsHolder, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
-) -> Decision[T]:
-    """Go on with these members as a classic group, and begin a rebalance."""
+) -> Decision[T] | None:
+    """Makes the group a classic one with these members, and begins a rebalance; None if it cannot become one."""
+    if not can_downgrade(state, members):
+        return None
     step = begin_downgrade(state, group, members, now_ms)
     stored = [stored_record(step.group)]
     begin_rebalance(step)

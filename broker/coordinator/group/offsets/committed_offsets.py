@@ -1,8 +1,10 @@
 """The offsets that groups have committed, and those that open transactions may yet commit."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.record_formats import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
@@ -10,6 +12,7 @@ from broker.coordinator.group.record_formats import (
     encode_key,
 )
 from broker.coordinator.runtime.decision import CoordinatorRecord
+from broker.coordinator.runtime.shard import ShardContext
 from broker.wire.uuids import ZERO_UUID
 
 _NO_PRODUCER_ID: Final = -1
@@ -171,6 +174,19 @@ class Offsets:
         for producer_id, pending in list(self._pending.items()):
             if pending.pop(place, None) is not None and not pending:
                 del self._pending[producer_id]
+
+
+class OffsetsShard(Protocol):
+    """The part of a shard that offsets need.
+
+    `deleted_topics` maps the names of deleted topics to the last record that can hold an offset for them.
+    """
+
+    context: ShardContext
+    config: GroupConfig
+    groups: dict[str, Group]
+    offsets: Offsets
+    deleted_topics: dict[str, int]
 
 
 def offset_tombstone(place: CommittedPartition) -> CoordinatorRecord:

@@ -2,18 +2,15 @@
 
 from functools import partial
 from itertools import chain, islice
-from typing import Final, Protocol
+from typing import Final
 
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
     OffsetAndMetadata,
-    Offsets,
+    OffsetsShard,
     offset_tombstone,
 )
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
-from broker.coordinator.runtime.shard import ShardContext
 
 # Keys of the timers.
 EXPIRATION: Final = "expire-offsets"
@@ -22,22 +19,12 @@ DELETED_TOPICS: Final = "forget-deleted-topics"
 _AT_A_TIME: Final = 2_000
 
 
-class Aging(Protocol):
-    """What of a shard's state is looked at here; `deleted_topics` are to be forgotten, up to which record each."""
-
-    context: ShardContext
-    config: GroupConfig
-    groups: dict[str, Group]
-    offsets: Offsets
-    deleted_topics: dict[str, int]
-
-
-def expire(state: Aging, now_ms: int) -> Decision[None]:
+def expire(state: OffsetsShard, now_ms: int) -> Decision[None]:
     """Remove offsets whose time is over, and groups without members that have none left; and look again later."""
     return _expire(dict.fromkeys([*state.groups, *state.offsets.group_ids()]), state, now_ms)
 
 
-def _expire(left: dict[str, None], state: Aging, now_ms: int) -> Decision[None]:
+def _expire(left: dict[str, None], state: OffsetsShard, now_ms: int) -> Decision[None]:
     """Look after some of these groups, whose ids are taken out when it is done, and after the others in other turns."""
     records: list[CoordinatorRecord] = []
     done: list[str] = []
@@ -65,12 +52,12 @@ def _expire(left: dict[str, None], state: Aging, now_ms: int) -> Decision[None]:
     return Decision(records, None, apply=go_on, atomic=False)
 
 
-def schedule_expiration(state: Aging) -> None:
+def schedule_expiration(state: OffsetsShard) -> None:
     """Have `expire` called after the configured interval."""
     state.context.timers.schedule(EXPIRATION, state.config.offsets_retention_check_interval_ms, expire)
 
 
-def _expired(state: Aging, group_id: str, now_ms: int) -> tuple[list[CommittedPartition], int]:
+def _expired(state: OffsetsShard, group_id: str, now_ms: int) -> tuple[list[CommittedPartition], int]:
     """Whose time is over, and how many offsets the group has."""
     group, expired, count = state.groups.get(group_id), [], 0
     for topic, offsets in state.offsets.of_group(group_id).items():
@@ -94,7 +81,7 @@ def _is_over(committed: OffsetAndMetadata, begins_ms: int, retention_ms: int, no
     return now_ms - begins_ms >= retention_ms
 
 
-def forget_deleted_topics(state: Aging, now_ms: int) -> Decision[None]:
+def forget_deleted_topics(state: OffsetsShard, now_ms: int) -> Decision[None]:
     """Remove what was committed for topics before they were deleted; where that is much, in several turns."""
     topics = dict(state.deleted_topics)
     places = chain.from_iterable(state.offsets.of_topic(topic, until) for topic, until in topics.items())

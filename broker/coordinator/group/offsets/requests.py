@@ -8,6 +8,7 @@ import attrs
 from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
     OffsetAndMetadata,
+    OffsetsShard,
     offset_tombstone,
 )
 from broker.coordinator.group.record_formats import (
@@ -17,7 +18,6 @@ from broker.coordinator.group.record_formats import (
     encode_key,
     encode_value,
 )
-from broker.coordinator.group.shard import GroupsState
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -60,7 +60,7 @@ class Committer:
 
 
 def commit_offsets(
-    state: GroupsState,
+    state: OffsetsShard,
     committer: Committer,
     offsets: Sequence[OffsetToCommit],
     retention_time_ms: int,
@@ -103,7 +103,7 @@ def _record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_timestamp
     return CoordinatorRecord(encode_key(key), encode_value(value, version))
 
 
-def _validate(state: GroupsState, committer: Committer, *, is_transactional: bool) -> None:
+def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bool) -> None:
     """Raises CoordinatorError. Who is no member may commit for a group that is not there: it becomes a simple one."""
     group = state.groups.get(committer.group_id)
     if group is not None:
@@ -123,7 +123,7 @@ def _validate(state: GroupsState, committer: Committer, *, is_transactional: boo
     raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
 
 
-def committed_partitions(state: GroupsState, request: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
+def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
     """All partitions for which the group has committed anything, by topic. Raises CoordinatorError."""
     _validate_fetch(state, request)
     return [
@@ -133,7 +133,7 @@ def committed_partitions(state: GroupsState, request: OffsetFetchRequestGroup) -
 
 
 def fetch_offsets(
-    state: GroupsState, request: OffsetFetchRequestGroup, *, require_stable: bool
+    state: OffsetsShard, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     """What the group has committed for the partitions that are asked for. Raises CoordinatorError.
 
@@ -156,7 +156,7 @@ def fetch_offsets(
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
-def _validate_fetch(state: GroupsState, request: OffsetFetchRequestGroup) -> None:
+def _validate_fetch(state: OffsetsShard, request: OffsetFetchRequestGroup) -> None:
     group = state.groups.get(request.group_id)
     if group is not None:
         group.validate_offset_fetch(request.member_id, request.member_epoch)
@@ -190,7 +190,7 @@ def no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
 
 
 def delete_offsets(
-    state: GroupsState, group_id: str, partitions: Sequence[tuple[str, int]]
+    state: OffsetsShard, group_id: str, partitions: Sequence[tuple[str, int]]
 ) -> Decision[list[ErrorCode]]:
     """The answer has an error code for each of the partitions. Raises CoordinatorError."""
     group = state.groups.get(group_id)
@@ -210,6 +210,6 @@ def delete_offsets(
     return Decision(records, codes)
 
 
-def delete_all_offsets(state: GroupsState, group_id: str) -> list[CoordinatorRecord]:
+def delete_all_offsets(state: OffsetsShard, group_id: str) -> list[CoordinatorRecord]:
     """The records that remove all that a group has committed, or would when transactions end; for DeleteGroups."""
     return [offset_tombstone(place) for place in state.offsets.places(group_id)]

@@ -2,14 +2,9 @@
 
 import pytest
 
+from broker.coordinator.group.administration import delete_groups, describe_group, list_groups, lower_case
 from broker.coordinator.group.classic.classic_group import GroupState
-from broker.coordinator.group.mixed.classic_requests import (
-    delete_groups,
-    describe_group,
-    list_groups,
-    lower_case,
-    new_member_id,
-)
+from broker.coordinator.group.mixed.classic_requests import new_member_id
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.wire.consumer_protocol import (

@@ -2,10 +2,10 @@
 
 import pytest
 
+from broker.coordinator.group.administration import list_groups
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.member import MemberState
-from broker.coordinator.group.mixed.classic_requests import list_groups
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
 from broker.wire.errors import ErrorCode

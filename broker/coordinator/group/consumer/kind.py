@@ -1,14 +1,18 @@
-"""Consumer groups whose coordinator this broker has become, and what they are told of topics."""
+"""Consumer groups as a kind of group: how their records are replayed, and how they follow metadata and leadership."""
+
+from typing import Final
 
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import await_revocation, start_session
 from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.consumer.replaying import REPLAY
 from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder
+from broker.coordinator.group.group_kind import GroupKind
 from metadata.image import MetadataDelta, MetadataImage
 
 
-def wake_consumer_groups(state: ConsumerGroupsHolder) -> None:
-    """Begin the sessions of all members anew: their former coordinator heard of them last. Sets timers."""
+def _on_loaded(state: ConsumerGroupsHolder, now_ms: int) -> None:
+    """Starts new sessions for all members, since only their former coordinator knows their last heartbeats."""
     state.topics_version = state.context.image.offset
     for group in state.groups.values():
         if isinstance(group, ConsumerGroup):
@@ -18,8 +22,8 @@ def wake_consumer_groups(state: ConsumerGroupsHolder) -> None:
                     await_revocation(state, group.group_id, member)
 
 
-def topics_changed(state: ConsumerGroupsHolder, delta: MetadataDelta, image: MetadataImage) -> None:
-    """Have groups look at their topics again with the next heartbeat, where some of them have changed."""
+def _on_metadata_change(state: ConsumerGroupsHolder, delta: MetadataDelta, image: MetadataImage) -> None:
+    """Makes groups that are subscribed to a changed topic look at their topics with the next heartbeat."""
     changed, deleted = delta.topics.changed.values(), delta.topics.deleted.values()
     if any(topic.base is None for topic in changed):
         state.topics_version = image.offset
@@ -29,3 +33,6 @@ def topics_changed(state: ConsumerGroupsHolder, delta: MetadataDelta, image: Met
     for group in state.groups.values():
         if isinstance(group, ConsumerGroup) and any(group.is_subscribed_to(name) for name in names):
             group.refresh_at_ms = 0
+
+
+CONSUMER_GROUPS: Final = GroupKind(replay=REPLAY, on_loaded=_on_loaded, on_metadata_change=_on_metadata_change)
