@@ -33,10 +33,10 @@ from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
 from metadata.controller.reassignment import (
     OngoingReassignment,
+    OngoingTopicReassignments,
     ReassignedPartition,
     ReassignedTopic,
     Reassignment,
-    TopicOngoing,
     TopicReassignments,
 )
 from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment
@@ -79,12 +79,12 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OngoingReassignment",
+    "OngoingTopicReassignments",
     "ProducerIdsBlock",
     "ReassignedPartition",
     "ReassignedTopic",
     "Reassignment",
     "TopicIsrChanges",
-    "TopicOngoing",
     "TopicOutcome",
     "TopicReassignments",
     "TopicToDelete",

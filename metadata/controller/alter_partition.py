@@ -1,4 +1,4 @@
-"""Changes of an ISR that the leader of a partition asks for (KIP-497, KIP-841, KIP-903)."""
+"""ISR changes that partition leaders request (AlterPartition: KIP-497, KIP-841, KIP-903)."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ ANY_BROKER_EPOCH = -1
 
 @attrs.frozen
 class IsrMember:
-    """A replica, and the life of its broker in which the leader saw it catch up; -1 where the leader does not say."""
+    """A replica, and the epoch of its broker when it caught up; ANY_BROKER_EPOCH if the leader does not send it."""
 
     broker_id: int
     broker_epoch: int = ANY_BROKER_EPOCH
@@ -35,7 +35,7 @@ class IsrMember:
 
 @attrs.frozen(kw_only=True)
 class IsrChange:
-    """What the leader wants for one partition, and the epochs of what it bases this on."""
+    """The requested ISR of one partition, and the epochs of the state on which the leader bases it."""
 
     partition_id: int
     leader_epoch: int
@@ -52,7 +52,7 @@ class TopicIsrChanges:
 
 @attrs.frozen
 class AlteredPartition:
-    """What came of an IsrChange; `partition` is what it has become, None with an `error`."""
+    """The result of an IsrChange: the changed partition, or an error."""
 
     partition_id: int
     partition: PartitionImage | None
@@ -66,7 +66,7 @@ class AlteredTopic:
 
 
 class AlterPartitionControl:
-    """Decides who is in sync, on the word of the leader, which alone can know."""
+    """Decides ISR changes. Only a partition's leader knows which replicas are in sync, so it requests them."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -74,11 +74,11 @@ class AlterPartitionControl:
     def alter(
         self, image: MetadataImage, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
     ) -> Decision[list[AlteredTopic]]:
-        """Each partition succeeds or fails for itself. Raises StaleBrokerEpoch for a leader of a former life.
+        """Each partition succeeds or fails independently. Raises StaleBrokerEpoch for a former incarnation.
 
-        A partition is told of by its epochs: what a leader asks for on the ground of what is not true any more does
-        not happen. No ISR ever gets a broker that is fenced, is shutting down, or lives another life than the one in
-        which it caught up: it might have lost since what made it a member (KIP-903).
+        A change with old epochs is refused, because it is based on an old state. A broker is never added to an ISR
+        while it is fenced or shutting down, or if it has restarted since it caught up: it may have lost records
+        (KIP-903).
         """
         check_broker_epoch(image, broker_id, broker_epoch)
         records: list[PartitionChangeRecord] = []
@@ -130,12 +130,12 @@ class AlterPartitionControl:
 
 
 def _checked(image: MetadataImage, broker_id: int, topic: TopicImage, change: IsrChange) -> PartitionImage:
-    """The partition, if the leader's word on it counts."""
+    """Return the partition after checking the request's epochs and the new ISR."""
     partition = topic.partitions.get(change.partition_id)
     if partition is None:
         raise UnknownTopicOrPartition
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
-        # The leader knows more than this controller, which then cannot be the active one for long.
+        # The leader has a newer state than this controller, which was therefore replaced as the active one.
         raise NotController
     if change.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpoch
@@ -157,7 +157,7 @@ def _check_isr(partition: PartitionImage, change: IsrChange) -> None:
         raise InvalidRequest
     if change.leader_recovery_state not in (LEADER_RECOVERED, LEADER_RECOVERING):
         raise InvalidRequest
-    # Until it has recovered, an uncleanly elected leader is alone; and it recovers once (KIP-704).
+    # An uncleanly elected leader is the only ISR member until it has recovered, which happens once (KIP-704).
     is_recovering = change.leader_recovery_state == LEADER_RECOVERING
     if is_recovering and (len(isr) > 1 or partition.leader_recovery_state == LEADER_RECOVERED):
         raise InvalidRequest

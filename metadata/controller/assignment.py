@@ -1,7 +1,7 @@
-"""Who has replicas of a partition while that changes (KIP-455). Pure.
+"""The replicas of a partition during a reassignment (KIP-455). Pure.
 
-A reassignment widens the replicas by those that are to come. Once all that are to remain are in sync, those that are
-to go leave, in one step. Until then nobody who holds records loses them, so it can be taken back at any time.
+A reassignment first adds the new replicas. Once all target replicas are in sync, the other ones are removed in one
+step. No replica is removed before, so the reassignment can be cancelled at any time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,11 +13,10 @@ from metadata.image import PartitionImage
 
 @attrs.frozen
 class Assignment:
-    """`replicas` are all there are, those that are to remain first, in order of preference; `directories` (UUIDs) in
-    the same order.
+    """`replicas` are all current replicas: first the target replicas in order of preference, then the removed ones.
 
-    `adding` were not there before the reassignment that is going on, `removing` will not be there after it. One that
-    was to come by a reassignment that another one has replaced is in both.
+    `directories` (UUIDs) are in the same order. `adding` are the replicas that the reassignment adds, and `removing`
+    those that it removes. A replica that was added by a reassignment which was then replaced is in both.
     """
 
     replicas: tuple[int, ...]
@@ -35,11 +34,11 @@ class Assignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas once the reassignment is done."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     def towards(self, target: Sequence[int], new_directory: Callable[[int], bytes]) -> "Assignment":
-        """On the way to `target`, whatever it was on the way to before. `new_directory` is that of a new replica."""
+        """Start a reassignment to `target`, replacing the current one. `new_directory` returns a broker's directory."""
         removing = sorted(replica for replica in self.replicas if replica not in target)
         replicas = (*target, *removing)
         original = [replica for replica in self.replicas if replica not in self.adding]
@@ -52,11 +51,11 @@ class Assignment:
         )
 
     def reverted(self) -> "Assignment":
-        """As before the reassignment; its order of preference is that of the target still, as in Kafka."""
+        """Cancel the reassignment. The order of preference stays that of the target, as in Kafka."""
         return self._without(self.adding)
 
     def completed(self, isr: Collection[int]) -> "Assignment":
-        """The target, once all of it is in sync; until then this."""
+        """The assignment without the removed replicas if the whole target is in sync; else unchanged."""
         if not self.is_changing or not all(replica in isr for replica in self.target):
             return self
         return self._without(self.removing)

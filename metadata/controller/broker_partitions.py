@@ -1,6 +1,6 @@
-"""What becomes of a broker's partitions when it comes or goes: one decision for all of them.
+"""Changes of a broker's partitions when the broker becomes active or inactive.
 
-Costs what the broker has, not what there is.
+The cost depends on the number of the broker's replicas, not on the size of the cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,19 +14,19 @@ Chosen = Callable[[PartitionImage], bool]
 
 
 class BrokerPartitions:
-    """The changes of partitions that follow from what happens to a broker."""
+    """Returns the partition changes that follow from a change of a broker."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
 
-    def broker_leaves(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-        """It leads nothing any more and is in no ISR. Its logs are intact, so it may become eligible (KIP-966)."""
+    def broker_inactive(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+        """Remove the broker as a leader and from ISRs. Its logs are intact, so it can become eligible (KIP-966)."""
         return self._change(image, broker_id, lambda partition: broker_id in partition.isr, gone=broker_id)
 
-    def broker_lost_records(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-        """As before, but it may lack records it once had, and so is not eligible either (KIP-966).
+    def broker_shut_down_uncleanly(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+        """Remove the broker as a leader, from ISRs and from ELRs, as it may have lost records (KIP-966).
 
-        Without ELR nothing tells such a broker from others, and the last member of an ISR remains in it.
+        Without ELR, the last member of an ISR stays in it.
         """
 
         def chosen(partition: PartitionImage) -> bool:
@@ -34,14 +34,14 @@ class BrokerPartitions:
 
         return self._change(image, broker_id, chosen, gone=broker_id, unclean_shutdown=broker_id)
 
-    def broker_comes(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-        """It may lead; partitions that nobody leads get it as their leader, where it is in sync or eligible."""
+    def broker_unfenced(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
+        """Elect the broker in partitions without a leader in which it is in sync or eligible."""
         return self._change(image, broker_id, lambda partition: partition.leader == NO_LEADER, came=broker_id)
 
-    def directories_lost(
+    def directories_offline(
         self, image: MetadataImage, broker_id: int, directories: Iterable[bytes]
     ) -> list[PartitionChangeRecord]:
-        """Log directories of the broker failed: what it has in them counts as gone with them (KIP-858)."""
+        """Remove the broker as a leader and from ISRs of partitions in log directories that failed (KIP-858)."""
         lost = tuple(directories)
 
         def chosen(partition: PartitionImage) -> bool:

@@ -1,4 +1,4 @@
-"""Brokers that join and leave the cluster."""
+"""Registration, unregistration and fencing of brokers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,10 +33,9 @@ NO_PREVIOUS_EPOCH = -1
 
 @attrs.frozen(kw_only=True)
 class BrokerRegistration:
-    """A broker process asks to join. `incarnation_id` (a UUID) is new for every process, `log_dirs` are UUIDs.
+    """The registration of a broker process. `incarnation_id` (a UUID) is new for every process, `log_dirs` are UUIDs.
 
-    `previous_broker_epoch` is the epoch under which this broker last shut down cleanly, as its clean-shutdown marker
-    says, or -1 (KIP-966).
+    `previous_broker_epoch` is the epoch in the broker's clean-shutdown file, or -1 without one (KIP-966).
     """
 
     cluster_id: str
@@ -50,7 +49,7 @@ class BrokerRegistration:
 
 
 class BrokersControl:
-    """Decides who belongs to the cluster."""
+    """Decides which brokers are registered, and which of them are fenced."""
 
     def __init__(self, config: ControllerConfig, partitions: BrokerPartitions) -> None:
         self._config = config
@@ -64,13 +63,14 @@ class BrokersControl:
         next_offset: int,
         now_ms: float,
     ) -> Decision[int]:
-        """Let a broker in, and answer with its broker epoch: for a new process, the offset of its record.
+        """Register a broker. The response is its broker epoch: the offset of its registration for a new incarnation.
 
-        A process that registers again keeps its epoch, and stays what it is. A new one is fenced, and whatever its
-        predecessor led goes to others in the same batch; one that does not continue from a clean shutdown may have lost
-        what its page cache held, and is not eligible to lead either (KIP-966). Where the predecessor shut down cleanly
-        and was never fenced, which is so where nobody else could have led in its place, nothing was lost and nothing
-        has to change: it carries on, and a restart costs no records.
+        A process that registers again keeps its epoch and its state. A new incarnation is fenced, and other brokers
+        take over its partitions in the same batch. Without a clean shutdown, it may have lost its page cache, so it is
+        not eligible as a leader either (KIP-966).
+
+        A broker that shut down cleanly without having been fenced, because no other broker could take over, has lost
+        nothing. It stays unfenced and keeps its partitions, so its restart changes no partition.
 
         Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
         """
@@ -82,15 +82,15 @@ class BrokersControl:
         return Decision([record], existing.broker_epoch)
 
     def unregister(self, image: MetadataImage, broker_id: int) -> Decision[None]:
-        """Forget a broker that is gone for good; its replicas stay where they are. Raises BrokerIdNotRegistered."""
+        """Remove a broker's registration. Its replicas stay assigned to it. Raises BrokerIdNotRegistered."""
         broker = image.cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-        return Decision([*self._partitions.broker_lost_records(image, broker_id), record], None)
+        return Decision([*self._partitions.broker_shut_down_uncleanly(image, broker_id), record], None)
 
     def fence(self, image: MetadataImage, broker_id: int) -> Decision[None]:
-        """Nothing was heard of the broker for too long: whoever else is in sync leads in its place."""
+        """Fence a broker whose session has expired. Other replicas in sync take over its partitions."""
         return Decision(fencing(image, self._partitions, broker_id), None)
 
     def _register_new(
@@ -101,9 +101,9 @@ class BrokersControl:
         carries_on = is_clean and existing is not None and existing.is_active and _has_all(request, existing)
         records: list[MetadataRecord] = [_registered(request, next_offset, fenced=not carries_on)]
         if not is_clean:
-            records += self._partitions.broker_lost_records(image, broker_id)
+            records += self._partitions.broker_shut_down_uncleanly(image, broker_id)
         elif not carries_on:
-            records += self._partitions.broker_leaves(image, broker_id)
+            records += self._partitions.broker_inactive(image, broker_id)
         return Decision(records, next_offset)
 
     def _check(
@@ -126,7 +126,7 @@ class BrokersControl:
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The registration that a broker speaks for. Raises StaleBrokerEpoch when it is not the current one."""
+    """Return the broker's registration. Raises StaleBrokerEpoch if `broker_epoch` is not the current one."""
     broker = image.cluster.brokers.get(broker_id)
     if broker is None:
         raise StaleBrokerEpoch(f"No broker registration found for broker id {broker_id}")
@@ -136,14 +136,14 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 
 
 def fencing(image: MetadataImage, partitions: BrokerPartitions, broker_id: int) -> list[MetadataRecord]:
-    """Everything that fencing a broker changes; nothing for one that is fenced."""
+    """The records that fence a broker; none if it is fenced already."""
     broker = image.cluster.brokers[broker_id]
     if broker.fenced:
         return []
     change = BrokerRegistrationChangeRecord(
         broker_id=broker_id, broker_epoch=broker.broker_epoch, fenced=FencingChange.FENCE
     )
-    return [*partitions.broker_leaves(image, broker_id), change]
+    return [*partitions.broker_inactive(image, broker_id), change]
 
 
 def _registered(
@@ -165,11 +165,12 @@ def _registered(
 def _check_incarnation(
     image: MetadataImage, sessions: BrokerSessions, request: BrokerRegistration, now_ms: float
 ) -> None:
-    """Two processes must not take turns in being the same broker.
+    """Raises DuplicateBrokerRegistration if the previous incarnation of the broker is still alive.
 
-    Kafka refuses the new one until the old one's session ends. Here it is let in as soon as it is plain that the old
-    one is gone: it was fenced or is shutting down, its connection broke, the new one has its clean-shutdown marker, or
-    this controller has never heard of it. A restart after a crash need not wait for the session to end then.
+    Kafka refuses the new incarnation until the session of the old one ends. Here it is accepted as soon as the old one
+    is known to be gone: it was fenced or is shutting down, its connection broke, the new one has its clean-shutdown
+    file, or it has not contacted this controller yet. A broker that restarts after a crash need not wait for its
+    session to end.
     """
     existing = image.cluster.brokers.get(request.broker_id)
     if existing is None or existing.incarnation_id == request.incarnation_id:
@@ -180,7 +181,7 @@ def _check_incarnation(
 
 
 def _has_all(request: BrokerRegistration, existing: BrokerImage) -> bool:
-    """Whether no log directory of the predecessor is missing, with replicas in it that cannot be led then."""
+    """True if the new incarnation has all log directories of the previous one, and so all of its replicas."""
     return all(log_dir in request.log_dirs for log_dir in existing.log_dirs)
 
 

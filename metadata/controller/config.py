@@ -1,4 +1,4 @@
-"""What the operator decides about the controller."""
+"""The configuration of the controller."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from metadata.controller.feature_levels import DEFAULT_FEATURES
 
 @attrs.frozen(kw_only=True)
 class ControllerConfig:
-    """`features` are the levels that a new cluster starts with; the rest are Kafka's configs of the same names.
+    """`features` are the feature levels of a new cluster. The other fields are Kafka's configs of the same names.
 
-    Except for `connection_lost_grace_ms`: how long a broker whose connection broke has to be heard again before it is
-    fenced. Coming back takes a live one some tens of milliseconds.
+    `connection_lost_grace_ms` is not Kafka's: a broker whose connection broke is fenced after this time, unless it
+    sends a heartbeat before. A live broker reconnects within some tens of milliseconds.
     """
 
     cluster_id: str
@@ -27,5 +27,5 @@ class ControllerConfig:
 
     @property
     def leader_balance_interval_ms(self) -> float | None:
-        """None where nothing is to be moved to preferred leaders by itself."""
+        """The interval in ms of checks for imbalanced partitions; None if automatic rebalancing is disabled."""
         return self.leader_imbalance_check_interval_seconds * 1000.0 if self.auto_leader_rebalance_enable else None

@@ -1,4 +1,4 @@
-"""Changing configs while everything runs."""
+"""Changes of dynamic configs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,18 @@ from typing import Final, NamedTuple
 
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
 from metadata.controller.decision import Decision
-from metadata.controller.election_configs import check_min_insync_replicas, settle
+from metadata.controller.election_configs import check_min_insync_replicas, elections_by_configs
 from metadata.controller.topic_names import validate_topic_name
 from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
 from metadata.records import ConfigRecord
 
-# Of one resource in one request: a broker knows fewer than 400, and all of them are one decision.
+# Configs of one resource in one request, which become one batch. A broker has fewer than 400 configs.
 CONFIGS_MAX: Final = 1_000
 
 
 class AlterConfigOp(IntEnum):
-    """Kafka's numbers (KIP-339)."""
+    """The operations of IncrementalAlterConfigs, by Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -35,14 +35,14 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigOutcome(NamedTuple):
-    """What came of one resource of a request; `error` is None where all went well."""
+    """The result for one resource of a request; `error` is None if it succeeded."""
 
     resource: ConfigResource
     error: ApiError | None
 
 
 class ConfigsControl:
-    """Decides what is set on topics, brokers and groups. Each resource of a request succeeds or fails for itself."""
+    """Changes the configs of topics, brokers and groups. Each resource of a request succeeds or fails independently."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -50,7 +50,7 @@ class ConfigsControl:
     def incremental_alter(
         self, image: MetadataImage, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]]
     ) -> Decision[list[ConfigOutcome]]:
-        """Change some configs of each resource, leaving the others as they are."""
+        """Change some configs of each resource, and keep its other ones."""
         named = Counter(resource for resource, _ in changes)
         records: list[ConfigRecord] = []
         outcomes = []
@@ -63,12 +63,12 @@ class ConfigsControl:
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
-        return Decision([*records, *settle(image, self._schema, records)], outcomes)
+        return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
     def alter(
         self, image: MetadataImage, configs: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]]
     ) -> Decision[list[ConfigOutcome]]:
-        """Replace everything that is set on each resource: what is not named goes back to its default."""
+        """Replace all configs of each resource. Configs that are not named return to their defaults."""
         named = Counter(resource for resource, _ in configs)
         records: list[ConfigRecord] = []
         outcomes = []
@@ -81,7 +81,7 @@ class ConfigsControl:
                 outcomes.append(ConfigOutcome(resource, None))
             except ApiError as error:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
-        return Decision([*records, *settle(image, self._schema, records)], outcomes)
+        return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
     def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
         if change.op == AlterConfigOp.DELETE:
@@ -104,8 +104,8 @@ class ConfigsControl:
     def _change(
         self, image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str | None]
     ) -> list[ConfigRecord]:
-        """A record for each config that becomes different; for brokers for each, since setting a file's name again is
-        how one has its new contents read (KAFKA-14136).
+        """The records of the changed configs. For brokers, unchanged configs get a record, too: setting a file's path
+        again makes the broker read the file again (KAFKA-14136).
         """
         for name, value in wanted.items():
             check_min_insync_replicas(image, resource, name, value)
@@ -142,7 +142,7 @@ class ConfigsControl:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
 
     def _validate_group(self, name: str, after: Mapping[str, str]) -> None:
-        """The group need not exist: its coordinator alone knows that, and it may come later."""
+        """Validate a group's configs. The group need not exist: only its coordinator knows the groups."""
         if not name:
             raise InvalidRequest("Default group resources are not allowed.")
         try:
@@ -159,7 +159,7 @@ class ConfigsControl:
             raise InvalidRequest("Invalid negative broker ID.")
         try:
             self._schema.validate_broker(after, per_broker=broker_id is not None)
-        except ConfigError as error:  # Kafka's code here is the wrong one, and clients know it (KAFKA-13609)
+        except ConfigError as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
             raise InvalidRequest(error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:
             raise BrokerIdNotRegistered(f"No node with id {broker_id} found.")

@@ -26,9 +26,9 @@ from metadata.controller.partitions import NewPartitions, TopicOutcome, create_p
 from metadata.controller.portions import in_portions, pieces_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.reassignment import (
+    OngoingTopicReassignments,
     ReassignedTopic,
     ReassignmentsControl,
-    TopicOngoing,
     TopicReassignments,
     ongoing_reassignments,
 )
@@ -46,7 +46,7 @@ T = TypeVar("T")
 # queue in order of arrival. Far more than one group commit needs to fill up.
 PENDING_REQUESTS_MAX = 256
 # When a session ends is looked at this much later than it should be only where the process did not run at all.
-_OVERSLEPT_MS = 100
+_LATE_TIMER_MS = 100
 # Timers fire this much late, so that the time in milliseconds is reached when they do, however floats are rounded.
 _TIMER_SLACK_S = 1e-6
 
@@ -151,7 +151,7 @@ class Controller:
             return self._brokers.register(image, self._sessions, registration, next_offset, _now_ms())
 
         def taken() -> None:
-            self._sessions.heard(registration.broker_id, NOT_KNOWN, _now_ms())
+            self._sessions.record_contact(registration.broker_id, NOT_KNOWN, _now_ms())
 
         async with self._pending:
             return await self._commit(decide, taken)
@@ -168,7 +168,7 @@ class Controller:
         """
 
         def taken() -> None:
-            self._sessions.heard(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
+            self._sessions.record_contact(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
 
         return await self._commit(lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken)
 
@@ -195,7 +195,7 @@ class Controller:
         """That broker, in that life, is a suspect, and nobody listens any more where it did."""
         broker = self.suspect(broker_id)
         if broker is not None and broker.broker_epoch == broker_epoch:
-            self._sessions.gone(broker_id, _now_ms())
+            self._sessions.confirm_gone(broker_id, _now_ms())
             self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
@@ -245,7 +245,7 @@ class Controller:
 
     async def list_partition_reassignments(
         self, wanted: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[TopicOngoing]:
+    ) -> list[OngoingTopicReassignments]:
         """What goes on, of these partitions or of all."""
         return await self._write(lambda image: Decision((), ongoing_reassignments(image, wanted)))
 
@@ -256,8 +256,8 @@ class Controller:
             with trio.CancelScope(deadline=self._deadline_s()) as self._timer:
                 await trio.sleep_forever()
             now_ms = _now_ms()
-            if now_ms > self._timer.deadline * 1000 + _OVERSLEPT_MS:
-                self._sessions.overslept(now_ms)
+            if now_ms > self._timer.deadline * 1000 + _LATE_TIMER_MS:
+                self._sessions.extend_expired(now_ms)
             try:
                 self._fence_silent(now_ms)
                 self._balance_leaders(now_ms)
@@ -276,8 +276,8 @@ class Controller:
         if leadership.leader_id == self._log.node_id:
             self._epoch = leadership.epoch
             self.image = self._loader.image
-            self._sessions.start_anew(self.image.cluster, self.image.offset, _now_ms())
-            self._balance.start_anew(self.image, _now_ms())
+            self._sessions.reset(self.image.cluster, self.image.offset, _now_ms())
+            self._balance.reset(self.image, _now_ms())
             try:
                 overdue = overdue_elections(self.image, self._schema)
                 if records := [*bootstrap(self.image, self._config, self._schema), *overdue]:
@@ -301,7 +301,7 @@ class Controller:
     async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
         """Decide, append, and answer when that is committed. What only wants to know is answered by what is known."""
 
-        def decide_anew(image: MetadataImage) -> Decision[T]:
+        def decide_confirmed(image: MetadataImage) -> Decision[T]:
             decision = decide(image)
             if validate_only:
                 return decision.without_records()
@@ -309,7 +309,7 @@ class Controller:
             return decision if decision.records or is_confirmed else Decision([NoOpRecord()], decision.response)
 
         async with self._pending:
-            return await self._commit(decide_anew)
+            return await self._commit(decide_confirmed)
 
     async def _write_portions(
         self,
@@ -359,8 +359,8 @@ class Controller:
         self.image = delta.apply(offset)
         self._loader.add_appended(delta, self.image)
         if delta.cluster.changed:
-            self._sessions.follow(self.image.cluster, delta.cluster.changed, offset, _now_ms())
-        self._balance.follow(delta, _now_ms())
+            self._sessions.update(self.image.cluster, delta.cluster.changed, offset, _now_ms())
+        self._balance.update(delta, _now_ms())
         self._reset_timer()
 
     def _deadline_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Elections that an operator asks for (KIP-460): of preferred leaders, or of whoever is there to lead."""
+"""Leader elections that an operator requests (KIP-460): preferred and unclean ones."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -28,7 +28,10 @@ from metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
 
 class ElectionType(IntEnum):
-    """Kafka's numbers. PREFERRED elects the first replica if it is in sync, UNCLEAN any that lives if nobody leads."""
+    """Election types, by Kafka's numbers.
+
+    PREFERRED elects the first replica if it is in sync. UNCLEAN elects any active replica if there is no leader.
+    """
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -36,7 +39,7 @@ class ElectionType(IntEnum):
 
 @attrs.frozen
 class ElectedPartition:
-    """What came of one partition; `error` is None where it has got another leader."""
+    """The result for one partition; `error` is None if another leader was elected."""
 
     partition_id: int
     error: ApiError | None = None
@@ -49,7 +52,7 @@ class ElectedTopic:
 
 
 class ElectLeadersControl:
-    """Decides who leads where the operator wants somebody else to, or somebody at all."""
+    """Elects the leaders that an operator requests."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -62,10 +65,10 @@ class ElectLeadersControl:
         *,
         needed_only: bool = False,
     ) -> Decision[list[ElectedTopic]]:
-        """`wanted` are partitions by topic, each of which succeeds or fails for itself.
+        """Elect leaders of `wanted`, partitions by topic, each of which succeeds or fails independently.
 
-        With `needed_only`, partitions that need no election, or are gone, are left out of the answer. Raises
-        InvalidRequest for a type that there is not, PolicyViolation for more elections than fit into one batch.
+        With `needed_only`, the response leaves out partitions that need no election or do not exist. Raises
+        InvalidRequest for an unknown type, PolicyViolation for more elections than one batch may have.
         """
         if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
             raise InvalidRequest(f"Unknown election type {election_type}")
@@ -79,12 +82,12 @@ class ElectLeadersControl:
 def preferred_election(
     image: MetadataImage, topic: TopicImage, partition_id: int, partition: PartitionImage, rules: ElectionRules
 ) -> PartitionChangeRecord | None:
-    """The first replica becomes the leader; None where it does not lead and cannot. Never unclean."""
+    """Elect the first replica. Returns None if it cannot be elected, or leads already. Never unclean."""
     return _leader_change(image, topic, partition_id, partition, attrs.evolve(rules, unclean=False), prefer_first=True)
 
 
 class _Elections:
-    """Those of one request. A partition that is named twice is decided once."""
+    """The elections of one request. A partition that is named twice is decided once."""
 
     def __init__(self, image: MetadataImage, schema: ConfigSchema, election_type: ElectionType) -> None:
         self._image = image

@@ -1,8 +1,8 @@
-"""The two configs that elections rest on: min.insync.replicas and unclean.leader.election.enable.
+"""The configs that elections depend on: min.insync.replicas and unclean.leader.election.enable.
 
-Whether a replica that left the ISR still has everything depends on the min.insync.replicas that its leader went by. So
-leader and controller must not differ about it: while eligible leader replicas are in use (KIP-966), it is set for the
-whole cluster and not for single brokers, and a change of it settles in the same batch who is eligible from then on.
+A replica that left the ISR is eligible only if its leader used the same min.insync.replicas as the controller. While
+eligible leader replicas are in use (KIP-966), min.insync.replicas is therefore set for the whole cluster, never for
+single brokers. A change of it updates the eligible replicas in the same batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +24,8 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 
-def agreed_min_insync_replicas(image: MetadataImage, schema: ConfigSchema) -> list[ConfigRecord]:
-    """What has to be set before eligible leader replicas are in use; nothing where it is."""
+def min_insync_replicas_records(image: MetadataImage, schema: ConfigSchema) -> list[ConfigRecord]:
+    """Set min.insync.replicas for the whole cluster, as eligible leader replicas require. Empty if it is so already."""
     records = []
     if MIN_INSYNC_REPLICAS not in image.configs.all_brokers():
         default = schema.topic_value(MIN_INSYNC_REPLICAS, {}, {})
@@ -37,7 +37,7 @@ def agreed_min_insync_replicas(image: MetadataImage, schema: ConfigSchema) -> li
 
 
 def check_min_insync_replicas(image: MetadataImage, resource: ConfigResource, name: str, value: str | None) -> None:
-    """Raises InvalidConfig for a change that would have leaders and controller differ."""
+    """Raises InvalidConfig for a change after which leaders and controller would use different values."""
     if name != MIN_INSYNC_REPLICAS or resource.type != ResourceType.BROKER or not elr_in_use(image):
         return
     if resource.name:
@@ -46,11 +46,14 @@ def check_min_insync_replicas(image: MetadataImage, resource: ConfigResource, na
         raise InvalidConfig(f"Cluster-level {name} cannot be removed while ELR is enabled.")
 
 
-def settle(image: MetadataImage, schema: ConfigSchema, records: Sequence[ConfigRecord]) -> list[PartitionChangeRecord]:
-    """What follows from `records` for partitions: who is eligible no more, and who may lead now at last.
+def elections_by_configs(
+    image: MetadataImage, schema: ConfigSchema, records: Sequence[ConfigRecord]
+) -> list[PartitionChangeRecord]:
+    """The partition changes that follow from changed configs.
 
-    With a lower min.insync.replicas the leader acknowledges what those that left the ISR do not have. A change for the
-    whole cluster looks at all partitions, some ms for 10,000.
+    With a lower min.insync.replicas, the leader acknowledges records that eligible replicas lack, so these are removed.
+    With unclean elections enabled, partitions without a leader get one. A change for the whole cluster visits all
+    partitions, which takes some ms for 10,000.
     """
     changed = [record for record in records if record.name in (MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION)]
     if not changed:
@@ -58,7 +61,7 @@ def settle(image: MetadataImage, schema: ConfigSchema, records: Sequence[ConfigR
     delta = MetadataDelta(image)
     delta.replay(changed)
     after = delta.apply(image.offset)
-    return _settled(
+    return _changes(
         after,
         schema,
         _concerned(after, changed),
@@ -67,14 +70,15 @@ def settle(image: MetadataImage, schema: ConfigSchema, records: Sequence[ConfigR
 
 
 def overdue_elections(image: MetadataImage, schema: ConfigSchema) -> list[PartitionChangeRecord]:
-    """Leaders for partitions that have none, where this controller's own defaults allow what its predecessor's did not.
+    """Elect leaders for partitions without one when this controller becomes active.
 
-    All other reasons to elect somebody are acted upon when they arise. Kafka looks for such partitions every 5 minutes.
+    Its own defaults may allow elections that its predecessor's did not. All other elections happen with the change that
+    allows them. Kafka looks for such partitions every 5 minutes.
     """
-    return _settled(image, schema, image.topics.by_id.values(), lambda partition: partition.leader == NO_LEADER)
+    return _changes(image, schema, image.topics.by_id.values(), lambda partition: partition.leader == NO_LEADER)
 
 
-def _settled(
+def _changes(
     image: MetadataImage,
     schema: ConfigSchema,
     topics: Iterable[TopicImage],

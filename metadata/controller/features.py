@@ -8,7 +8,7 @@ import attrs
 from metadata.configuration import ConfigSchema
 from metadata.controller.config import ControllerConfig
 from metadata.controller.decision import Decision
-from metadata.controller.election_configs import agreed_min_insync_replicas
+from metadata.controller.election_configs import min_insync_replicas_records
 from metadata.controller.feature_levels import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
@@ -51,7 +51,7 @@ def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSche
         records += [FeatureLevelRecord(name=name, feature_level=level) for name, level in config.features.items()]
     levels = image.features or config.features
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
-        records += agreed_min_insync_replicas(image, schema)
+        records += min_insync_replicas_records(image, schema)
     return records
 
 
@@ -84,7 +84,7 @@ def update_features(
         if reason is not None:
             raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
         if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
-            records += agreed_min_insync_replicas(image, schema)
+            records += min_insync_replicas_records(image, schema)
         records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
     return Decision(records, None)
 

@@ -74,7 +74,7 @@ class HeartbeatsControl:
         if heartbeat.want_fence or is_behind or broker.in_controlled_shutdown:
             return Decision((), _reply(heartbeat, is_fenced=True))
         change = _change(broker, fenced=FencingChange.UNFENCE)
-        records = [change, *self._partitions.broker_comes(image, broker.broker_id)]
+        records = [change, *self._partitions.broker_unfenced(image, broker.broker_id)]
         return Decision(records, _reply(heartbeat, is_fenced=False))
 
     def _fence(
@@ -92,7 +92,7 @@ class HeartbeatsControl:
                 return Decision((), _reply(heartbeat, is_fenced=False, should_shut_down=True))
             if leads_anything(image, broker.broker_id):
                 change = _change(broker, in_controlled_shutdown=True)
-                records = [change, *self._partitions.broker_leaves(image, broker.broker_id)]
+                records = [change, *self._partitions.broker_inactive(image, broker.broker_id)]
                 return Decision(records, _reply(heartbeat, is_fenced=False))
             return self._fence(image, broker, heartbeat, shut_down=True)
         offset = sessions.shutdown_offset(broker.broker_id)
@@ -113,7 +113,7 @@ class HeartbeatsControl:
             return decision
         after = MetadataDelta(image)
         after.replay(decision.records)
-        changes = self._partitions.directories_lost(after.apply(image.offset), broker.broker_id, lost)
+        changes = self._partitions.directories_offline(after.apply(image.offset), broker.broker_id, lost)
         remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
         return Decision([*decision.records, *changes, _change(broker, log_dirs=remaining)], decision.response)
 

@@ -15,7 +15,7 @@ from metadata.records import NO_LEADER, PartitionChangeRecord
 
 # Kafka's bound on what one check moves, and its pause before the next where there was more to move: a batch keeps the
 # controller from all else, and each of its leaders begins with an epoch of its own.
-MOVED_PER_BATCH_MAX: Final = 1_000
+ELECTIONS_PER_BATCH_MAX: Final = 1_000
 BETWEEN_BATCHES_MS: Final = 10
 
 
@@ -29,7 +29,7 @@ class LeaderBalance:
     def __init__(self, schema: ConfigSchema, interval_ms: float | None) -> None:
         self._schema = schema
         self._interval_ms = interval_ms
-        self._movable: dict[tuple[bytes, int], None] = {}
+        self._imbalanced: dict[tuple[bytes, int], None] = {}
         self._check_ms: float | None = None
 
     @property
@@ -37,34 +37,34 @@ class LeaderBalance:
         """When `batch` is to be called; None while there is nothing to move."""
         return self._check_ms
 
-    def start_anew(self, image: MetadataImage, now_ms: float) -> None:
+    def reset(self, image: MetadataImage, now_ms: float) -> None:
         """This controller takes over."""
-        self._movable.clear()
+        self._imbalanced.clear()
         self._check_ms = None
         if self._interval_ms is not None:
             for topic in image.topics.by_id.values():
                 for partition_id, partition in topic.partitions.items():
-                    self._note((topic.topic_id, partition_id), partition)
-            self._arm(now_ms)
+                    self._track((topic.topic_id, partition_id), partition)
+            self._schedule_check(now_ms)
 
-    def follow(self, delta: MetadataDelta, now_ms: float) -> None:
+    def update(self, delta: MetadataDelta, now_ms: float) -> None:
         """Costs what has changed."""
         if self._interval_ms is None:
             return
         for topic in delta.topics.deleted.values():
             for partition_id in topic.partitions:
-                self._movable.pop((topic.topic_id, partition_id), None)
+                self._imbalanced.pop((topic.topic_id, partition_id), None)
         for changed in delta.topics.changed.values():
             for partition_id, partition in changed.partitions.items():
-                self._note((changed.topic_id, partition_id), partition)
-        self._arm(now_ms)
+                self._track((changed.topic_id, partition_id), partition)
+        self._schedule_check(now_ms)
 
     def batch(self, image: MetadataImage, now_ms: float) -> list[PartitionChangeRecord]:
         """What the check that is due moves; those first that could be moved first."""
         assert self._interval_ms is not None, "no check is ever due"
         records: list[PartitionChangeRecord] = []
         rules: dict[bytes, ElectionRules] = {}
-        for topic_id, partition_id in self._movable:
+        for topic_id, partition_id in self._imbalanced:
             topic = image.topics.by_id[topic_id]
             if topic_id not in rules:
                 rules[topic_id] = election_rules(image, topic, self._schema)
@@ -72,24 +72,24 @@ class LeaderBalance:
             record = preferred_election(image, topic, partition_id, partition, rules[topic_id])
             if record is not None:
                 records.append(record)
-                if len(records) == MOVED_PER_BATCH_MAX:
+                if len(records) == ELECTIONS_PER_BATCH_MAX:
                     self._check_ms = now_ms + BETWEEN_BATCHES_MS
                     return records
-        self._check_ms = now_ms + self._interval_ms if self._movable else None
+        self._check_ms = now_ms + self._interval_ms if self._imbalanced else None
         return records
 
-    def _note(self, key: tuple[bytes, int], partition: PartitionImage) -> None:
-        if can_move(partition):
-            self._movable[key] = None
+    def _track(self, key: tuple[bytes, int], partition: PartitionImage) -> None:
+        if is_imbalanced(partition):
+            self._imbalanced[key] = None
         else:
-            self._movable.pop(key, None)
+            self._imbalanced.pop(key, None)
 
-    def _arm(self, now_ms: float) -> None:
-        if self._movable and self._check_ms is None and self._interval_ms is not None:
+    def _schedule_check(self, now_ms: float) -> None:
+        if self._imbalanced and self._check_ms is None and self._interval_ms is not None:
             self._check_ms = now_ms + self._interval_ms
 
 
-def can_move(partition: PartitionImage) -> bool:
+def is_imbalanced(partition: PartitionImage) -> bool:
     """Whether another replica leads than the first one, which is in sync."""
     preferred = partition.replicas[0]
     return partition.leader not in (preferred, NO_LEADER) and preferred in partition.isr

@@ -72,7 +72,7 @@ def create_partitions(
     return Decision(records, outcomes)
 
 
-def placed_partitions(
+def place_partitions(
     image: MetadataImage, topic_id: bytes, partition_ids: Iterable[int], replication_factor: int, rng: Random
 ) -> list[PartitionRecord]:
     """New partitions on brokers of our choice. Raises InvalidReplicationFactor."""
@@ -88,7 +88,7 @@ def placed_partitions(
     return records
 
 
-def assigned_partition(
+def assign_partition(
     cluster: ClusterImage, topic_id: bytes, partition_id: int, replicas: tuple[int, ...], replication_factor: int | None
 ) -> PartitionRecord:
     """A new partition on the brokers that the client chose. Raises InvalidReplicaAssignment."""
@@ -128,9 +128,9 @@ def _grow(image: MetadataImage, wanted: NewPartitions, partitions_max: int, rng:
     # What a reassignment that goes on is to end with, and not all that it needs meanwhile, which Kafka would take.
     replication_factor = len(Assignment.of(topic.partitions[0]).target)
     if wanted.assignments is None:
-        return placed_partitions(image, topic.topic_id, range(count, wanted.count), replication_factor, rng)
+        return place_partitions(image, topic.topic_id, range(count, wanted.count), replication_factor, rng)
     return [
-        assigned_partition(image.cluster, topic.topic_id, partition_id, replicas, replication_factor)
+        assign_partition(image.cluster, topic.topic_id, partition_id, replicas, replication_factor)
         for partition_id, replicas in enumerate(wanted.assignments, count)
     ]
 

@@ -56,7 +56,7 @@ class OngoingReassignment:
 
 
 @attrs.frozen
-class TopicOngoing:
+class OngoingTopicReassignments:
     """The partitions of one topic of which a reassignment goes on; never none."""
 
     name: str
@@ -162,7 +162,7 @@ class ReassignmentsControl:
 
 def ongoing_reassignments(
     image: MetadataImage, wanted: Iterable[tuple[str, Iterable[int]]] | None
-) -> list[TopicOngoing]:
+) -> list[OngoingTopicReassignments]:
     """Of these partitions, or of all for None; what is not there, or has all it should have, is passed over."""
     found: Iterable[tuple[TopicImage | None, Iterable[int]]]
     if wanted is None:
@@ -179,7 +179,7 @@ def ongoing_reassignments(
             if (partition := topic.partitions.get(index)) is not None and partition.is_reassigning
         ]
         if ongoing:
-            topics.append(TopicOngoing(topic.name, ongoing))
+            topics.append(OngoingTopicReassignments(topic.name, ongoing))
     return topics
 
 

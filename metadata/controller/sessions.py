@@ -42,7 +42,7 @@ class BrokerSessions:
         self._grace_ms = grace_ms
         self._sessions: dict[int, Session] = {}
 
-    def start_anew(self, cluster: ClusterImage, offset: int, now_ms: float) -> None:
+    def reset(self, cluster: ClusterImage, offset: int, now_ms: float) -> None:
         """This controller takes over; `offset` is the last one of its image."""
         self._sessions.clear()
         for broker in cluster.brokers.values():
@@ -50,7 +50,7 @@ class BrokerSessions:
                 session = self._sessions[broker.broker_id] = Session(now_ms, presumed=True)
                 session.shutdown_offset = offset if broker.in_controlled_shutdown else None
 
-    def follow(self, cluster: ClusterImage, changed: Iterable[int], offset: int, now_ms: float) -> None:
+    def update(self, cluster: ClusterImage, changed: Iterable[int], offset: int, now_ms: float) -> None:
         """The registrations of the brokers `changed` are others now; `offset` is that of the change."""
         for broker_id in changed:
             broker = cluster.brokers.get(broker_id)
@@ -63,7 +63,7 @@ class BrokerSessions:
             elif session.shutdown_offset is None:
                 session.shutdown_offset = offset
 
-    def heard(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
+    def record_contact(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
         """A heartbeat came, or a registration, of which the offset is NOT_KNOWN."""
         if session := self._sessions.get(broker_id):
             session.last_contact_ms = now_ms
@@ -81,7 +81,7 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         return session is not None and session.suspect_since_ms is not None
 
-    def gone(self, broker_id: int, now_ms: float) -> None:
+    def confirm_gone(self, broker_id: int, now_ms: float) -> None:
         """The process of a suspect is known to be gone: there is nobody left to be waited for."""
         session = self._sessions.get(broker_id)
         if session is not None and session.suspect_since_ms is not None:
@@ -112,7 +112,7 @@ class BrokerSessions:
         """When `expired` has somebody to tell of, unless more is heard; None without sessions."""
         return min(map(self._ends_ms, self._sessions.values()), default=None)
 
-    def overslept(self, now_ms: float) -> None:
+    def extend_expired(self, now_ms: float) -> None:
         """The controller's own process did not run for a while, and heartbeats may lie unread in its sockets.
 
         Whoever is late meanwhile gets the time of a suspect to be heard.

@@ -10,7 +10,7 @@ import attrs
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType
 from metadata.controller.config import ControllerConfig
 from metadata.controller.decision import Decision
-from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assigned_partition, placed_partitions
+from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assign_partition, place_partitions
 from metadata.controller.topic_names import CLUSTER_METADATA_TOPIC, validate_topic_name
 from metadata.errors import (
     ApiError,
@@ -174,7 +174,7 @@ class TopicsControl:
         if factor == DEFAULT:
             factor = self._config.default_replication_factor
         try:
-            return placed_partitions(image, topic_id, range(count), factor, self._rng)
+            return place_partitions(image, topic_id, range(count), factor, self._rng)
         except InvalidReplicationFactor as error:
             prefix = f"Unable to replicate the partition {factor} time(s): "
             raise InvalidReplicationFactor(prefix + error.message.removeprefix(prefix)) from error
@@ -224,7 +224,7 @@ def _assigned(image: MetadataImage, topic: NewTopic, topic_id: bytes) -> list[Pa
     for partition_id, replicas in topic.assignments:
         if partition_id in partitions:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {partition_id}")
-        partitions[partition_id] = assigned_partition(image.cluster, topic_id, partition_id, replicas, factor)
+        partitions[partition_id] = assign_partition(image.cluster, topic_id, partition_id, replicas, factor)
         factor = len(replicas)
     if sorted(partitions) != list(range(len(partitions))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")

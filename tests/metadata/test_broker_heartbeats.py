@@ -183,7 +183,7 @@ def test_a_broker_id_is_free_once_its_process_is_plainly_gone(gone: str) -> None
         case "suspect":
             cluster.sessions.connection_lost(1, cluster.now_ms)
         case _:
-            cluster.sessions.start_anew(cluster.image.cluster, cluster.image.offset, cluster.now_ms)
+            cluster.sessions.reset(cluster.image.cluster, cluster.image.offset, cluster.now_ms)
     cluster.register(1)
     assert cluster.image.cluster.brokers[1].fenced
     assert led(cluster) == [2]

@@ -13,14 +13,14 @@ TIMEOUT_MS, GRACE_MS = 9_000, 300
 def taken_over(brokers: int = 3, now_ms: float = 0) -> BrokerSessions:
     sessions = BrokerSessions(TIMEOUT_MS, GRACE_MS)
     image = Cluster(brokers).image
-    sessions.start_anew(image.cluster, image.offset, now_ms)
+    sessions.reset(image.cluster, image.offset, now_ms)
     return sessions
 
 
 def test_a_silent_broker_is_fenced_after_the_session_timeout() -> None:
     sessions = taken_over()
-    sessions.heard(1, 5, now_ms=4_000)
-    sessions.heard(2, 5, now_ms=8_000)
+    sessions.record_contact(1, 5, now_ms=4_000)
+    sessions.record_contact(2, 5, now_ms=8_000)
     assert sessions.next_end_ms() == 9_000
     assert sessions.expired(now_ms=8_999) == []
     assert sessions.expired(now_ms=9_000) == [3]
@@ -30,16 +30,16 @@ def test_a_silent_broker_is_fenced_after_the_session_timeout() -> None:
 def test_a_broker_whose_connection_broke_has_a_short_time_to_be_heard_again() -> None:
     sessions = taken_over()
     for broker in (1, 2):
-        sessions.heard(broker, 5, now_ms=1_000)
+        sessions.record_contact(broker, 5, now_ms=1_000)
         sessions.connection_lost(broker, now_ms=2_000)
-    sessions.heard(1, 5, now_ms=2_050)
+    sessions.record_contact(1, 5, now_ms=2_050)
     assert sessions.next_end_ms() == 2_300
     assert sessions.expired(now_ms=2_300) == [2]
 
 
 def test_losing_more_connections_gives_a_suspect_no_more_time() -> None:
     sessions = taken_over()
-    sessions.heard(1, 5, now_ms=0)
+    sessions.record_contact(1, 5, now_ms=0)
     for now_ms in (100, 200, 300):
         sessions.connection_lost(1, now_ms)
     assert sessions.expired(now_ms=400) == [1]
@@ -47,10 +47,10 @@ def test_losing_more_connections_gives_a_suspect_no_more_time() -> None:
 
 def test_nobody_waits_for_a_suspect_that_is_known_to_be_gone() -> None:
     sessions = taken_over()
-    sessions.heard(1, 5, now_ms=1_000)
+    sessions.record_contact(1, 5, now_ms=1_000)
     sessions.connection_lost(1, now_ms=2_000)
     assert sessions.is_suspect(1)
-    sessions.gone(1, now_ms=2_010)
+    sessions.confirm_gone(1, now_ms=2_010)
     assert sessions.expired(now_ms=2_010) == [1]
 
 
@@ -58,16 +58,16 @@ def test_a_broker_that_was_heard_is_not_gone() -> None:
     """Its listener may have refused a connection before it was heard over another."""
     sessions = taken_over()
     sessions.connection_lost(1, now_ms=2_000)
-    sessions.heard(1, 5, now_ms=2_005)
+    sessions.record_contact(1, 5, now_ms=2_005)
     assert not sessions.is_suspect(1)
-    sessions.gone(1, now_ms=2_010)
+    sessions.confirm_gone(1, now_ms=2_010)
     assert sessions.expired(now_ms=3_000) == []
 
 
 def test_another_connection_says_nothing_about_a_broker_that_is_heard() -> None:
     """Its heartbeats come over one that still stands; where nothing came yet, a refused connection is all there is."""
     sessions = taken_over()
-    sessions.heard(1, 5, now_ms=0)
+    sessions.record_contact(1, 5, now_ms=0)
     sessions.connection_reset(1, now_ms=10)
     sessions.connection_reset(2, now_ms=10)
     assert sessions.expired(now_ms=310) == [2]
@@ -77,7 +77,7 @@ def test_what_a_controller_took_over_keeps_brokers_unfenced_but_proves_nothing()
     sessions = taken_over(now_ms=5_000)
     assert not sessions.is_proven(1, now_ms=5_001)
     assert sessions.expired(now_ms=13_999) == []
-    sessions.heard(1, 5, now_ms=6_000)
+    sessions.record_contact(1, 5, now_ms=6_000)
     assert sessions.is_proven(1, now_ms=14_999)
     assert not sessions.is_proven(1, now_ms=15_000)
     sessions.connection_lost(1, now_ms=7_000)
@@ -87,9 +87,9 @@ def test_what_a_controller_took_over_keeps_brokers_unfenced_but_proves_nothing()
 def test_whoever_is_late_because_the_controller_did_not_run_gets_time_to_be_heard() -> None:
     """A process that was stopped wakes to a clock far ahead, and heartbeats that lie in its sockets."""
     sessions = taken_over()
-    sessions.overslept(now_ms=30_000)
+    sessions.extend_expired(now_ms=30_000)
     assert sessions.expired(now_ms=30_000) == []
-    sessions.heard(1, 5, now_ms=30_010)
+    sessions.record_contact(1, 5, now_ms=30_010)
     assert sessions.expired(now_ms=30_300) == [2, 3]
 
 
@@ -97,7 +97,7 @@ def test_fenced_brokers_have_no_session() -> None:
     cluster = Cluster(2)
     cluster.fence(1)
     cluster.sessions.connection_lost(1, now_ms=0)
-    cluster.sessions.heard(1, 9, now_ms=0)
+    cluster.sessions.record_contact(1, 9, now_ms=0)
     assert cluster.sessions.expired(now_ms=1_000_000) == [2]
     assert cluster.sessions.metadata_offset(1) == NOT_KNOWN
     cluster.decide(cluster.brokers.unregister(cluster.image, 2))
@@ -110,7 +110,7 @@ def test_a_new_controller_has_everybody_see_what_it_saw_before_a_broker_may_go()
     cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", 2, 1)]))
     cluster.heartbeat(1, want_shut_down=True)
     assert cluster.sessions.shutdown_offset(1) == cluster.image.offset
-    cluster.sessions.start_anew(cluster.image.cluster, 77, now_ms=0)
+    cluster.sessions.reset(cluster.image.cluster, 77, now_ms=0)
     assert cluster.sessions.shutdown_offset(1) == 77
     assert cluster.sessions.shutdown_offset(2) is None
 
@@ -128,7 +128,7 @@ def test_the_next_end_is_when_somebody_expires_and_nobody_heard_lately_does(step
         now_ms += passed_ms
         match what:
             case "heard":
-                sessions.heard(broker, 0, now_ms)
+                sessions.record_contact(broker, 0, now_ms)
                 heard_ms[broker] = now_ms
                 broken.discard(broker)
             case "lost":
@@ -138,7 +138,7 @@ def test_the_next_end_is_when_somebody_expires_and_nobody_heard_lately_does(step
                 sessions.connection_reset(broker, now_ms)
                 broken.add(broker)
             case "overslept":
-                sessions.overslept(now_ms)
+                sessions.extend_expired(now_ms)
         end_ms = sessions.next_end_ms()
         assert end_ms is not None
         assert sessions.expired(end_ms)

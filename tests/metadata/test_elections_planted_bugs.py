@@ -25,7 +25,7 @@ HUNT = settings(
 
 
 def a_crash_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BrokerPartitions, "broker_lost_records", BrokerPartitions.broker_leaves)
+    patch.setattr(BrokerPartitions, "broker_shut_down_uncleanly", BrokerPartitions.broker_inactive)
 
 
 def whoever_is_not_in_sync_is_eligible(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from metadata.controller import ControllerConfig, IsrChange, IsrMember, NewTopic, TopicIsrChanges, TopicToDelete
-from metadata.controller.leader_balance import BETWEEN_BATCHES_MS, MOVED_PER_BATCH_MAX, LeaderBalance
+from metadata.controller.leader_balance import BETWEEN_BATCHES_MS, ELECTIONS_PER_BATCH_MAX, LeaderBalance
 from metadata.image import MetadataDelta, PartitionImage
 from metadata.records import MetadataRecord
 from tests.support.metadata import CLUSTER_ID, Cluster, MetadataNode, metadata_node, schema
@@ -28,7 +28,7 @@ class Balanced(Cluster):
         delta = MetadataDelta(self.image)
         delta.replay(records)
         super().take(records)
-        self.balance.follow(delta, self.now_ms)
+        self.balance.update(delta, self.now_ms)
 
     def create(self, name: str, *assignments: tuple[int, ...]) -> None:
         topic = NewTopic(name, assignments=list(enumerate(assignments)))
@@ -93,12 +93,12 @@ def test_who_moved_otherwise_or_went_is_of_no_interest_any_more() -> None:
 
 def test_a_check_moves_a_batch_and_the_next_follows_soon() -> None:
     """A thousand leaders at a time, as in Kafka."""
-    cluster = Balanced(*[(1, 2)] * (MOVED_PER_BATCH_MAX + 1))
+    cluster = Balanced(*[(1, 2)] * (ELECTIONS_PER_BATCH_MAX + 1))
     cluster.fence(1)
     cluster.join(1)
     cluster.catch_up(1)
 
-    assert cluster.check() == MOVED_PER_BATCH_MAX
+    assert cluster.check() == ELECTIONS_PER_BATCH_MAX
     assert cluster.balance.next_check_ms == cluster.now_ms + BETWEEN_BATCHES_MS
     assert cluster.check() == 1
     assert set(cluster.leaders()) == {1}
@@ -110,7 +110,7 @@ def test_a_controller_that_takes_over_knows_what_can_be_moved() -> None:
     cluster.join(1)
     cluster.catch_up(1)
     successor = LeaderBalance(schema(), INTERVAL_MS)
-    successor.start_anew(cluster.image, 77.0)
+    successor.reset(cluster.image, 77.0)
     assert successor.next_check_ms == 77.0 + INTERVAL_MS
     assert [record.partition_id for record in successor.batch(cluster.image, 0.0)] == [0]
 

@@ -91,7 +91,7 @@ class Cluster:
         delta.replay(records)
         self.log += records
         self.image = delta.apply(len(self.log) - 1)
-        self.sessions.follow(self.image.cluster, delta.cluster.changed, self.image.offset, self.now_ms)
+        self.sessions.update(self.image.cluster, delta.cluster.changed, self.image.offset, self.now_ms)
 
     def decide(self, decision: Decision[T]) -> T:
         self.take(decision.records)
@@ -101,7 +101,7 @@ class Cluster:
         asked = registration(broker_id, self.rng, **changes)
         decision = self.brokers.register(self.image, self.sessions, asked, len(self.log), self.now_ms)
         broker_epoch = self.decide(decision)
-        self.sessions.heard(broker_id, NOT_KNOWN, self.now_ms)
+        self.sessions.record_contact(broker_id, NOT_KNOWN, self.now_ms)
         return broker_epoch
 
     def heartbeat(self, broker_id: int, **changes: Any) -> BrokerHeartbeatReply:
@@ -117,7 +117,7 @@ class Cluster:
             **changes,
         )
         reply = self.decide(self.heartbeats.heartbeat(self.image, self.sessions, asked))
-        self.sessions.heard(broker_id, asked.current_metadata_offset, self.now_ms)
+        self.sessions.record_contact(broker_id, asked.current_metadata_offset, self.now_ms)
         return reply
 
     def fence(self, broker_id: int) -> None:
