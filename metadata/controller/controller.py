@@ -1,4 +1,4 @@
-"""The active controller: decide, append, replay; and answer when the log has committed."""
+"""The active controller: it decides, appends and replays records, and responds once the log has committed them."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,23 +42,25 @@ from metadata.records import MetadataRecord, NoOpRecord, encode_record
 A = TypeVar("A")
 T = TypeVar("T")
 
-# Requests that wait for their commit at a time. Each holds at most one large batch, so this bounds memory; the others
-# queue in order of arrival. Far more than one group commit needs to fill up.
+# Requests that wait for their commit at the same time; later requests queue in order of arrival. Each has at most one
+# large batch, so this bounds the memory. It is far more than a group commit needs.
 PENDING_REQUESTS_MAX = 256
-# When a session ends is looked at this much later than it should be only where the process did not run at all.
+# A timer fires this late only if the process did not run.
 _LATE_TIMER_MS = 100
-# Timers fire this much late, so that the time in milliseconds is reached when they do, however floats are rounded.
+# Timers fire this much after their deadline, so that rounding of floats does not make them early.
 _TIMER_SLACK_S = 1e-6
 
 
 class Controller:
-    """Serves requests while this node leads the metadata log; a listener of that log, to be registered after `loader`.
+    """Serves requests while this node leads the metadata log. A listener of that log, to be registered after `loader`.
 
-    `image` is the state to decide on: what is committed, and what was appended and is going to be. It only ever changes
-    by replaying records. Every method answers once its records, and all it has seen, are committed and published, and
-    raises NotController when this node does not lead, or ceased to while the answer was pending. An answer without
-    records tells of the state, and so of its being the latest: a record that says nothing is committed for it where
-    there is none to wait for, since a controller that was replaced may not have heard of that yet.
+    `image` is the state on which the controller decides: all committed records, and appended ones that are not
+    committed yet. It changes only by replaying records.
+
+    A method returns once its records, and all records on which it was decided, are committed and published. It raises
+    NotController if this node does not lead, or stops leading before. A controller that was replaced may not know that
+    yet and have an old state. If a decision has no records, and no earlier record is uncommitted, the controller
+    therefore commits a NoOpRecord before it responds.
     """
 
     def __init__(
@@ -90,20 +92,20 @@ class Controller:
         return self._epoch is not None
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
-        """One answer for each name, those that were given twice last. Raises PolicyViolation."""
+        """Return one result per name, with repeated names last. Raises PolicyViolation."""
         self._topics.check_total(topics)
         portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
         return await self._write_portions(portions, self._topics.create, validate_only)
 
     async def delete_topics(self, topics: Sequence[TopicToDelete]) -> list[DeletedTopic]:
-        """One answer for each topic, in order. Raises TopicDeletionDisabled."""
+        """Return one result per topic, in order. Raises TopicDeletionDisabled."""
         portions = in_portions(topics, lambda topic: topic)
         return await self._write_portions(portions, self._topics.delete)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """One answer for each name, those that were given twice first. Raises PolicyViolation."""
+        """Return one result per name, with repeated names first. Raises PolicyViolation."""
         portions = in_portions(topics, lambda topic: topic.name)
         return await self._write_portions(
             portions, lambda image, some: create_partitions(image, some, self._rng), validate_only
@@ -112,7 +114,7 @@ class Controller:
     async def incremental_alter_configs(
         self, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]], *, validate_only: bool = False
     ) -> list[ConfigOutcome]:
-        """One answer for each resource, in order."""
+        """Return one result per resource, in order."""
         portions = in_portions(changes, lambda change: change[0])
         return await self._write_portions(portions, self._configs.incremental_alter, validate_only)
 
@@ -122,26 +124,26 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> list[ConfigOutcome]:
-        """One answer for each resource, in order; what a request does not name goes back to its default."""
+        """Return one result per resource, in order. Configs that are not named return to their defaults."""
         portions = in_portions(configs, lambda config: config[0])
         return await self._write_portions(portions, self._configs.alter, validate_only)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], voters: Sequence[int], *, validate_only: bool = False
     ) -> None:
-        """All of them or none; `voters` are those of the quorum now.
+        """Apply all updates or none. `voters` are the current voters of the quorum.
 
-        Raises InvalidUpdateVersion about the first that is not possible (KIP-584).
+        Raises InvalidUpdateVersion for the first update that is not possible (KIP-584).
         """
         node_id = self._log.node_id
         await self._write(lambda image: update_features(image, self._schema, updates, node_id, voters), validate_only)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
-        """Have all know of a controller (KIP-919)."""
+        """Register a controller (KIP-919)."""
         await self._write(lambda image: register_controller(image, registration))
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
-        """The broker epoch.
+        """Register a broker, and return its broker epoch.
 
         Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
         """
@@ -161,10 +163,10 @@ class Controller:
         await self._write(lambda image: self._brokers.unregister(image, broker_id))
 
     async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """What the broker may do from now on. Raises StaleBrokerEpoch.
+        """Handle a heartbeat, and return the broker's state. Raises StaleBrokerEpoch.
 
-        Does not queue up behind other requests: it would be late, and there is one at a time of each broker. That
-        nothing changes is answered without a commit, so it may be the word of a controller that was replaced.
+        Heartbeats do not queue with other requests, which would delay them: a broker sends one at a time. A heartbeat
+        that changes nothing is answered without a commit, so the response may come from a replaced controller.
         """
 
         def taken() -> None:
@@ -173,51 +175,51 @@ class Controller:
         return await self._commit(lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken)
 
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection is gone over which that broker, in that life, sent heartbeats."""
+        """The connection over which this incarnation of the broker sent heartbeats broke."""
         broker = self.image.cluster.brokers.get(broker_id)
         if self.is_active and broker is not None and broker.broker_epoch == broker_epoch:
             self._sessions.connection_lost(broker_id, _now_ms())
             self._reset_timer()
 
     def handle_connection_reset(self, node_id: int) -> None:
-        """A link with that voter, which may be a broker too, was reset or refused."""
+        """A connection with a voter, which may be a broker too, was reset or refused."""
         if self.is_active:
             self._sessions.connection_reset(node_id, _now_ms())
             self._reset_timer()
 
     def suspect(self, broker_id: int) -> BrokerImage | None:
-        """The registration of a broker of which a connection broke, and that was not heard since; None otherwise."""
+        """Return the broker's registration if a connection with it broke and it has sent no heartbeat since."""
         if self.is_active and self._sessions.is_suspect(broker_id):
             return self.image.cluster.brokers.get(broker_id)
         return None
 
     def broker_gone(self, broker_id: int, broker_epoch: int) -> None:
-        """That broker, in that life, is a suspect, and nobody listens any more where it did."""
+        """The listener of a suspect broker, in this incarnation, refuses connections: its process is gone."""
         broker = self.suspect(broker_id)
         if broker is not None and broker.broker_epoch == broker_epoch:
             self._sessions.confirm_gone(broker_id, _now_ms())
             self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
-        """A block that nobody else gets. Raises StaleBrokerEpoch."""
+        """Allocate a block of producer ids to a broker. Raises StaleBrokerEpoch."""
         return await self._write(lambda image: allocate_producer_ids(image, broker_id, broker_epoch))
 
     async def alter_partition(
         self, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
     ) -> list[AlteredTopic]:
-        """One answer for each partition, in order (KIP-497). Raises StaleBrokerEpoch."""
+        """Return one result per partition, in order (KIP-497). Raises StaleBrokerEpoch."""
         return await self._write(lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
 
     async def assign_replicas_to_directories(
         self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> list[AssignedReplica]:
-        """One answer for each replica, in order (KIP-858). Raises StaleBrokerEpoch."""
+        """Return one result per replica, in order (KIP-858). Raises StaleBrokerEpoch."""
         return await self._write(lambda image: self._directories.assign(image, broker_id, broker_epoch, assignments))
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[ElectedTopic]:
-        """One answer for each partition, in order (KIP-460); None stands for all there are.
+        """Return one result per partition, in order (KIP-460). None stands for all partitions.
 
         Raises InvalidRequest for an unknown type, PolicyViolation.
         """
@@ -232,7 +234,7 @@ class Controller:
     async def alter_partition_reassignments(
         self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
     ) -> list[ReassignedTopic]:
-        """One answer for each partition, in order (KIP-455): its replicas are on their way. Raises PolicyViolation."""
+        """Start reassignments, and return one result per partition, in order (KIP-455). Raises PolicyViolation."""
         self._reassignments.check_total(topics)
         portions = (
             [TopicReassignments(*piece) for piece in pieces]
@@ -246,11 +248,11 @@ class Controller:
     async def list_partition_reassignments(
         self, wanted: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[OngoingTopicReassignments]:
-        """What goes on, of these partitions or of all."""
+        """Return the ongoing reassignments of the wanted partitions, or of all."""
         return await self._write(lambda image: Decision((), ongoing_reassignments(image, wanted)))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fence brokers whose time is up, and give leadership back to preferred leaders, until cancelled."""
+        """Fence brokers whose sessions expire, and elect preferred leaders, until cancelled."""
         task_status.started()
         while True:
             with trio.CancelScope(deadline=self._deadline_s()) as self._timer:
@@ -262,16 +264,16 @@ class Controller:
                 self._fence_silent(now_ms)
                 self._balance_leaders(now_ms)
             except NotLeader:
-                self._epoch = None  # it is the next controller's to do this
+                self._epoch = None  # the next controller does it
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """Nothing to do: what others appended is taken over from the loader on activation."""
+        """Ignored: the controller takes the loader's image when it becomes active."""
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Likewise."""
+        """Ignored, as in `handle_commit`."""
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """Take over, or drop what was decided and not committed."""
+        """Become active with the committed state, or become inactive."""
         self._epoch = None
         if leadership.leader_id == self._log.node_id:
             self._epoch = leadership.epoch
@@ -283,7 +285,7 @@ class Controller:
                 if records := [*bootstrap(self.image, self._config, self._schema), *overdue]:
                     self._append(leadership.epoch, records)
             except NotLeader:
-                self._epoch = None  # already over; the log is about to say so
+                self._epoch = None  # leadership is already lost; the log is about to announce it
         self._reset_timer()
 
     def _fence_silent(self, now_ms: float) -> None:
@@ -299,7 +301,7 @@ class Controller:
             self._append(self._epoch, records)
 
     async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
-        """Decide, append, and answer when that is committed. What only wants to know is answered by what is known."""
+        """Decide, append, and return the response once the records are committed. With `validate_only`, only decide."""
 
         def decide_confirmed(image: MetadataImage) -> Decision[T]:
             decision = decide(image)
@@ -317,10 +319,10 @@ class Controller:
         decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]],
         validate_only: bool = False,
     ) -> list[T]:
-        """As `_write`, for things that succeed or fail each for itself: a decision for each portion of them.
+        """Like `_write`, with one decision per portion of a request whose elements succeed or fail independently.
 
-        Where this node ceases to lead between two, the first ones may have been carried out, as where an answer gets
-        lost.
+        If this node stops leading between two portions, the request fails, although the first portions may be
+        committed.
         """
         outcomes: list[T] = []
         for portion in portions:
@@ -331,7 +333,7 @@ class Controller:
     async def _commit(
         self, decide: Callable[[MetadataImage], Decision[T]], taken: Callable[[], None] | None = None
     ) -> T:
-        """Decide, append, call `taken`, and answer when all that the decision has seen is committed."""
+        """Decide, append, call `taken`, and return the response once all records up to the decision are committed."""
         epoch = self._epoch
         if epoch is None:
             raise NotController
@@ -347,15 +349,15 @@ class Controller:
         return decision.response
 
     def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """No step between the decision and the end of this may yield, or another would decide on the state before.
+        """Append and replay records. There must be no checkpoint between the decision and the end of this method.
 
-        Raises NotLeader, and nothing has changed then.
+        Otherwise another decision could be based on the state before. Raises NotLeader, with nothing changed.
         """
         next_offset = self._log.end_offset
         delta = MetadataDelta(self.image)
         delta.replay(records)
         offset = self._log.append(epoch, [encode_record(record) for record in records])
-        assert offset == next_offset + len(records) - 1, "a record came between, and broker epochs are offsets"
+        assert offset == next_offset + len(records) - 1, "broker epochs are offsets, but another record came in between"
         self.image = delta.apply(offset)
         self._loader.add_appended(delta, self.image)
         if delta.cluster.changed:

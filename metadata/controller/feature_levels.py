@@ -1,6 +1,6 @@
-"""Every feature and level of Kafka 4.3, and what each level rests on (KIP-584, KIP-1022).
+"""The features and levels of Kafka 4.3, and the dependencies of each level (KIP-584, KIP-1022).
 
-Of the levels, these change what this project does; the others are for clients and tools:
+These levels change the behaviour of a node; the others exist for clients and tools:
 
 - eligible.leader.replicas.version 1: the controller keeps eligible leader replicas (KIP-966);
 - group.version 1: groups of the consumer protocol are served (KIP-848).
@@ -26,7 +26,7 @@ ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
-# The name of each metadata.version, as Kafka's tools take and show it.
+# The name of each metadata.version in Kafka's tools.
 RELEASES: Final[Mapping[int, str]] = MappingProxyType(
     {
         7: "3.3-IV3",
@@ -55,7 +55,7 @@ RELEASES: Final[Mapping[int, str]] = MappingProxyType(
         30: "4.3-IV0",
     }
 )
-# The levels that changed Kafka's metadata records: metadata.version does not go down past one of them.
+# The levels that changed Kafka's metadata records. metadata.version cannot be downgraded below one of them.
 RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 
 
@@ -91,18 +91,18 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
 
 
 def release_level(release: str) -> int | None:
-    """The metadata.version of a release: "4.3-IV0", or the last one of "4.3" or "4.3.1"; None if it is unknown."""
+    """The metadata.version of "4.3-IV0", or the last one of a release such as "4.3" or "4.3.1"; None if unknown."""
     short = ".".join(release.split(".")[:2])
     levels = [level for level, name in RELEASES.items() if short in (name, name.partition("-")[0])]
     return max(levels, default=None)
 
 
 def initial_levels(metadata_version: int) -> dict[str, int]:
-    """The levels above 0 that a new cluster of this metadata.version begins with.
+    """The feature levels above 0 of a new cluster with this metadata.version.
 
-    kraft.version is always 1, since the voters are in the log. eligible.leader.replicas.version is 1 wherever its
-    dependency allows it, and not from Kafka's 4.1-IV0 on: without it the crash of a partition's last replica in sync
-    costs records. transaction.version, share.version and streams.version are 0.
+    kraft.version is always 1, since the voters are in the log. eligible.leader.replicas.version is 1 if its dependency
+    allows it; Kafka does that only from 4.1-IV0 on. Without it, records are lost when the last replica in sync of a
+    partition crashes. transaction.version, share.version and streams.version are 0.
     """
     levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: 1}
     if FEATURE_LEVELS[GROUP_VERSION][1].metadata_version <= metadata_version:
@@ -113,7 +113,7 @@ def initial_levels(metadata_version: int) -> dict[str, int]:
 
 
 def missing_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Why a feature cannot be at `level` where all features are at `levels`, in Kafka's words; None if it can."""
+    """Kafka's message about a dependency of `level` that `levels` do not meet; None if all are met."""
     known = FEATURE_LEVELS.get(name, {}).get(level)
     for other, needed in known.depends_on.items() if known is not None else ():
         if levels.get(other, 0) < needed:

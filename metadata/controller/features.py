@@ -1,4 +1,4 @@
-"""The feature levels that the whole cluster has agreed on (KIP-584)."""
+"""Finalized feature levels (KIP-584)."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -25,7 +25,7 @@ _DOES_NOT_KNOW = VersionRange(0, 0)
 
 
 class UpgradeType(IntEnum):
-    """Whether a level may become lower, and whether that may lose something; Kafka's numbers."""
+    """Upgrade types of UpdateFeatures, by Kafka's numbers. An unsafe downgrade may lose metadata."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -34,7 +34,7 @@ class UpgradeType(IntEnum):
 
 @attrs.frozen
 class FeatureUpdate:
-    """A feature is to be at `level`, 0 turns it off; `upgrade_type` is an UpgradeType's number."""
+    """Sets a feature to `level`; 0 disables it. `upgrade_type` is the number of an UpgradeType."""
 
     name: str
     level: int
@@ -42,9 +42,9 @@ class FeatureUpdate:
 
 
 def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSchema) -> list[MetadataRecord]:
-    """What a new cluster's log begins with: the levels needed to read the rest, and what they rest on themselves.
+    """The first records of a new cluster: its feature levels, and the configs that they require.
 
-    Nothing once that is there.
+    Empty if the log has them already.
     """
     records: list[MetadataRecord] = []
     if not image.features:
@@ -62,12 +62,11 @@ def update_features(
     node_id: int,
     voters: Sequence[int],
 ) -> Decision[None]:
-    """Raise or lower levels, all of them or none; `node_id` is this controller's. A level may depend on another one
-    of the same request.
+    """Apply all updates or none. A level may depend on another one of the same request.
 
-    Every broker and every controller has to understand the new level, be it fenced or not there now: it must be able to
-    come back. Of `voters`, the ids of those who may lead, each has to have registered so that this is known.
-    Raises InvalidUpdateVersion about the first that cannot be.
+    `node_id` is this controller. All registered brokers and controllers have to support the new level, including fenced
+    and stopped ones, because they must be able to return. All of `voters` have to be registered, so that their
+    supported levels are known. Raises InvalidUpdateVersion for the first update that is not possible.
     """
     records: list[MetadataRecord] = []
     proposed = {**image.features, **{update.name: update.level for update in updates}}
@@ -95,7 +94,10 @@ def _reason_refused(
     supported: Mapping[str, Mapping[str, VersionRange]],
     unknown_voter: int | None,
 ) -> str | None:
-    """`supported` is what each node understands; `unknown_voter` has not registered, if there is such a voter."""
+    """The reason to refuse an update, or None. `supported` maps each node to its supported levels.
+
+    `unknown_voter` is a voter that has not registered, if there is one.
+    """
     if update.upgrade_type not in list(UpgradeType):
         return "The controller does not support the given upgrade type."
     if update.level < 0:
@@ -119,9 +121,9 @@ def _reason_refused(
 
 
 def _check_metadata_version(image: MetadataImage, update: FeatureUpdate) -> None:
-    """Raises InvalidUpdateVersion for a downgrade past a level that changed Kafka's metadata records.
+    """Raises InvalidUpdateVersion for a downgrade below a level that changed Kafka's metadata records.
 
-    Records here are the same at every level. The rule is Kafka's all the same, so that what worked here works there.
+    The records of this project are the same at every level. The rule is kept, so that tools see Kafka's behaviour.
     """
     current = image.features.get(METADATA_VERSION, 0)
     if not any(update.level < change <= current for change in RECORD_CHANGES):
@@ -134,7 +136,7 @@ def _check_metadata_version(image: MetadataImage, update: FeatureUpdate) -> None
 
 
 def _supported(image: MetadataImage, node_id: int) -> dict[str, Mapping[str, VersionRange]]:
-    """What each node understands, by the words in which it is told of. This controller is asked first, by itself."""
+    """The supported levels of each node, by its name in messages. This controller is the first."""
     controllers = [each for each in image.cluster.controllers.values() if each.controller_id != node_id]
     return {
         f"Local controller {node_id}": SUPPORTED_FEATURES,

@@ -1,4 +1,4 @@
-"""What a broker's heartbeat changes: it is unfenced, fenced, or led through its shutdown (KIP-631, KIP-841)."""
+"""Broker heartbeats, which fence and unfence brokers and control their shutdown (KIP-631, KIP-841)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,9 +15,10 @@ from metadata.records import BrokerRegistrationChangeRecord, FencingChange
 
 @attrs.frozen(kw_only=True)
 class BrokerHeartbeat:
-    """`current_metadata_offset` is the last one the broker has replayed, -1 for none.
+    """`current_metadata_offset` is the last offset that the broker has replayed, or -1.
 
-    `want_fence` is false for a broker that is ready to serve. `offline_log_dirs` (UUIDs) are all that failed.
+    `want_fence` is False for a broker that is ready to serve. `offline_log_dirs` are the UUIDs of all failed
+    directories.
     """
 
     broker_id: int
@@ -30,7 +31,7 @@ class BrokerHeartbeat:
 
 @attrs.frozen(kw_only=True)
 class BrokerHeartbeatReply:
-    """`is_caught_up` with its own registration; a broker that is told `should_shut_down` leads nothing any more."""
+    """`is_caught_up`: the broker has replayed its registration. `should_shut_down`: it leads nothing, and may stop."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -38,7 +39,7 @@ class BrokerHeartbeatReply:
 
 
 class HeartbeatsControl:
-    """Decides what brokers may do, given what they tell of themselves."""
+    """Decides the state of a broker from its heartbeats."""
 
     def __init__(self, partitions: BrokerPartitions) -> None:
         self._partitions = partitions
@@ -46,12 +47,16 @@ class HeartbeatsControl:
     def heartbeat(
         self, image: MetadataImage, sessions: BrokerSessions, heartbeat: BrokerHeartbeat
     ) -> Decision[BrokerHeartbeatReply]:
-        """Raises StaleBrokerEpoch.
+        """Handle a heartbeat. Raises StaleBrokerEpoch.
 
-        A fenced broker is unfenced when it wants to and has replayed its own registration: what it knows is of this
-        life then. One that wants to shut down leads nothing from then on and is in no ISR; it may go when all others
-        have heard of that, so that none of them sends clients to it. A last active broker can hand over to nobody: it
-        may go at once, and leads on, for it to find all unchanged when it comes back; nor is it fenced while it starts.
+        A fenced broker is unfenced if it wants to be and has replayed its own registration, so that its metadata is of
+        this incarnation.
+
+        A broker that wants to shut down is removed as a leader and from all ISRs. It may stop once the other active
+        brokers have replayed that, so that none of them sends clients to it.
+
+        The last active broker has no broker to hand over to. It may stop at once and stays the leader of its
+        partitions, so it finds its state unchanged after a restart. It is not fenced while it starts, either.
         """
         broker = check_broker_epoch(image, heartbeat.broker_id, heartbeat.broker_epoch)
         if broker.fenced:
@@ -70,7 +75,7 @@ class HeartbeatsControl:
         if heartbeat.want_shut_down:
             return Decision((), _reply(heartbeat, is_fenced=True, should_shut_down=True))
         is_behind = heartbeat.current_metadata_offset < broker.broker_epoch
-        # A process that has begun to shut down does not come back: the next one registers anew (KIP-841).
+        # A process that has begun to shut down is not unfenced again: the next incarnation registers (KIP-841).
         if heartbeat.want_fence or is_behind or broker.in_controlled_shutdown:
             return Decision((), _reply(heartbeat, is_fenced=True))
         change = _change(broker, fenced=FencingChange.UNFENCE)
@@ -107,7 +112,7 @@ class HeartbeatsControl:
         heartbeat: BrokerHeartbeat,
         decision: Decision[BrokerHeartbeatReply],
     ) -> Decision[BrokerHeartbeatReply]:
-        """What the broker had in directories that failed counts as gone with them (KIP-858)."""
+        """Add the changes of partitions in log directories that failed (KIP-858)."""
         lost = [directory for directory in broker.log_dirs if directory in heartbeat.offline_log_dirs]
         if not lost:
             return decision

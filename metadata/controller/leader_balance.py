@@ -1,8 +1,8 @@
-"""Leadership goes back to preferred leaders after some time (auto.leader.rebalance.enable).
+"""Elects preferred leaders of imbalanced partitions periodically (auto.leader.rebalance.enable).
 
-A broker that went and came again leads nothing: others have taken over. Its partitions are known here from the moment
-it is in sync with them again, so that a check looks at those which can move, and at no others: a cluster in balance
-costs nothing, however many partitions it has. Soft state of the active controller, which never reaches the log.
+After a restart, a broker leads no partitions, because other brokers have taken over. A partition becomes imbalanced
+when its preferred leader is in the ISR again. The set of imbalanced partitions follows the metadata, so a check visits
+only these, and costs nothing in a balanced cluster. The set is soft state of the active controller.
 """
 
 from typing import Final
@@ -13,17 +13,17 @@ from metadata.controller.partition_change_builder import ElectionRules, election
 from metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from metadata.records import NO_LEADER, PartitionChangeRecord
 
-# Kafka's bound on what one check moves, and its pause before the next where there was more to move: a batch keeps the
-# controller from all else, and each of its leaders begins with an epoch of its own.
+# Kafka's bound of elections in one batch, and its pause before the next batch. A batch blocks the controller, and each
+# of its leaders starts a new epoch.
 ELECTIONS_PER_BATCH_MAX: Final = 1_000
 BETWEEN_BATCHES_MS: Final = 10
 
 
 class LeaderBalance:
-    """`interval_ms` is leader.imbalance.check.interval.seconds, None where nothing is to be moved by itself.
+    """`interval_ms` is leader.imbalance.check.interval.seconds in ms; None disables automatic elections.
 
-    The first check comes so long after something can be moved, as in Kafka, and the next so long after it. Times are
-    milliseconds of one steady clock.
+    The first check is one interval after a partition has become imbalanced, as in Kafka. Times are milliseconds of one
+    monotonic clock.
     """
 
     def __init__(self, schema: ConfigSchema, interval_ms: float | None) -> None:
@@ -34,11 +34,11 @@ class LeaderBalance:
 
     @property
     def next_check_ms(self) -> float | None:
-        """When `batch` is to be called; None while there is nothing to move."""
+        """The time at which `batch` is to be called; None without imbalanced partitions."""
         return self._check_ms
 
     def reset(self, image: MetadataImage, now_ms: float) -> None:
-        """This controller takes over."""
+        """Start from an image when this controller becomes active."""
         self._imbalanced.clear()
         self._check_ms = None
         if self._interval_ms is not None:
@@ -48,7 +48,7 @@ class LeaderBalance:
             self._schedule_check(now_ms)
 
     def update(self, delta: MetadataDelta, now_ms: float) -> None:
-        """Costs what has changed."""
+        """Follow a change. The cost depends on the number of changed partitions."""
         if self._interval_ms is None:
             return
         for topic in delta.topics.deleted.values():
@@ -60,7 +60,7 @@ class LeaderBalance:
         self._schedule_check(now_ms)
 
     def batch(self, image: MetadataImage, now_ms: float) -> list[PartitionChangeRecord]:
-        """What the check that is due moves; those first that could be moved first."""
+        """Return the elections of a check, in the order in which the partitions became imbalanced."""
         assert self._interval_ms is not None, "no check is ever due"
         records: list[PartitionChangeRecord] = []
         rules: dict[bytes, ElectionRules] = {}
@@ -90,6 +90,6 @@ class LeaderBalance:
 
 
 def is_imbalanced(partition: PartitionImage) -> bool:
-    """Whether another replica leads than the first one, which is in sync."""
+    """True if another replica leads than the preferred one, which is in sync."""
     preferred = partition.replicas[0]
     return partition.leader not in (preferred, NO_LEADER) and preferred in partition.isr

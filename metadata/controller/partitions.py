@@ -1,4 +1,4 @@
-"""New partitions: where their replicas go, and growing a topic."""
+"""Creation of partitions, with automatic or manual assignment of replicas."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import ClusterImage, MetadataImage, TopicImage
 from metadata.records import PartitionRecord
 
-# Kafka's bound on one request: what it makes is one batch of the log, held in memory by every node at once.
+# Kafka's bound of one request, which becomes one batch of the log: every node holds the batch in memory.
 MAX_PARTITIONS_PER_BATCH = 10_000
 
 NO_ACTIVE_BROKER = "All brokers are currently fenced or in controlled shutdown."
@@ -30,9 +30,7 @@ NO_ACTIVE_BROKER = "All brokers are currently fenced or in controlled shutdown."
 
 @attrs.frozen
 class NewPartitions:
-    """A topic is to have `count` partitions in all; `assignments` gives each new one's brokers, or None to have them
-    placed.
-    """
+    """Grows a topic to `count` partitions. `assignments` are the brokers of each new one; None places them."""
 
     name: str
     count: int
@@ -41,7 +39,7 @@ class NewPartitions:
 
 @attrs.frozen
 class TopicOutcome:
-    """What came of one topic of a request; `error` is None where all went well."""
+    """The result for one topic of a request; `error` is None if it succeeded."""
 
     name: str
     error: ApiError | None = None
@@ -50,9 +48,9 @@ class TopicOutcome:
 def create_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions], rng: Random
 ) -> Decision[list[TopicOutcome]]:
-    """Grow topics, each for itself: one that cannot grow does not keep others from it (KIP-195).
+    """Grow topics, each of which succeeds or fails independently (KIP-195).
 
-    Raises PolicyViolation for a request too large to be one batch.
+    Raises PolicyViolation for a request that is too large for one batch.
     """
     named = Counter(topic.name for topic in topics)
     outcomes = [
@@ -75,7 +73,7 @@ def create_partitions(
 def place_partitions(
     image: MetadataImage, topic_id: bytes, partition_ids: Iterable[int], replication_factor: int, rng: Random
 ) -> list[PartitionRecord]:
-    """New partitions on brokers of our choice. Raises InvalidReplicationFactor."""
+    """Create partitions on brokers chosen by the placer. Raises InvalidReplicationFactor."""
     placer = StripedReplicaPlacer(image.cluster.brokers.values(), replication_factor, rng)
     records = []
     for partition_id in partition_ids:
@@ -91,7 +89,7 @@ def place_partitions(
 def assign_partition(
     cluster: ClusterImage, topic_id: bytes, partition_id: int, replicas: tuple[int, ...], replication_factor: int | None
 ) -> PartitionRecord:
-    """A new partition on the brokers that the client chose. Raises InvalidReplicaAssignment."""
+    """Create a partition on the brokers chosen by the client. Raises InvalidReplicaAssignment."""
     check_assignment(cluster, replicas, replication_factor)
     record = new_partition(cluster, topic_id, partition_id, replicas)
     if record is None:
@@ -105,7 +103,7 @@ def assign_partition(
 def new_partition(
     cluster: ClusterImage, topic_id: bytes, partition_id: int, replicas: tuple[int, ...]
 ) -> PartitionRecord | None:
-    """Its ISR are the active brokers among the replicas, its leader is the first of them; None if there is none."""
+    """Create a partition. The active replicas are its ISR, and the first of them leads. None without active ones."""
     isr = tuple(broker_id for broker_id in replicas if cluster.is_active(broker_id))
     if not isr:
         return None
@@ -125,7 +123,7 @@ def _grow(image: MetadataImage, wanted: NewPartitions, partitions_max: int, rng:
         raise UnknownTopicOrPartition
     _check_growth(topic, wanted, partitions_max)
     count = len(topic.partitions)
-    # What a reassignment that goes on is to end with, and not all that it needs meanwhile, which Kafka would take.
+    # The replication factor after an ongoing reassignment. Kafka counts the replicas that are being removed, too.
     replication_factor = len(Assignment.of(topic.partitions[0]).target)
     if wanted.assignments is None:
         return place_partitions(image, topic.topic_id, range(count, wanted.count), replication_factor, rng)
@@ -154,7 +152,7 @@ def _check_growth(topic: TopicImage, wanted: NewPartitions, partitions_max: int)
 
 
 def check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
-    """Raises InvalidReplicaAssignment for brokers that are not there, or are named twice, or are too few or many."""
+    """Raises InvalidReplicaAssignment for unknown or repeated brokers, or for another number of replicas."""
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     previous = None
@@ -176,6 +174,6 @@ def check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replicati
 
 
 def default_directory(cluster: ClusterImage, broker_id: int) -> bytes:
-    """The only log directory of the broker; a broker that has several chooses one itself."""
+    """The broker's only log directory, or UNASSIGNED_DIRECTORY: a broker with several directories chooses one."""
     log_dirs = cluster.brokers[broker_id].log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

@@ -1,4 +1,4 @@
-"""Which brokers get a new partition."""
+"""Placement of the replicas of new partitions on brokers."""
 
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -11,7 +11,7 @@ from metadata.image import BrokerImage
 
 @attrs.define
 class _Rack:
-    """`active` and `others` are brokers, in the order of their turns; the counts say whose turn it is next."""
+    """The active and the other brokers of a rack, in the order of their turns. The counters tell the next turn."""
 
     active: list[int]
     others: list[int]
@@ -24,7 +24,7 @@ class _Rack:
         return self.active[(self.led - 1) % len(self.active)]
 
     def followers_beside_leader(self, count: int) -> list[int]:
-        """Those whose turns come right behind the leader's, so that they take turns as leaders do."""
+        """The brokers after the leader in the order of turns, so that followers rotate like leaders."""
         active = _rotated(self.active, self.led)[:-1]
         return [*active[:count], *self._others(count - len(active))]
 
@@ -50,12 +50,12 @@ class _Rack:
 
 
 class StripedReplicaPlacer:
-    """Spreads a partition's replicas over as many racks as there are, and leaders evenly over racks and their brokers.
+    """Spreads a partition's replicas over as many racks as possible, and leaders evenly over racks and brokers.
 
-    As in Kafka racks take turns, whatever their sizes, and within a rack its brokers do. A broker that is fenced or
-    shutting down gets replicas only where a rack has nobody else left, and never the first one, which will lead.
-    Brokers are shuffled after each round, so that no two of them share all that they have, and topics of few partitions
-    do not all land on the same ones. Raises InvalidReplicationFactor when that many replicas cannot be had.
+    As in Kafka, the racks take turns, whatever their sizes, and so do the brokers of a rack. An inactive broker gets
+    replicas only if its rack has no active one left, and never the first replica, which leads. The brokers are shuffled
+    after each round, so that two brokers do not share all of their partitions, and small topics do not all use the same
+    brokers. Raises InvalidReplicationFactor if there are too few brokers.
     """
 
     def __init__(self, brokers: Iterable[BrokerImage], replication_factor: int, rng: Random) -> None:
@@ -74,7 +74,7 @@ class StripedReplicaPlacer:
         self._shuffle()
 
     def place(self) -> tuple[int, ...]:
-        """The replicas of the next partition, the one to lead first."""
+        """Return the replicas of the next partition, with the leader first."""
         if self._placed and self._placed % self._active_count == 0:
             self._shuffle()
         leading = self._leading[self._placed % len(self._leading)]
@@ -86,7 +86,7 @@ class StripedReplicaPlacer:
         return (leader, *self._followers([*self._racks[first:], *self._racks[:first]]))
 
     def _followers(self, racks: list[_Rack]) -> Iterator[int]:
-        """The others, rack by rack in turn; the first of them has given the leader."""
+        """Return the followers, with the racks taking turns. The leader is in the first rack."""
         shares = self._shares(racks)
         chosen = [racks[0].followers_beside_leader(shares[0] - 1)]
         chosen += [rack.followers(share) for rack, share in zip(racks[1:], shares[1:], strict=True)]
@@ -95,7 +95,7 @@ class StripedReplicaPlacer:
             yield from chosen[0][turn : turn + 1]
 
     def _shares(self, racks: list[_Rack]) -> list[int]:
-        """How many replicas each rack gets: one more in each turn, unless it has no more brokers."""
+        """The number of replicas of each rack: racks take turns, until they have no more brokers."""
         shares, left = [0] * len(racks), self._replication_factor
         while left:
             for index, rack in enumerate(racks):

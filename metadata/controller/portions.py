@@ -1,6 +1,6 @@
-"""Large requests, taken apart: things that succeed or fail each for itself are decided on some at a time.
+"""Splits large requests into portions, if their elements succeed or fail independently.
 
-A decision holds the event loop until its records are appended. 10,000 topics in one would hold it for half a second.
+A decision blocks the event loop until its records are appended. One decision on 10,000 topics would take half a second.
 """
 
 from collections import Counter
@@ -9,17 +9,17 @@ from typing import TypeVar
 
 A = TypeVar("A")
 
-# What one decision is about, in partitions or resources: some 5 ms, and more where others compete for the CPU.
+# Partitions or resources per decision, which takes about 5 ms of CPU time.
 PORTION_SIZE = 64
 
 
 def in_portions(
     things: Sequence[A], name: Callable[[A], Hashable], size: Callable[[A], int] = lambda _: 1
 ) -> Iterator[Sequence[A]]:
-    """Portions of `things`, in their order, each of at least one and of PORTION_SIZE at most where things are small.
+    """Split `things` in order into portions of one or more things, of PORTION_SIZE at most.
 
-    Where there are several portions, all that are named more than once are in the last one: they are refused for that,
-    and have to meet.
+    A larger thing is a portion of its own. Things with repeated names are all in the last portion, because a decision
+    refuses the repeated names that it sees.
     """
     if len(things) <= 1 or sum(map(size, things)) <= PORTION_SIZE:
         yield things
@@ -41,9 +41,9 @@ def in_portions(
 
 
 def pieces_in_portions(named: Iterable[tuple[str, Sequence[A]]]) -> Iterator[list[tuple[str, Sequence[A]]]]:
-    """At least one portion of partitions by topic, in their order, each of PORTION_SIZE partitions at most.
+    """Split partitions by topic in order into one or more portions, each of PORTION_SIZE partitions at most.
 
-    A topic with more partitions comes in several pieces. Each portion is made when it is asked for.
+    A topic with more partitions is split into several pieces. Portions are made lazily.
     """
     portion: list[tuple[str, Sequence[A]]] = []
     portion_size = 0

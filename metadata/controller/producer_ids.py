@@ -1,4 +1,4 @@
-"""Producer ids: handed to brokers in blocks, none ever twice."""
+"""Allocation of producer ids to brokers, in blocks."""
 
 import attrs
 
@@ -21,7 +21,7 @@ class ProducerIdsBlock:
 
 
 def allocate_producer_ids(image: MetadataImage, broker_id: int, broker_epoch: int) -> Decision[ProducerIdsBlock]:
-    """The next block, for a broker that is registered. Raises StaleBrokerEpoch, ApiError when all ids are used up."""
+    """Allocate the next block to a registered broker. Raises StaleBrokerEpoch, ApiError if all ids are used."""
     check_broker_epoch(image, broker_id, broker_epoch)
     block = ProducerIdsBlock(image.next_producer_id)
     if block.first_producer_id > _INT64_MAX - block.size:

@@ -1,4 +1,4 @@
-"""Moving replicas to other brokers, while everything goes on (KIP-455)."""
+"""Partition reassignments (KIP-455)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,7 +23,7 @@ from metadata.records import PartitionChangeRecord
 
 @attrs.frozen
 class Reassignment:
-    """A partition's replicas are to be on these brokers, the preferred leader first; None cancels what goes on."""
+    """The target replicas of a partition, with the preferred leader first; None cancels the ongoing reassignment."""
 
     partition_id: int
     replicas: tuple[int, ...] | None
@@ -37,7 +37,7 @@ class TopicReassignments:
 
 @attrs.frozen
 class ReassignedPartition:
-    """What came of a Reassignment: it has begun, or is done already, where `error` is None."""
+    """The result of a Reassignment. Without an `error`, it has started or is complete already."""
 
     partition_id: int
     error: ApiError | None = None
@@ -57,7 +57,7 @@ class OngoingReassignment:
 
 @attrs.frozen
 class OngoingTopicReassignments:
-    """The partitions of one topic of which a reassignment goes on; never none."""
+    """The partitions of one topic with ongoing reassignments; never empty."""
 
     name: str
     partitions: Sequence[OngoingReassignment]
@@ -72,7 +72,7 @@ class ReassignmentsControl:
     def alter(
         self, image: MetadataImage, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
     ) -> Decision[list[ReassignedTopic]]:
-        """Each partition succeeds or fails for itself; one that is named twice ends where the last one says.
+        """Each partition succeeds or fails independently. If a partition is repeated, the last element wins.
 
         Raises PolicyViolation for more partitions than one request may move.
         """
@@ -119,7 +119,7 @@ class ReassignmentsControl:
                 _check_factor(before, asked.replicas)
             after = before.towards(asked.replicas, lambda broker: default_directory(image.cluster, broker))
             change = self._decide(image, topic, asked.partition_id, partition, after)
-        # Both are decided on the same state, so only one of them can be carried out.
+        # All changes are decided on the same state, so only one change of a partition can be applied.
         changes.pop((topic.topic_id, asked.partition_id), None)
         if change is not None:
             changes[topic.topic_id, asked.partition_id] = change
@@ -127,7 +127,7 @@ class ReassignmentsControl:
     def _cancel(
         self, image: MetadataImage, topic: TopicImage, partition_id: int, partition: PartitionImage
     ) -> PartitionChangeRecord | None:
-        """Whoever was to come goes at once, whether it leads or not."""
+        """Remove the added replicas at once, including one that leads."""
         if not partition.is_reassigning:
             raise NoReassignmentInProgress
         after = Assignment.of(partition).reverted()
@@ -163,7 +163,7 @@ class ReassignmentsControl:
 def ongoing_reassignments(
     image: MetadataImage, wanted: Iterable[tuple[str, Iterable[int]]] | None
 ) -> list[OngoingTopicReassignments]:
-    """Of these partitions, or of all for None; what is not there, or has all it should have, is passed over."""
+    """The ongoing reassignments of the wanted partitions, or of all for None. Others are left out."""
     found: Iterable[tuple[TopicImage | None, Iterable[int]]]
     if wanted is None:
         found = [(image.topics.by_id[topic_id], indexes) for topic_id, indexes in image.topics.reassigning.items()]
@@ -184,7 +184,7 @@ def ongoing_reassignments(
 
 
 def _check_factor(before: Assignment, replicas: Sequence[int]) -> None:
-    """KIP-860. What counts is the number of replicas that a reassignment which goes on is to end with."""
+    """Raises InvalidReplicationFactor if the number of target replicas changes (KIP-860)."""
     if len(replicas) != len(before.target):
         raise InvalidReplicationFactor(
             f"The replication factor is changed from {len(before.target)} to {len(replicas)}"

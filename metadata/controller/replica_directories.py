@@ -1,6 +1,7 @@
-"""In which of its log directories a broker has its replicas, as it tells itself (KIP-858).
+"""The log directories of replicas, which brokers report (KIP-858).
 
-While a directory works that is of no account. When it fails, what is in it is gone, and nothing else of the broker.
+The controller uses them when a directory fails: then only the replicas in it are lost, not the other ones of the
+broker.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from metadata.records import PartitionChangeRecord
 
 @attrs.frozen
 class DirectoryAssignment:
-    """A broker's replica of a partition is in this log directory; LOST_DIRECTORY for one that cannot be found."""
+    """The log directory of a broker's replica; LOST_DIRECTORY for a replica that the broker cannot find."""
 
     directory_id: bytes
     topic_id: bytes
@@ -28,14 +29,14 @@ class DirectoryAssignment:
 
 @attrs.frozen
 class AssignedReplica:
-    """What came of an assignment; `error` is None where all went well."""
+    """The result of an assignment; `error` is None if it succeeded."""
 
     assignment: DirectoryAssignment
     error: ApiError | None = None
 
 
 class ReplicaDirectoriesControl:
-    """Decides what follows from where a replica is."""
+    """Decides the changes that follow from the directories of replicas."""
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -43,7 +44,7 @@ class ReplicaDirectoriesControl:
     def assign(
         self, image: MetadataImage, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> Decision[list[AssignedReplica]]:
-        """Each succeeds or fails for itself. Raises StaleBrokerEpoch."""
+        """Each assignment succeeds or fails independently. Raises StaleBrokerEpoch."""
         broker = check_broker_epoch(image, broker_id, broker_epoch)
         records: list[PartitionChangeRecord] = []
         return Decision(records, list(self._outcomes(image, broker, assignments, records)))
@@ -116,10 +117,10 @@ def _found(
 
 
 def _lost_its_log(broker: BrokerImage, before: bytes, after: bytes) -> bool:
-    """Whether what the replica once had cannot be there any more.
+    """True if the replica's records are lost.
 
-    Where the directory that it was in is not there, the log in another one began anew. Kafka lets such a replica lead
-    as if it had everything.
+    If the replica's previous directory is gone, its log in another directory is new and empty. Kafka treats such a
+    replica as if it had all records.
     """
     if after == LOST_DIRECTORY:
         return True

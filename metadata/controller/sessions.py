@@ -1,13 +1,13 @@
-"""Which brokers are alive, as far as the controller has heard. Soft state: it never reaches the log.
+"""Sessions of the brokers that are not fenced. Soft state of the active controller, which is not in the log.
 
-Only brokers that are not fenced have a session. It ends when a broker was silent for the session timeout, or soon after
-a connection with it broke: a process that died has its connections reset by its kernel, and waiting any longer would
-only leave its partitions without a leader. A live broker whose connection broke comes back at once and is heard again.
+A session expires without a heartbeat for the session timeout, or soon after a connection with the broker broke. The
+kernel resets the connections of a process that died, and waiting longer would only leave partitions without a leader. A
+live broker reconnects at once after its connection broke, and sends a heartbeat.
 
-A controller that takes over starts all sessions anew, since it cannot know when its predecessor last heard from whom.
-Such a session is presumed: it keeps its broker from being fenced, but does not prove that its process lives.
+A controller that becomes active starts new sessions, because it does not know the last heartbeats to its predecessor.
+Such a session is presumed: it keeps the broker from being fenced, but does not prove that its process is alive.
 
-Times are milliseconds of one steady clock.
+Times are milliseconds of one monotonic clock.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,10 @@ NOT_KNOWN = -1
 
 @attrs.define
 class Session:
-    """`metadata_offset` is how far the broker has followed the log. `suspect_since_ms` is None while nobody doubts it.
+    """`metadata_offset` is the last offset that the broker has replayed.
 
-    `shutdown_offset` is what the others have to have seen before a broker that is shutting down may go.
+    `suspect_since_ms` is the time at which a connection with the broker broke, or None. `shutdown_offset` is the offset
+    that the other brokers have to replay before the broker may stop, if it is shutting down.
     """
 
     last_contact_ms: float
@@ -35,7 +36,7 @@ class Session:
 
 
 class BrokerSessions:
-    """`timeout_ms` is broker.session.timeout.ms; `grace_ms` is how long a suspect has to make itself heard."""
+    """`timeout_ms` is broker.session.timeout.ms; `grace_ms` is the time that a suspect has to send a heartbeat."""
 
     def __init__(self, timeout_ms: float, grace_ms: float) -> None:
         self._timeout_ms = timeout_ms
@@ -43,7 +44,7 @@ class BrokerSessions:
         self._sessions: dict[int, Session] = {}
 
     def reset(self, cluster: ClusterImage, offset: int, now_ms: float) -> None:
-        """This controller takes over; `offset` is the last one of its image."""
+        """Start new sessions when this controller becomes active. `offset` is the last one of its image."""
         self._sessions.clear()
         for broker in cluster.brokers.values():
             if not broker.fenced:
@@ -51,7 +52,7 @@ class BrokerSessions:
                 session.shutdown_offset = offset if broker.in_controlled_shutdown else None
 
     def update(self, cluster: ClusterImage, changed: Iterable[int], offset: int, now_ms: float) -> None:
-        """The registrations of the brokers `changed` are others now; `offset` is that of the change."""
+        """Follow the changed registrations of the brokers `changed`; `offset` is that of the change."""
         for broker_id in changed:
             broker = cluster.brokers.get(broker_id)
             if broker is None or broker.fenced:
@@ -64,7 +65,7 @@ class BrokerSessions:
                 session.shutdown_offset = offset
 
     def record_contact(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
-        """A heartbeat came, or a registration, of which the offset is NOT_KNOWN."""
+        """Record a heartbeat, or a registration, with `metadata_offset` NOT_KNOWN."""
         if session := self._sessions.get(broker_id):
             session.last_contact_ms = now_ms
             session.presumed = False
@@ -72,7 +73,7 @@ class BrokerSessions:
             session.metadata_offset = metadata_offset
 
     def connection_lost(self, broker_id: int, now_ms: float) -> None:
-        """The connection over which the broker was heard is gone."""
+        """The connection over which the broker sent heartbeats broke: it becomes a suspect."""
         session = self._sessions.get(broker_id)
         if session is not None and session.suspect_since_ms is None:
             session.suspect_since_ms = now_ms
@@ -82,40 +83,40 @@ class BrokerSessions:
         return session is not None and session.suspect_since_ms is not None
 
     def confirm_gone(self, broker_id: int, now_ms: float) -> None:
-        """The process of a suspect is known to be gone: there is nobody left to be waited for."""
+        """The process of a suspect is gone: its session expires at once."""
         session = self._sessions.get(broker_id)
         if session is not None and session.suspect_since_ms is not None:
             session.suspect_since_ms = now_ms - self._grace_ms
 
     def connection_reset(self, broker_id: int, now_ms: float) -> None:
-        """Some other connection with the broker's process broke, or was refused.
+        """Another connection with the broker's process broke, or was refused.
 
-        This tells nothing about a broker that is heard over a connection that still stands.
+        Ignored for a broker that has an intact connection for heartbeats.
         """
         session = self._sessions.get(broker_id)
         if session is not None and session.presumed:
             self.connection_lost(broker_id, now_ms)
 
     def is_proven(self, broker_id: int, now_ms: float) -> bool:
-        """Whether there certainly was a process a moment ago that is this broker."""
+        """True if the broker's process was certainly alive within the session timeout."""
         session = self._sessions.get(broker_id)
         if session is None or session.presumed or session.suspect_since_ms is not None:
             return False
         return session.last_contact_ms + self._timeout_ms > now_ms
 
     def expired(self, now_ms: float) -> list[int]:
-        """Brokers that have to be fenced, those first whose time was up first."""
+        """The brokers whose sessions have expired, in the order of expiration."""
         late = [(self._ends_ms(session), broker_id) for broker_id, session in self._sessions.items()]
         return [broker_id for ends_ms, broker_id in sorted(late) if ends_ms <= now_ms]
 
     def next_end_ms(self) -> float | None:
-        """When `expired` has somebody to tell of, unless more is heard; None without sessions."""
+        """The time at which the next session expires, without further heartbeats; None without sessions."""
         return min(map(self._ends_ms, self._sessions.values()), default=None)
 
     def extend_expired(self, now_ms: float) -> None:
-        """The controller's own process did not run for a while, and heartbeats may lie unread in its sockets.
+        """Extend expired sessions by the grace time, after the controller's own process did not run for a while.
 
-        Whoever is late meanwhile gets the time of a suspect to be heard.
+        Heartbeats that were sent meanwhile may be unread in its sockets.
         """
         for session in self._sessions.values():
             if self._ends_ms(session) <= now_ms:
@@ -126,7 +127,7 @@ class BrokerSessions:
         return None if session is None else session.shutdown_offset
 
     def metadata_offset(self, broker_id: int) -> int:
-        """How far the broker has followed the log, or NOT_KNOWN."""
+        """The last offset that the broker has replayed, or NOT_KNOWN."""
         session = self._sessions.get(broker_id)
         return NOT_KNOWN if session is None else session.metadata_offset
 

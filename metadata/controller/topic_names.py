@@ -1,16 +1,16 @@
-"""What a topic may be called."""
+"""Validation of topic names."""
 
 import re
 
 from metadata.errors import InvalidTopic
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-MAX_NAME_LENGTH = 249  # with "-<partition>" and a suffix for deletion it still is a file name
+MAX_NAME_LENGTH = 249  # a file name can have it with "-<partition>" and a suffix for deletion appended
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def validate_topic_name(name: str) -> None:
-    """Raises InvalidTopic, in Kafka's words."""
+    """Raises InvalidTopic with Kafka's message."""
     if reason := _reason_invalid(name):
         raise InvalidTopic(f"Topic name is invalid: {reason}")
 

@@ -1,4 +1,4 @@
-"""Creating and deleting topics."""
+"""Creation and deletion of topics."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -42,9 +42,9 @@ DEFAULT = -1
 
 @attrs.frozen
 class NewTopic:
-    """A topic to create. -1 stands for the broker's default, and is required where `assignments` says it all.
+    """A topic to create. -1 stands for the broker's default, and is required if `assignments` is set.
 
-    `assignments` are pairs of partition and brokers, the preferred leader first.
+    `assignments` are pairs of partition and brokers, with the preferred leader first.
     """
 
     name: str
@@ -56,7 +56,7 @@ class NewTopic:
 
 @attrs.frozen
 class CreatedTopic:
-    """What came of a NewTopic. With an `error`, nothing else has a meaning; `configs` are those set on the topic."""
+    """The result of a NewTopic. With an `error`, the other fields are unset. `configs` are those set on the topic."""
 
     name: str
     error: ApiError | None = None
@@ -67,7 +67,7 @@ class CreatedTopic:
 
 
 class TopicToDelete(NamedTuple):
-    """Named either by `name` or by `topic_id`."""
+    """A topic to delete, given by `name` or by `topic_id`."""
 
     name: str | None = None
     topic_id: bytes = ZERO_UUID
@@ -81,7 +81,7 @@ class DeletedTopic:
 
 
 class TopicsControl:
-    """Decides which topics there are."""
+    """Creates and deletes topics."""
 
     def __init__(self, config: ControllerConfig, schema: ConfigSchema, rng: Random) -> None:
         self._config = config
@@ -89,7 +89,7 @@ class TopicsControl:
         self._rng = rng
 
     def create(self, image: MetadataImage, topics: Sequence[NewTopic]) -> Decision[list[CreatedTopic]]:
-        """Create topics, each for itself: one that cannot be made does not keep others from it.
+        """Create topics, each of which succeeds or fails independently.
 
         Raises PolicyViolation for more partitions than one request may create.
         """
@@ -110,7 +110,7 @@ class TopicsControl:
         return Decision(records, created)
 
     def delete(self, image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]]:
-        """Delete topics, answering in the order of the request. Raises TopicDeletionDisabled."""
+        """Delete topics. The results are in the order of the request. Raises TopicDeletionDisabled."""
         if not self._config.delete_topic_enable:
             raise TopicDeletionDisabled
         answers: list[DeletedTopic] = []
@@ -132,7 +132,7 @@ class TopicsControl:
             raise PolicyViolation("Excessively large number of partitions per request.")
 
     def partition_count(self, topic: NewTopic) -> int:
-        """How many partitions the topic is to have."""
+        """The number of partitions of a topic to create."""
         if topic.assignments:
             return len(topic.assignments)
         return self._config.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
