@@ -1,1 +1,1 @@
-"""What the metadata log says: its records, the immutable image they add up to, and the controller that decides them."""
+"""Cluster metadata: the records of the metadata log, the image that they result in, and the controller."""

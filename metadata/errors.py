@@ -1,4 +1,4 @@
-"""What the controller answers when it will not do what it was asked. Named after Kafka's error codes."""
+"""The errors of the controller, named after Kafka's error codes."""
 
 from typing import ClassVar, Final
 
@@ -7,10 +7,10 @@ MESSAGE_LENGTH_MAX: Final = 2_000
 
 
 class ApiError(Exception):
-    """`name` is the name of Kafka's error code, `message` what the client is told.
+    """`name` is the name of Kafka's error code, and `message` is sent to the client.
 
-    Where an error becomes an element of an answer, it is stored without its traceback. The traceback's frames refer to
-    the answer, and such a cycle would stay until the garbage collector finds it.
+    An error that becomes an element of a response is stored without its traceback. The frames of the traceback refer to
+    the response, and such a cycle would stay in memory until the garbage collector finds it.
     """
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -110,7 +110,7 @@ class NoReassignmentInProgress(ApiError):
 
 
 class NotController(ApiError):
-    """This node is not the active controller, or ceased to be one; what was asked for may or may not come about."""
+    """This node is not the active controller, or was replaced during the request, which may have been carried out."""
 
     name = "NOT_CONTROLLER"
     default_message = "This is not the correct controller for this cluster."
@@ -132,7 +132,7 @@ class PreferredLeaderNotAvailable(ApiError):
 
 
 class RequestTimedOut(ApiError):
-    """What was asked for may or may not come about."""
+    """The request timed out. It may be carried out."""
 
     name = "REQUEST_TIMED_OUT"
     default_message = "The request timed out."

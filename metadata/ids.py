@@ -1,20 +1,20 @@
-"""UUIDs as Kafka makes and prints them: 16 bytes, shown as 22 characters of URL-safe base64."""
+"""UUIDs in Kafka's format: 16 bytes, with 22 characters of URL-safe base64 as the text form."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from random import Random
 
-# Where no real log directory is meant (KIP-858): one that the broker is yet to choose, or that it will tell of later,
-# and one that failed. 100 ids are set aside.
+# Reserved ids, which are not log directories (KIP-858): MIGRATING if the broker has not reported the directory yet,
+# UNASSIGNED if it has not chosen one, LOST if the directory failed.
 MIGRATING_DIRECTORY = bytes(16)
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 LOST_DIRECTORY = bytes(15) + b"\x02"
 RESERVED_IDS = 100
-_DASH = 62  # what six bits stand for '-', which command lines would take for an option
+_DASH = 62  # the six bits that '-' encodes; a command line would parse text that starts with it as an option
 
 
 def random_uuid(rng: Random) -> bytes:
-    """A version 4 UUID that is not reserved and whose text does not begin with a dash."""
+    """A random version 4 UUID that is not reserved, and whose text form does not start with a dash."""
     while True:
         drawn = bytearray(rng.randbytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40
@@ -32,5 +32,5 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def is_online(directory: bytes, log_dirs: Collection[bytes]) -> bool:
-    """Whether the directory of a replica works, these being its broker's that do; for all that is known of it."""
+    """True if a replica's directory is one of its broker's online `log_dirs`, or is not known yet."""
     return directory in log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)

@@ -1,4 +1,4 @@
-"""The immutable state that the metadata log adds up to, the deltas between two states, and the loader that follows."""
+"""Immutable images of the metadata, deltas between two images, and the loader that replays the log."""
 
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage

@@ -1,4 +1,4 @@
-"""The brokers and controllers that are registered."""
+"""The registered brokers and controllers."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from metadata.records import (
 
 @attrs.frozen
 class BrokerImage:
-    """A registration. A fenced broker leads nothing and is told to no client; `end_points` by listener name."""
+    """A broker's registration. `end_points` are by listener name. Clients do not see fenced brokers."""
 
     broker_id: int
     broker_epoch: int
@@ -31,13 +31,13 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """May lead partitions and be in an ISR."""
+        """True if the broker can lead partitions and be in an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
 
 @attrs.frozen
 class ControllerImage:
-    """A registration (KIP-919); `end_points` by listener name."""
+    """A controller's registration (KIP-919). `end_points` are by listener name."""
 
     controller_id: int
     incarnation_id: bytes
@@ -47,8 +47,7 @@ class ControllerImage:
 
 @attrs.frozen
 class ClusterImage:
-    """`brokers` and `controllers` by id, in order of registration. They are few: a plain dict is copied when one
-    changes."""
+    """`brokers` and `controllers` by id, in order of registration. A change copies the whole dict, which is small."""
 
     brokers: Mapping[int, BrokerImage] = attrs.field(factory=dict)
     controllers: Mapping[int, ControllerImage] = attrs.field(factory=dict)
@@ -59,8 +58,10 @@ class ClusterImage:
 
 
 class ClusterDelta:
-    """`changed` maps a broker id to its new registration, or to None for a broker that left; `changed_controllers`
-    maps controllers' ids likewise."""
+    """`changed` maps a broker's id to its new registration, or to None for an unregistered broker.
+
+    `changed_controllers` does so for controllers.
+    """
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base

@@ -1,4 +1,4 @@
-"""Dynamic configs: what was set on topics, on brokers, for all brokers, and on groups."""
+"""Dynamic configs of topics, brokers, all brokers, and groups."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from metadata.records import ConfigRecord
 
 
 class ConfigResource(NamedTuple):
-    """What a config applies to; `type` is a ResourceType's number. A BROKER without a name stands for all of them."""
+    """The resource of a config. `type` is the number of a ResourceType; a BROKER without a name means all brokers."""
 
     type: int
     name: str
@@ -26,7 +26,7 @@ def _place(resource: ConfigResource) -> int:
 
 @attrs.frozen
 class ConfigsImage:
-    """Every resource that has a config set, and what is set on it."""
+    """The resources that have dynamic configs, with their configs."""
 
     resources: PersistentMap[ConfigResource, Mapping[str, str]] = attrs.field(factory=lambda: PersistentMap(_place))
 
@@ -47,7 +47,7 @@ class ConfigsImage:
 
 
 class ConfigsDelta:
-    """`changed` holds the new value of each changed config of each resource, None for one that was taken back."""
+    """`changed` holds the new value of each changed config of each resource, or None for a removed config."""
 
     def __init__(self, base: ConfigsImage) -> None:
         self.base = base

@@ -1,4 +1,4 @@
-"""The whole state after an offset of the metadata log, and the difference between two such states."""
+"""The image of the metadata at an offset of the log, and the delta between two images."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ from metadata.records import (
 
 @attrs.frozen
 class MetadataImage:
-    """Immutable. `offset` is that of the last record in it, -1 for none."""
+    """The immutable state after the record at `offset`; -1 if there is none."""
 
     offset: int = -1
     features: Mapping[str, int] = attrs.field(factory=dict)
@@ -39,10 +39,10 @@ class MetadataImage:
 
 
 class MetadataDelta:
-    """Gathers records on top of `base`. The only thing that gives records their meaning: controller and brokers alike
-    change state by replaying here, and nowhere else.
+    """Collects the changes of records to `base`. The controller and the brokers change their state only by replaying
+    records here.
 
-    `features` holds the changed levels. Replaying a record that contradicts the state is a bug, and asserts.
+    `features` holds the changed levels. Replaying a record that contradicts the state is a bug, and fails an assertion.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -73,7 +73,7 @@ class MetadataDelta:
             replay[type(record)](record)
 
     def apply(self, offset: int) -> MetadataImage:
-        """The image after everything replayed, the last of it at `offset`. Aspects that did not change are shared."""
+        """The image after the replayed records, the last of them at `offset`. It shares unchanged parts with `base`."""
         base = self.base
         return MetadataImage(
             offset=offset,

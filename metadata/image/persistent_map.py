@@ -1,10 +1,12 @@
-"""An immutable map whose changed copy shares what did not change.
+"""An immutable map. A changed copy shares its unchanged parts with the original.
 
-Two levels: a tuple of small dicts. A change copies the tuple and the dicts it touches: for 10,000 entries that is 512
-pointers and some 20 entries, a few microseconds. Plain dicts copied whole would cost 100 times that; the hash array
-mapped tries on PyPI are as cheap to change, but iterate in the order of Python's string hashes, which differ from
-process to process, and replaying a simulated run needs the same order everywhere. Here a key's bucket comes from a
-function of the map's maker, and dicts keep their order of insertion, so equal histories iterate alike.
+The map is a tuple of small dicts. A change copies the tuple and the affected dicts: for 10,000 entries that is 512
+pointers and some 20 entries, a few microseconds. A copy of one plain dict would cost 100 times as much.
+
+Hash array mapped tries, as on PyPI, are as cheap to change. But they iterate in the order of Python's string hashes,
+which differs between processes, and a replay of a simulated run needs the same order in all processes. Here the caller
+provides the function that maps a key to its bucket, and dicts keep their insertion order, so maps with equal histories
+iterate in the same order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,12 +31,12 @@ def place_bytes(key: bytes) -> int:
 
 
 def place_number(key: int) -> int:
-    """Runs of numbers share a bucket, so a map of 0, 1, 2, ... inserted in this order iterates in it as well."""
+    """Adjacent numbers share a bucket, so a map of 0, 1, 2, ... that were inserted in order iterates in order."""
     return key >> _BUCKET_BITS
 
 
 class PersistentMap(Generic[K, V]):
-    """Reads like a Mapping. `place` maps a key to the non-negative number that picks its bucket."""
+    """An immutable Mapping. `place` maps a key to a non-negative number, which selects the key's bucket."""
 
     __slots__ = ("_buckets", "_length", "_place")
 
@@ -44,7 +46,7 @@ class PersistentMap(Generic[K, V]):
         self._buckets: tuple[dict[K, V], ...] = _spread(place, (entries or {}).items(), self._length)
 
     def changed(self, put: Mapping[K, V], remove: Iterable[K] = ()) -> "PersistentMap[K, V]":
-        """This map without the keys `remove`, which may be missing, and then with the entries `put`."""
+        """A copy without the keys `remove`, which may be missing, and then with the entries `put`."""
         place, buckets = self._place, list(self._buckets)
         mask, own, length = len(buckets) - 1, set[int](), self._length
         for key in remove:
@@ -67,7 +69,7 @@ class PersistentMap(Generic[K, V]):
 
     @property
     def buckets(self) -> tuple[Mapping[K, V], ...]:
-        """The parts that maps share with their changed copies: one that did not change is the same object in both."""
+        """The parts that a map shares with its changed copies: an unchanged part is the same object in both."""
         return self._buckets
 
     def get(self, key: K, default: V | None = None) -> V | None:
@@ -108,7 +110,7 @@ class PersistentMap(Generic[K, V]):
 
 
 def _spread(place: Callable[[K], int], entries: Iterable[tuple[K, V]], length: int) -> tuple[dict[K, V], ...]:
-    """Enough buckets, a power of two, that `length` entries can double before they have to be spread again."""
+    """Distribute entries to buckets, whose number is a power of two that allows `length` entries to double."""
     count = 1
     while count * BUCKET_ENTRIES < length:
         count *= 2

@@ -1,4 +1,4 @@
-"""An image as records, which is what snapshots are made of; and the delta from one image to another."""
+"""Conversion of an image to the records of a snapshot, and the delta between two images."""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias, TypeVar
@@ -23,15 +23,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 _Map: TypeAlias = Mapping[K, V] | PersistentMap[K, V]
 
-# Kafka's own snapshots do not say either to whom the last block of producer ids went.
+# Snapshots do not hold the broker that got the last block of producer ids, neither here nor in Kafka.
 NO_BROKER = -1
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """The records that make this image from nothing, made as they are asked for.
+    """Yield the records that create this image from an empty one.
 
-    Feature levels come first, since they say how to read the rest. Fields that this release does not know are not in an
-    image, and so not in its snapshots; nobody writes them before all nodes know them (KIP-584).
+    Feature levels come first, since they determine how to read the other records. Unknown fields of records are not in
+    an image, and therefore not in its snapshots. They are written only when all nodes know them (KIP-584).
     """
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
@@ -108,7 +108,7 @@ def _new(before: _Map[K, V], after: _Map[K, V]) -> dict[K, V]:
 
 
 def _changes(before: _Map[K, V], after: _Map[K, V], gone: V) -> dict[K, V]:
-    """What is new or other after than before, and `gone` for each key that is no more."""
+    """The new and changed entries, and `gone` as the value of each removed key."""
     return {**{key: gone for key in before if key not in after}, **_new(before, after)}
 
 

@@ -1,4 +1,4 @@
-"""Topics, their partitions, and what changed in them."""
+"""Topics and partitions, and the deltas between two states of them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class PartitionImage:
-    """One partition. `directories` are the UUIDs of the log directories, in the order of `replicas`."""
+    """A partition. `directories` are the UUIDs of the replicas' log directories, in the order of `replicas`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -80,7 +80,7 @@ def _or_old(new: tuple[_T, ...] | None, old: tuple[_T, ...]) -> tuple[_T, ...]:
 
 @attrs.frozen
 class TopicImage:
-    """One topic; `partitions` by id, which run from 0 without a gap, and iterate in this order."""
+    """A topic. `partitions` are by id, and iterate in the order of their ids, which start at 0 and have no gaps."""
 
     name: str
     topic_id: bytes
@@ -89,11 +89,11 @@ class TopicImage:
 
 @attrs.frozen
 class TopicsImage:
-    """All topics. `unified_names` maps a name with '.' turned to '_' to the names that have one of the two.
+    """All topics. `unified_names` maps a name with '.' replaced by '_' to the topics whose names collide in metrics.
 
-    `by_broker` has for each broker, by topic id, the partitions of which it has a replica, in ascending order: what its
-    coming and going can change, to be found without a look at the others. `reassigning` has, by topic id, the
-    partitions of which a reassignment goes on, in ascending order (KIP-455).
+    `by_broker` maps each broker to its replicas: the ids of partitions by topic id, in ascending order. With it, a
+    change of a broker visits only that broker's partitions. `reassigning` maps a topic id to the partitions with an
+    ongoing reassignment, in ascending order (KIP-455).
     """
 
     by_id: PersistentMap[bytes, TopicImage] = attrs.field(factory=lambda: PersistentMap(place_bytes))
@@ -103,7 +103,7 @@ class TopicsImage:
     reassigning: PersistentMap[bytes, tuple[int, ...]] = attrs.field(factory=lambda: PersistentMap(place_bytes))
 
     def replicas_on(self, broker_id: int) -> Iterator[tuple[TopicImage, Iterable[int]]]:
-        """The topics of which the broker has replicas, each with the ids of the partitions."""
+        """Yield the topics with replicas on the broker, each with the ids of these partitions."""
         if broker_id in self.by_broker:
             for topic_id, partition_ids in self.by_broker[broker_id].items():
                 yield self.by_id[topic_id], partition_ids
@@ -114,13 +114,13 @@ class TopicsImage:
 
 
 def unified_name(name: str) -> str | None:
-    """What Kafka's metrics would call the topic, where that could be the name of another one; None otherwise."""
+    """The topic's name in Kafka's metrics if another topic could have the same one there; else None."""
     return name.replace(".", "_") if "." in name or "_" in name else None
 
 
 @attrs.define
 class TopicDelta:
-    """What changed in one topic; `base` is None for one that is new, `partitions` are the new and changed ones."""
+    """The changes of one topic. `base` is None for a new topic. `partitions` are the new and changed ones."""
 
     name: str
     topic_id: bytes
@@ -128,7 +128,7 @@ class TopicDelta:
     partitions: dict[int, PartitionImage] = attrs.field(factory=dict)
 
     def partition(self, partition_id: int) -> PartitionImage | None:
-        """As it is after the change, or None."""
+        """The partition after the change, or None."""
         changed = self.partitions.get(partition_id)
         return changed if changed or self.base is None else self.base.partitions.get(partition_id)
 
@@ -138,7 +138,7 @@ class TopicDelta:
 
 
 class TopicsDelta:
-    """What changed between two images: `changed` holds new and altered topics, `deleted` those that are gone."""
+    """The changes between two images: `changed` holds new and changed topics, `deleted` the deleted ones."""
 
     def __init__(self, base: TopicsImage) -> None:
         self.base = base
@@ -161,7 +161,7 @@ class TopicsDelta:
         topic.partitions[record.partition_id] = changed_partition(old, record)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Returns the name of the topic that went."""
+        """Remove a topic, and return its name."""
         topic = self._topic(record.topic_id)
         del self.changed[record.topic_id]
         if topic.base is not None:
@@ -189,7 +189,7 @@ class TopicsDelta:
         return topic
 
     def _by_broker(self) -> Mapping[int, PersistentMap[bytes, tuple[int, ...]]]:
-        """Follows the replicas, which hardly ever change: changes of ISRs and leaders cost it nothing."""
+        """Update `by_broker`. Only changes of replicas, which are rare, have a cost here; those of ISRs do not."""
         put: dict[int, dict[bytes, tuple[int, ...]]] = {}
         gone: dict[int, list[bytes]] = {}
         for topic in self.deleted.values():
@@ -237,7 +237,7 @@ def _brokers_of(partitions: Iterable[PartitionImage]) -> dict[int, None]:
 def _moved(
     delta: TopicDelta, by_broker: Mapping[int, PersistentMap[bytes, tuple[int, ...]]]
 ) -> dict[int, tuple[int, ...]]:
-    """The partitions, after the change, on each broker that got or lost replicas of this topic."""
+    """The ids of this topic's partitions on each broker that gained or lost a replica, after the change."""
     after: dict[int, set[int]] = {}
 
     def on(broker_id: int) -> set[int]:
@@ -258,7 +258,7 @@ def _moved(
 
 
 def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """In alphabetical order, so that equal states make equal images, whatever their histories."""
+    """Add a name in alphabetical order, so that equal states result in equal images, whatever their histories."""
     return tuple(sorted((*names, name)))
 
 

@@ -1,4 +1,4 @@
-"""The records of the metadata log. Names and meaning follow KRaft's; the bytes are our own (see `record`)."""
+"""The records of the metadata log. Names and meanings are KRaft's; the encoding is not (see `record`)."""
 
 from metadata.records.brokers import (
     BrokerEndpoint,

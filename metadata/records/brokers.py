@@ -1,4 +1,4 @@
-"""Brokers that joined, left, or changed what they may do."""
+"""Records of broker registrations."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -10,7 +10,7 @@ from metadata.records.record import MetadataRecord, RecordType, metadata_record,
 
 
 class SecurityProtocol(IntEnum):
-    """Kafka's numbers."""
+    """Security protocols, by Kafka's numbers."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -19,8 +19,7 @@ class SecurityProtocol(IntEnum):
 
 
 class BrokerEndpoint(NamedTuple):
-    """Where those who come through the listener `name` reach a node; `security_protocol` is a SecurityProtocol's
-    number."""
+    """The address of a node's listener `name`. `security_protocol` is the number of a SecurityProtocol."""
 
     name: str
     host: str
@@ -29,7 +28,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 class VersionRange(NamedTuple):
-    """The feature levels a node understands, both ends included."""
+    """The feature levels that a node supports, both ends included."""
 
     min_version: int
     max_version: int
@@ -42,19 +41,19 @@ class FencingChange(IntEnum):
 
 
 def endpoints_from(value: tuple[tuple[str, str, int, int], ...]) -> tuple[BrokerEndpoint, ...]:
-    """As they are read."""
+    """Convert decoded tuples to endpoints."""
     return tuple(BrokerEndpoint(*endpoint) for endpoint in value)
 
 
 def features_from(value: Mapping[str, tuple[int, int]] | tuple[()]) -> dict[str, VersionRange]:
-    """As they are read."""
+    """Convert decoded tuples to version ranges."""
     return {name: VersionRange(*versions) for name, versions in dict(value).items()}
 
 
 @metadata_record(RecordType.REGISTER_BROKER, version=0)
 @attrs.frozen(kw_only=True)
 class RegisterBrokerRecord(MetadataRecord):
-    """A broker process joined. `broker_epoch` is the record's own offset for a new incarnation."""
+    """Registers a broker process. `broker_epoch` is the record's own offset for a new incarnation."""
 
     broker_id: int = number(0)
     incarnation_id: bytes = number(1)
@@ -77,7 +76,10 @@ class UnregisterBrokerRecord(MetadataRecord):
 @metadata_record(RecordType.BROKER_REGISTRATION_CHANGE, version=0)
 @attrs.frozen(kw_only=True)
 class BrokerRegistrationChangeRecord(MetadataRecord):
-    """`fenced` is a FencingChange; `in_controlled_shutdown` only ever turns true; None for no change of `log_dirs`."""
+    """Changes a registration. `fenced` is a FencingChange. `in_controlled_shutdown` can only become True.
+
+    `log_dirs` is None if they do not change.
+    """
 
     broker_id: int = number(0)
     broker_epoch: int = number(1)

@@ -1,4 +1,4 @@
-"""What concerns the cluster as a whole: configs, features, producer ids."""
+"""Records of configs, features and producer ids."""
 
 import attrs
 
@@ -8,7 +8,7 @@ from metadata.records.record import MetadataRecord, RecordType, metadata_record,
 @metadata_record(RecordType.CONFIG, version=0)
 @attrs.frozen(kw_only=True)
 class ConfigRecord(MetadataRecord):
-    """Sets one config of one resource, or takes it back where `value` is None."""
+    """Sets one config of one resource, or removes it if `value` is None."""
 
     resource_type: int = number(0)
     resource_name: str = number(1)
@@ -19,7 +19,7 @@ class ConfigRecord(MetadataRecord):
 @metadata_record(RecordType.PRODUCER_IDS, version=0)
 @attrs.frozen(kw_only=True)
 class ProducerIdsRecord(MetadataRecord):
-    """All producer ids below `next_producer_id` have been given away, the last block of them to the named broker."""
+    """The producer ids below `next_producer_id` are allocated. The broker got the last block of them."""
 
     broker_id: int = number(0)
     broker_epoch: int = number(1)
@@ -29,7 +29,7 @@ class ProducerIdsRecord(MetadataRecord):
 @metadata_record(RecordType.FEATURE_LEVEL, version=0)
 @attrs.frozen(kw_only=True)
 class FeatureLevelRecord(MetadataRecord):
-    """The cluster works at this level of the feature from here on; level 0 turns it off."""
+    """Finalizes a feature level; level 0 disables the feature."""
 
     name: str = number(0)
     feature_level: int = number(1)
@@ -38,4 +38,4 @@ class FeatureLevelRecord(MetadataRecord):
 @metadata_record(RecordType.NO_OP, version=0)
 @attrs.frozen(kw_only=True)
 class NoOpRecord(MetadataRecord):
-    """Says nothing; lets a follower see that the leader lives and how far it is."""
+    """Changes nothing. Once it is committed, the controller that appended it was the active one at that time."""

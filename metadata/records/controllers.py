@@ -1,4 +1,4 @@
-"""Controllers that are there, voters or not."""
+"""Records of controller registrations, of voters and observers (KIP-919)."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from metadata.records.record import MetadataRecord, RecordType, metadata_record,
 @metadata_record(RecordType.REGISTER_CONTROLLER, version=0)
 @attrs.frozen(kw_only=True)
 class RegisterControllerRecord(MetadataRecord):
-    """A controller process joined. It takes the place of the one with its id that did so before."""
+    """Registers a controller process, in place of the previous incarnation."""
 
     controller_id: int = number(0)
     incarnation_id: bytes = number(1)

@@ -1,8 +1,8 @@
-"""What every metadata record is: a type, a version, numbered fields; and its bytes.
+"""The base class of metadata records, and their encoding.
 
-A record is packed as `[type, version, {field number: value, ...}]`, leaving out fields that have their default. Numbers
-are never used twice. A reader keeps the fields it does not know in `unknown`, and writes them back as they came, so an
-older node can carry what a newer one wrote.
+A record is encoded in msgpack as `[type, version, {field number: value, ...}]`, without the fields that have their
+default values. Field numbers are never reused. A reader keeps fields that it does not know in `unknown`, and encodes
+them unchanged, so an older node preserves the fields of a newer one.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,16 +33,16 @@ class RecordType(IntEnum):
 
 
 class UnknownRecordType(Exception):
-    """A record this release has no meaning for. Skipping it would make our state differ from everybody else's."""
+    """A record type that this release does not know. Skipping the record would make the nodes' states differ."""
 
 
 class MalformedRecord(ValueError):
-    """Bytes that are no metadata record."""
+    """The bytes are not a valid metadata record."""
 
 
 @attrs.frozen(kw_only=True)
 class MetadataRecord:
-    """One entry of the metadata log. `unknown` holds the fields of a newer version by their numbers."""
+    """A record of the metadata log. `unknown` holds the fields of a newer version by their numbers."""
 
     type: ClassVar[RecordType]
     version: ClassVar[int]
@@ -57,12 +57,12 @@ _NUMBERED: dict[type[MetadataRecord], tuple[tuple[int, str, object], ...]] = {}
 
 
 def number(value: int, **options: Any) -> Any:
-    """An attrs field that is stored under the number `value`."""
+    """An attrs field that is encoded with the field number `value`."""
     return attrs.field(metadata={"number": value}, **options)
 
 
 def metadata_record(type_: RecordType, version: int) -> Callable[[R], R]:
-    """Register a record class, whose fields all come from `number`, for reading and writing."""
+    """Register a record class, whose fields are all created by `number`, for encoding and decoding."""
 
     def register(cls: R) -> R:
         numbered = tuple(
@@ -91,7 +91,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> MetadataRecord:
-    """Raises UnknownRecordType for a record that only a newer release understands, MalformedRecord for what is none."""
+    """Decode a record. Raises UnknownRecordType for a record type of a newer release, MalformedRecord."""
     try:
         type_, _version, fields = msgpack.unpackb(data, use_list=False, strict_map_key=False, max_ext_len=0)
         cls = _CLASSES.get(type_)
@@ -100,4 +100,4 @@ def decode_record(data: bytes) -> MetadataRecord:
         known = {name: fields.pop(place) for place, name, _ in _NUMBERED[cls] if place in fields}
         return cls(**known, unknown=fields)
     except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
-        raise MalformedRecord(f"{data[:20]!r} is no metadata record: {error!r:.100}") from error
+        raise MalformedRecord(f"{data[:20]!r} is not a metadata record: {error!r:.100}") from error

@@ -1,4 +1,4 @@
-"""Topics and their partitions."""
+"""Records of topics and partitions."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ class TopicRecord(MetadataRecord):
 @metadata_record(RecordType.PARTITION, version=2)
 @attrs.frozen(kw_only=True)
 class PartitionRecord(MetadataRecord):
-    """A new partition. `replicas` are in order of preference, and `directories` (UUIDs) in the order of `replicas`."""
+    """Creates a partition. `replicas` are in order of preference, `directories` (UUIDs) in the order of `replicas`."""
 
     topic_id: bytes = number(0)
     partition_id: int = number(1)
@@ -43,9 +43,9 @@ class PartitionRecord(MetadataRecord):
 @metadata_record(RecordType.PARTITION_CHANGE, version=2)
 @attrs.frozen(kw_only=True)
 class PartitionChangeRecord(MetadataRecord):
-    """What changes in a partition; None, or the NO_... constants, where nothing does.
+    """Changes a partition. None and the NO_... constants stand for unchanged fields.
 
-    Every change raises the partition epoch by one. Naming a leader, be it the one that leads already, raises the leader
+    Every change raises the partition epoch by one. A change with a leader, even the current one, also raises the leader
     epoch by one.
     """
 
