@@ -1,44 +1,25 @@
-"""What a replica traces: the steps of the protocol that are worth being watched, or crashed at.
-
-All have `node`. `entries` are (base offset, end offset, epoch) of each batch, `voters` (node id, directory id) of each
-voter; an `end_offset` is that of the next entry, and what holds "to" it holds for all below.
-
-    log_recovered       start_offset end_offset epoch entries   what this life begins with
-    log_cut             path torn_bytes end_offset              recovery found no intact entry at its end
-    quorum_state_lost   path                                    the log has entries, and no epoch and vote are on disk
-    role_changed        role epoch leader cause                 the core's role, as soon as it is acted on
-    vote_synced         epoch voted_for                         durable; a node id, or None
-    log_written         end_offset entries                      in the page cache
-    log_synced          end_offset                              durable to there
-    log_truncated       end_offset                              durable
-    committed           end_offset                              before anybody is told
-    leader_elected      epoch                                   has committed in its epoch; its listeners are told next
-    snapshot_taken      end_offset                              durable
-    snapshot_installed  end_offset epoch                        fetched, durable, and the log empty behind it
-    voters_changed      offset voters                           of the entry that names them, -1 where none does
-    implausible_epoch   epoch told source                       the epoch that another replica told was refused
-    unsafe_truncation   end_offset committed source             the leader lacks what is committed; refused
-    snapshot_refused    end_offset epoch reason                 what was fetched is none; fetched again later
-    voter_directory_differs  voter mine                         a voter has this node id and another disk: not this one
-"""
+"""Traces what a node of the quorum does; `kraft.events` declares the kinds and their fields."""
 
 from collections.abc import Sequence
 
 from kraft.core import Core, ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
 from kraft.core.control import decode_voters
 from kraft.core.effects import RefusedEpoch, RefusedTruncation, RoleChanged
+from kraft.core.transitions import Cause, Role
 from kraft.env import Tracer
 from kraft.recovery import Recovered
 from kraft.replicated_log import Batch, BatchKind
 
 
 class QuorumTrace:
-    """Called for what needs no words of its own: `trace("log_synced", end_offset=7)`."""
+    """Adds the node's id to events; has methods for events that are derived from the core's state."""
 
     def __init__(self, tracer: Tracer, me: ReplicaKey) -> None:
         self._tracer = tracer
         self._me = me
         self.voters_offset = -1
+        self._led = False
+        self._election_cause = ""
         self._refused: dict[tuple[int, type], int] = {}
 
     def __call__(self, kind: str, /, **fields: object) -> None:
@@ -57,6 +38,15 @@ class QuorumTrace:
     def role(self, change: RoleChanged) -> None:
         cause = change.cause.value
         self("role_changed", role=change.role.value, epoch=change.epoch, leader=change.leader_id, cause=cause)
+        if self._led:
+            self("leader_resigned", epoch=change.epoch, cause=cause)
+        self._led = change.role is Role.LEADER
+        if change.role is Role.PROSPECTIVE or change.cause is Cause.HANDED_OVER:
+            self._election_cause = cause
+
+    def elected(self, epoch: int) -> None:
+        """This node leads in `epoch` and has committed an entry of it."""
+        self("leader_elected", epoch=epoch, cause=self._election_cause)
 
     def refused(self, refused: RefusedEpoch | RefusedTruncation) -> None:
         """Once per source, for each own epoch or high watermark: a broken peer repeats itself."""

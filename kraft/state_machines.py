@@ -160,7 +160,7 @@ class StateMachines:
         if leadership != self.leadership:
             self._set_leadership(leadership)
             if leadership.leader_id == self._node_id:
-                self._trace("leader_elected", epoch=leadership.epoch)
+                self._trace.elected(leadership.epoch)
             for listener in self._listeners:
                 listener.handle_leader_change(leadership)
         self.notify()

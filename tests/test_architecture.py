@@ -60,6 +60,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.regex": (),
+    # Declares what others emit; only the log, the documents and the tests read it.
+    "broker.events": ("kraft.events", "metadata.events"),
     # Knows no kind of coordinator.
     "broker.coordinator.runtime": (
         "broker.net.deadlines",
@@ -182,6 +184,7 @@ WORLDLY: dict[str, set[str]] = {
     "jepsen.report.command": {"pathlib"},
     # A process's own affairs, before there is a node: its properties file, its directory, its signals; the variables
     # and the files of the user who runs a command.
+    "broker.cli.event_printer": {"time"},
     "broker.cli.commands.cluster": {"os"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},

@@ -10,12 +10,12 @@ import gc
 import resource
 import signal
 import sys
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import trio
 
-from broker.cli.event_printer import EventPrinter
+from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
@@ -29,7 +29,8 @@ from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_dirs import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
-from kraft.env import descriptor_limit, real_env
+from kraft.env import Tracer, descriptor_limit, real_env
+from kraft.events import Level
 from kraft.log import CorruptLog
 from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError
@@ -59,8 +60,10 @@ def run_node(arguments: StartArguments) -> int:
     try:
         config = read_node_config(arguments.properties, arguments.overrides)
         _raise_descriptor_limit()
-        _warn(config)
-        trio.run(_serve, config, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
+        level, log_format = Level[arguments.log_level.upper()], cast(LogFormat, arguments.log_format)
+        printer = EventPrinter(config.node_id, level, log_format)
+        _warn(config, printer.trace)
+        trio.run(_serve, config, printer, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         print_refusals(group)
         exit_code = 1
@@ -78,14 +81,14 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _warn(config: KafkaConfig) -> None:
+def _warn(config: KafkaConfig, trace: Tracer) -> None:
     for name in config.unknown():
-        print(f"kraft: warning: {name} is not a config that Kafka knows", file=sys.stderr)
+        trace("config_warning", warning=f"{name} is not a config that Kafka knows")
     for name in config.ignored():
-        print(f"kraft: warning: {name} has no effect yet", file=sys.stderr)
+        trace("config_warning", warning=f"{name} has no effect yet")
     for text in (_about_connections(config), _about_internal_topics(config)):
         if text is not None:
-            print(f"kraft: warning: {text}", file=sys.stderr)
+            trace("config_warning", warning=text)
 
 
 def _about_connections(config: KafkaConfig) -> str | None:
@@ -113,8 +116,7 @@ def _about_internal_topics(config: KafkaConfig) -> str | None:
     )
 
 
-async def _serve(config: KafkaConfig, stop_at_eof: bool) -> None:
-    printer = EventPrinter()
+async def _serve(config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) -> None:
     node = Node(real_env(printer.trace), config)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)

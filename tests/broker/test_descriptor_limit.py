@@ -84,7 +84,9 @@ async def test_a_node_out_of_descriptors_for_clients_serves_on_and_recovers(tmp_
         segments = sorted(path.name for path in (tmp_path / "data" / "topic-0").glob("*.log"))
         assert len(segments) > 1
         output = node.output()
-        assert "warning: max.connections=65 is more than the 64 connections that this process can serve" in output
+        assert (
+            "config_warning: max.connections=65 is more than the 64 connections that this process can serve" in output
+        )
         assert "Traceback" not in output
         assert "offline" not in output
         assert 0 < sum("connection_refused" in line for line in output.splitlines()) <= 11

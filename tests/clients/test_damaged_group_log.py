@@ -29,7 +29,9 @@ def test_a_coordinator_that_cannot_load_its_log_is_told(new_node: Callable[..., 
     consumer.close()
 
     (line,) = [line for line in node.output().splitlines() if "the coordinator for partition" in line]
-    assert line.startswith("kraft: error: the coordinator for partition 0 of __consumer_offsets cannot be loaded from ")
+    assert (
+        " error node 1: coordinator_load_failed: the coordinator for partition 0 of __consumer_offsets cannot" in line
+    )
     assert f"the batch at offset 0 in {log} is damaged: Record is corrupt" in line
     assert "elect one whose replica is intact" in line
     node.stop()

@@ -23,7 +23,7 @@ def fill(bootstrap: str, topic: str) -> None:
 
 
 def warnings(node: NodeProcess) -> list[str]:
-    return [line for line in node.output().splitlines() if line.startswith("kraft: warning: recovery has cut ")]
+    return [line for line in node.output().splitlines() if ": storage_log_cut: recovery has cut " in line]
 
 
 @pytest.mark.parametrize("damage", ["flipped byte", "missing segment", "torn tail", "none"])

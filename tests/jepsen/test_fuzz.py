@@ -118,7 +118,10 @@ def test_harm_is_found_within_an_envelope_and_behind_wrong_bytes() -> None:
 
 
 def test_longest_hold_is_the_one_on_the_processor() -> None:
-    held = "kraft: warning: loop_held: nothing else was served for {} ms, {} ms of them on the processor, because of x"
+    held = (
+        "kraft: 2026-01-02T03:04:05.678Z warning node 1: loop_held: nothing else was served for {} ms, {} ms of them "
+        "on the processor, because of x"
+    )
     assert longest_hold_ms([held.format("1,101", "86"), held.format("115", "1,095"), "loop_held: more"]) == 1_095
     assert longest_hold_ms([]) == 0
 

@@ -116,7 +116,8 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
             assert ends(node, "log_written")[-1] == ends(node, "log_synced")[-1] == end_offset
             voters = tuple((voter.node_id, voter.key.directory_id) for voter in quorum.plan.voters.voters)
             assert node.traced("voters_changed")[-1] == {"node": node.node_id, "offset": 1, "voters": voters}
-        assert leader.traced("leader_elected") == [{"node": leader.node_id, "epoch": epoch}]
+        (elected,) = leader.traced("leader_elected")
+        assert (elected["epoch"], elected["cause"]) == (epoch, "election timeout")
         assert {
             "node": leader.node_id,
             "role": "leader",

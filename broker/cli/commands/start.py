@@ -8,20 +8,32 @@ from collections.abc import Sequence
 import click
 
 from broker.cli.grammar import Command, Exit, Invocation
-from broker.cli.start_arguments import StartArguments
+from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS, StartArguments
 
 
 @click.command("start", cls=Command)
 @click.argument("properties", required=False, type=click.Path())
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
 @click.option("--stop-at-eof", is_flag=True, help="Also stop when standard input ends, because its holder is gone.")
-def start(invocation: Invocation, properties: str | None, overrides: Sequence[str], stop_at_eof: bool) -> None:
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", help="The least level that is logged.")
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), default="text", help="How standard error is written.")
+def start(
+    invocation: Invocation,
+    properties: str | None,
+    overrides: Sequence[str],
+    stop_at_eof: bool,
+    log_level: str,
+    log_format: str,
+) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
     PROPERTIES is a Kafka server.properties file. Without one, the node is a controller and broker for development, on
     ports 9092 and 9093 of this machine, with its data in ./data.
+
+    The log is written to standard error: a line for each event, with time, level, node, event and fields. JSON has an
+    object on each line. docs/events.md lists all events.
     """
     from broker.cli.start import run_node
 
-    arguments = StartArguments(properties, tuple(overrides), stop_at_eof)
+    arguments = StartArguments(properties, tuple(overrides), stop_at_eof, log_level, log_format)
     invocation.exit_code = Exit(run_node(arguments))

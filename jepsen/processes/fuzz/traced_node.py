@@ -6,6 +6,7 @@ here the first of each kind is printed, however many there are of others. On SIG
 
 import signal
 import sys
+from typing import Any
 
 from broker.cli import main, start
 from broker.cli.event_printer import EventPrinter
@@ -15,8 +16,8 @@ from jepsen.processes.names import tell_tasks
 class FailurePrinter(EventPrinter):
     """Prints every event with a traceback that was not printed before, and the others as a node does."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._failures: set[str] = set()
 
     def trace(self, kind: str, /, **fields: object) -> None:

@@ -1,54 +1,90 @@
-"""The events that a node prints: which, in which words, and how many of those that clients cause."""
+"""The node's log: which events it prints, in which form, and how many of those that clients cause."""
+
+import json
+import re
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.cli.event_printer import INTERVAL_S, LINES_MAX, EventPrinter, Line
+from broker.cli.event_printer import INTERVAL_S, EventPrinter
+from kraft.events import LINES_MAX, EventKind, Level
 
-LINES = {
-    "refused": Line(lines_max=LINES_MAX),
-    "failed": Line(lines_max=LINES_MAX),
-    "cut": Line("warning: {path} was cut. Look at it."),
+KINDS = {
+    "refused": EventKind(Level.INFO, "", lines_max=LINES_MAX),
+    "failed": EventKind(Level.ERROR, "", lines_max=LINES_MAX),
+    "cut": EventKind(Level.WARNING, "", sentence="{path} was cut. Look at it"),
+    "synced": EventKind(Level.DEBUG, ""),
 }
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
-def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return capsys.readouterr().err.splitlines()
+def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines of standard error without prefix and time."""
+    lines = capsys.readouterr().err.splitlines()
+    assert all(re.match(f"kraft: {TIME} ", line) for line in lines), lines
+    return [line.split(" ", 2)[2] for line in lines]
 
 
-def test_events_are_printed_with_their_fields_or_as_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter(LINES)
-    printer.trace("refused", peer="10.0.0.7", reason="no room")
+def test_text_has_level_node_event_and_fields_or_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = EventPrinter(7, kinds=KINDS)
+    printer.trace("refused", node=7, peer="10.0.0.7", reason="no more connections")
     printer.trace("cut", path="/data/topic-0", bytes=7)
-    printer.trace("unknown", path="/data/topic-0")
-    assert printed(capsys) == [
-        "kraft: refused peer=10.0.0.7 reason=no room",
-        "kraft: warning: /data/topic-0 was cut. Look at it.",
+    printer.trace("synced", end_offset=3)
+    printer.trace("undeclared", path="/data/topic-0")
+    assert logged(capsys) == [
+        'info node 7: refused peer=10.0.0.7 reason="no more connections"',
+        "warning node 7: cut: /data/topic-0 was cut. Look at it",
     ]
+
+
+def test_json_lines_have_time_level_node_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = EventPrinter(7, Level.DEBUG, "json", KINDS)
+    printer.trace("cut", path="/data/topic-0", bytes=7)
+    printer.trace("synced", entries=((0, 3, 1),), directory=b"\x00", error="Traceback\n  line")
+    cut, synced = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert re.fullmatch(TIME, cut.pop("time"))
+    assert cut == {
+        "level": "warning",
+        "node": 7,
+        "event": "cut",
+        "fields": {"path": "/data/topic-0", "bytes": 7},
+        "message": "/data/topic-0 was cut. Look at it",
+    }
+    assert synced["fields"] == {"entries": [[0, 3, 1]], "directory": "b'\\x00'", "error": "Traceback\n  line"}
+
+
+@pytest.mark.parametrize("level", Level)
+def test_events_below_the_level_are_not_logged(level: Level, capsys: pytest.CaptureFixture[str]) -> None:
+    printer = EventPrinter(7, level, kinds=KINDS)
+    for kind in KINDS:
+        printer.trace(kind, path="/data")
+    assert len(logged(capsys)) == sum(declared.level >= level for declared in KINDS.values())
 
 
 async def test_events_that_clients_cause_are_counted_once_they_are_too_many(
     capsys: pytest.CaptureFixture[str], autojump_clock: MockClock
 ) -> None:
-    printer = EventPrinter(LINES)
+    printer = EventPrinter(7, kinds=KINDS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         for count in range(5_331):
             printer.trace("refused", count=count)
         printer.trace("failed", count=1)  # each kind counts for itself
         for _ in range(LINES_MAX + 1):
-            printer.trace("cut", path="/data")  # nothing a client can cause: all are printed
-        lines = printed(capsys)
-        assert [line for line in lines if "refused" in line] == [f"kraft: refused count={n}" for n in range(LINES_MAX)]
+            printer.trace("cut", path="/data")  # a kind without a bound
+        lines = logged(capsys)
+        assert [line for line in lines if "refused" in line] == [
+            f"info node 7: refused count={n}" for n in range(LINES_MAX)
+        ]
         assert len(lines) == LINES_MAX + 1 + LINES_MAX + 1
 
         await trio.sleep(INTERVAL_S + 1)
-        assert printed(capsys) == ["kraft: refused: 5,321 more like it in the last 60 s"]
+        assert logged(capsys) == ["info node 7: events_suppressed: 5,321 more refused in the last 60 s"]
         printer.trace("refused", count=0)
         await trio.sleep(INTERVAL_S)
-        assert printed(capsys) == ["kraft: refused count=0"]
+        assert logged(capsys) == ["info node 7: refused count=0"]
         for count in range(LINES_MAX + 1):
             printer.trace("refused", count=count)
         nursery.cancel_scope.cancel()
-    assert printed(capsys)[-1] == "kraft: refused: 1 more like it in the last 60 s"
+    assert logged(capsys)[-1] == "info node 7: events_suppressed: 1 more refused in the last 60 s"

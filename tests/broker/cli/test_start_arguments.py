@@ -18,6 +18,13 @@ TOKENS = st.sampled_from(
         "--override=a=b",
         "--override=",
         "--stop-at-eof",
+        "--log-level",
+        "--log-level=warning",
+        "--log-level=loud",
+        "--log-format",
+        "--log-format=json",
+        "debug",
+        "json",
         "a=b",
         "server.properties",
         "",
@@ -38,7 +45,9 @@ def test_arguments_mean_what_the_grammar_makes_of_them(argv: list[str]) -> None:
         params = start.make_context("start", list(argv)).params
     except click.ClickException as error:
         raise AssertionError(f"the grammar refuses {argv}: {error}") from error
-    assert plain == StartArguments(params["properties"], params["overrides"], params["stop_at_eof"])
+    assert plain == StartArguments(
+        params["properties"], params["overrides"], params["stop_at_eof"], params["log_level"], params["log_format"]
+    )
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--overide", "a=b"], ["--override"], ["one", "two"], ["--"]])

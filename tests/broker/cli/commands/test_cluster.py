@@ -95,7 +95,7 @@ def test_three_nodes_start_show_what_they_say_and_stop_with_ctrl_c(supervise: Ca
     assert len(pids) == 3
     assert cluster.end() == 0
     for node_id in (1, 2, 3):
-        assert f"node {node_id} | kraft: node_stopped node={node_id}\n" in cluster.output()
+        assert re.search(rf"^node {node_id} \| kraft: \S+ info node {node_id}: node_stopped$", cluster.output(), re.M)
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 

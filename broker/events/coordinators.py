@@ -1,0 +1,56 @@
+"""The events of `broker.coordinator`: a coordinator is one partition of an internal topic."""
+
+from typing import Final
+
+from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
+
+_COORDINATOR: Final = {
+    "topic": "internal topic",
+    "partition": "partition that the coordinator is on",
+    "epoch": "leader epoch in which this broker coordinates",
+}
+_TIMER: Final = {"partition": "partition that the coordinator is on, as topic-partition"}
+
+COORDINATOR_EVENTS: Final = EventCatalogue(
+    "broker.coordinator",
+    {
+        "coordinator_load_failed": EventKind(
+            Level.ERROR,
+            "The records of a coordinator cannot be read. It answers NOT_COORDINATOR in this leader epoch.",
+            {
+                **_COORDINATOR,
+                "path": "directory of the log, or null",
+                "error": "the failure, as text",
+                "traceback": "where it happened in the source",
+            },
+            "the coordinator for partition {partition} of {topic} cannot be loaded from {path}: {error}. Its groups "
+            "get NOT_COORDINATOR, and cannot consume or commit, until another broker leads the partition: elect one "
+            "whose replica is intact, or, with one replica, restore the file or remove the damaged segment while the "
+            "node is stopped, and start it again",
+        ),
+        "coordinator_loaded": EventKind(
+            Level.DEBUG,
+            "This broker coordinates what the partition has.",
+            {
+                **_COORDINATOR,
+                "records": "how many records were read",
+                "size_bytes": "their size",
+                "elapsed_ms": "how long it took",
+            },
+        ),
+        "coordinator_timer_failed": EventKind(
+            Level.ERROR,
+            "The code of a timer raised an unexpected error. The coordinator is loaded again.",
+            {**_TIMER, "error": "the error with its traceback"},
+            lines_max=LINES_MAX,
+        ),
+        "coordinator_timer_repeated": EventKind(
+            Level.DEBUG,
+            "What a timer decided could not be written, as when too few replicas are in sync. It is tried again.",
+            {**_TIMER, "error": "the failure, as text"},
+        ),
+        "coordinator_unloaded": EventKind(
+            Level.DEBUG, "This broker no longer coordinates what the partition has.", _COORDINATOR
+        ),
+    },
+)

@@ -1,0 +1,131 @@
+"""The events of a node as a whole, its requests, its configuration, and its exchange with the active controller."""
+
+from typing import Final
+
+from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
+
+_NODE: Final = {"node": "id of the node"}
+_CONNECTION: Final = {"peer": "address of the client", "listener": "name of the listener", "reason": "why, as text"}
+
+NODE_EVENTS: Final = EventCatalogue(
+    "broker.node",
+    {
+        "connection_closed": EventKind(
+            Level.INFO,
+            "The node closed a client's connection because of what the client sent, or because a request failed.",
+            _CONNECTION,
+            lines_max=LINES_MAX,
+        ),
+        "connection_refused": EventKind(
+            Level.WARNING,
+            "A listener closed a connection at once, for example because there are too many.",
+            _CONNECTION,
+            "{listener} did not serve {peer}: {reason}",
+            LINES_MAX,
+        ),
+        "metadata_file_ignored": EventKind(
+            Level.WARNING,
+            "A file in the metadata log's directory does not belong there.",
+            {"path": "the file", "reason": "why, as text"},
+            "{path} is ignored: {reason}",
+        ),
+        "node_started": EventKind(
+            Level.INFO,
+            "The node serves on all its listeners.",
+            {**_NODE, "listeners": "name and address of each listener"},
+        ),
+        "node_stopped": EventKind(Level.INFO, "The node has shut down and closed its files.", _NODE),
+    },
+)
+CONFIG_EVENTS: Final = EventCatalogue(
+    "broker.config",
+    {
+        "dynamic_config_refused": EventKind(
+            Level.WARNING,
+            "A dynamic config contradicts this node's own file. The node keeps its configuration as it was.",
+            {"error": "the contradiction, as text"},
+        ),
+    },
+)
+CONTROLLER_CLIENT_EVENTS: Final = EventCatalogue(
+    "broker.controller_client",
+    {
+        "broker_request_refused": EventKind(
+            Level.DEBUG,
+            "The active controller answered a broker's registration or heartbeat with an error. It is sent again.",
+            {**_NODE, "request": '"registration" or "heartbeat"', "error": "name of the error code"},
+        ),
+        "broker_state_changed": EventKind(
+            Level.DEBUG,
+            "The broker has another state in its lifecycle (KIP-631), or another broker epoch.",
+            {**_NODE, "state": "name of the state", "epoch": "broker epoch, -1 before the registration"},
+        ),
+        "controller_connection_lost": EventKind(
+            Level.INFO,
+            "The connection to the active controller is lost. It is opened again after a pause.",
+            {"controller": "id of the controller", "reason": "why, as text"},
+            lines_max=LINES_MAX,
+        ),
+        "controller_registration_refused": EventKind(
+            Level.DEBUG,
+            "The active controller answered this controller's registration with an error. It is sent again.",
+            {**_NODE, "error": "name or number of the error code"},
+        ),
+    },
+)
+SERVER_EVENTS: Final = EventCatalogue(
+    "broker.server",
+    {
+        "handler_failed": EventKind(
+            Level.ERROR,
+            "An API's code raised an unexpected error. The connection is closed.",
+            {
+                "peer": "address of the client",
+                "listener": "name of the listener",
+                "error": "the error with its traceback",
+            },
+            lines_max=LINES_MAX,
+        ),
+    },
+)
+HANDLER_EVENTS: Final = EventCatalogue(
+    "broker.handlers",
+    {
+        "coordinator_topic_not_created": EventKind(
+            Level.WARNING,
+            "A client needs an internal topic that the controller refuses to create.",
+            {"topic": "internal topic", "reason": "the refusal, and what to do about it"},
+            "{topic} cannot be created, so nothing that needs it works: {reason}",
+            1,
+        ),
+    },
+)
+PROCESS_EVENTS: Final = EventCatalogue(
+    "broker.cli",
+    {
+        "loop_held": EventKind(
+            Level.WARNING,
+            "One task held the event loop for so long that clients noticed.",
+            {
+                "milliseconds": "how long",
+                "cpu_milliseconds": "how much of it was spent on the processor",
+                "cause": "the request and the functions that held it",
+            },
+            "nothing else was served for {milliseconds} ms, {cpu_milliseconds} ms of them on the processor, because of "
+            "{cause}",
+            LINES_MAX,
+        ),
+        "config_warning": EventKind(
+            Level.WARNING,
+            "The configuration of this node has something that does not work as its author may think.",
+            {"warning": "what, and what to do about it"},
+            "{warning}",
+        ),
+        "events_suppressed": EventKind(
+            Level.INFO,
+            "More events of one kind came in an interval than the log prints. Logged at the level of that kind.",
+            {"kind": "the kind", "count": "how many were not printed", "seconds": "length of the interval"},
+            "{count:,} more {kind} in the last {seconds} s",
+        ),
+    },
+)

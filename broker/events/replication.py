@@ -1,0 +1,107 @@
+"""The events of `broker.replication`."""
+
+from typing import Final
+
+from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
+
+_NODE: Final = {"node": "id of the broker"}
+_REPLICA: Final = {
+    **_NODE,
+    "topic_id": "id of the topic, in hexadecimal digits",
+    "partition": "number of the partition",
+    "leader_epoch": "leader epoch that the replica is in",
+}
+_SOURCE: Final = {"source": "id of the broker that is fetched from"}
+_FAILED: Final = {"topic": "topic", "partition": "number of the partition", "error": "the failure, as text"}
+
+REPLICATION_EVENTS: Final = EventCatalogue(
+    "broker.replication",
+    {
+        "committed_truncated": EventKind(
+            Level.DEBUG,
+            "A follower removed records below its high watermark, because its leader does not have them. This happens "
+            "after an unclean election.",
+            {**_REPLICA, "offset": "new end of the log", "high_watermark": "high watermark before"},
+        ),
+        "directories_not_assigned": EventKind(
+            Level.DEBUG,
+            "The controller did not accept which log directories the replicas are in. It is told again.",
+            {**_NODE, "error": "name or number of the error code"},
+        ),
+        "directory_assignment_refused": EventKind(
+            Level.DEBUG,
+            "The controller refused the log directory of one replica.",
+            {**_NODE, "error": "number of the error code"},
+        ),
+        "fetcher_connected": EventKind(
+            Level.DEBUG, "A follower's fetcher is connected to a leader.", {**_NODE, **_SOURCE}
+        ),
+        "fetcher_disconnected": EventKind(
+            Level.DEBUG,
+            "A follower's fetcher lost its connection to a leader. It connects again after a pause.",
+            {**_NODE, **_SOURCE, "reason": "why, as text"},
+        ),
+        "isr_changed": EventKind(
+            Level.DEBUG,
+            "The leader of a partition has learnt that the controller changed the ISR.",
+            {**_REPLICA, "isr": "ids of the replicas in sync", "partition_epoch": "partition epoch of the change"},
+        ),
+        "isr_proposed": EventKind(
+            Level.DEBUG,
+            "The leader of a partition asks the controller for another ISR.",
+            {
+                **_REPLICA,
+                "isr": "ids of the replicas in the proposed ISR",
+                "joining": "id of the replica that joins, or null",
+            },
+        ),
+        "isr_refused": EventKind(
+            Level.DEBUG,
+            "The controller refused the proposed ISR.",
+            {**_REPLICA, "error": "name of the error code"},
+        ),
+        "partition_followed": EventKind(
+            Level.DEBUG,
+            "The replica follows a leader in a new leader epoch.",
+            {**_REPLICA, "leader": "id of the leader, -1 for none"},
+        ),
+        "partition_led": EventKind(
+            Level.DEBUG,
+            "The replica leads its partition in a new leader epoch.",
+            {
+                **_REPLICA,
+                "start_offset": "offset where the leader epoch begins",
+                "high_watermark": "high watermark that it begins with",
+            },
+        ),
+        "partition_left_behind": EventKind(
+            Level.WARNING,
+            "The log of a deleted partition cannot be removed. It stays on the disk.",
+            _FAILED,
+            lines_max=LINES_MAX,
+        ),
+        "partition_offline": EventKind(
+            Level.WARNING,
+            "The broker cannot create or open the log of a partition. The replica is offline here.",
+            _FAILED,
+            lines_max=LINES_MAX,
+        ),
+        "partition_truncated": EventKind(
+            Level.DEBUG,
+            "A follower removed records that its leader does not have.",
+            {**_REPLICA, "offset": "new end of the log"},
+        ),
+        "replica_fetch_refused": EventKind(
+            Level.DEBUG,
+            "A fetch of one partition failed. It is repeated after a pause.",
+            {**_REPLICA, **_SOURCE, "reason": "why, as text"},
+        ),
+        "stray_logs_renamed": EventKind(
+            Level.WARNING,
+            "A log directory has partitions that the metadata does not assign to this broker.",
+            {"path": "the log directory", "count": "how many partitions", "partitions": "the first of them"},
+            "the metadata has no record of {count} partitions that are in {path} ({partitions}). They are not served "
+            "any more: their directories are renamed to end with -stray, and kept. Delete them to free their space",
+        ),
+    },
+)

@@ -1,0 +1,182 @@
+"""Declares what a node can report through `Env.trace`, and the events of the quorum.
+
+Each package that emits events has one `EventCatalogue`. `broker.events` joins them. The node's log prints from the
+joined catalogue, `docs/events.md` is made from it, and a test compares it with every `trace(...)` call.
+
+Where a field is called `end_offset`, it is the offset after the last entry that is meant.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import attrs
+
+
+class Level(IntEnum):
+    """How much an operator needs to know of an event. A log shows its own level and all higher ones."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+# How many lines of one kind a log prints in an interval, where clients or one failure can cause any number.
+LINES_MAX: Final = 10
+
+
+@attrs.frozen
+class EventKind:
+    """Declares one kind of event: its level, when it happens, and what each field means.
+
+    `sentence` is the text for an operator, formatted with the fields. Kinds without one are printed as name and fields.
+    `lines_max` bounds the lines that a log prints in an interval; None sets no bound.
+    """
+
+    level: Level
+    meaning: str
+    fields: Mapping[str, str] = attrs.field(factory=dict)
+    sentence: str | None = None
+    lines_max: int | None = None
+
+
+@attrs.frozen
+class EventCatalogue:
+    """The events that the modules of `package` emit, by kind."""
+
+    package: str
+    kinds: Mapping[str, EventKind]
+
+
+_NODE: Final = {"node": "id of the node"}
+_EPOCH: Final = {"epoch": "epoch of the quorum"}
+_END: Final = {"end_offset": "end offset of the metadata log, or of the snapshot"}
+_ENTRIES: Final = {"entries": "(base offset, end offset, epoch) of each batch"}
+_REASON: Final = {"reason": "the failure, as text"}
+
+QUORUM_EVENTS: Final = EventCatalogue(
+    "kraft",
+    {
+        "committed": EventKind(Level.DEBUG, "Entries are committed; listeners are called next.", {**_NODE, **_END}),
+        "implausible_epoch": EventKind(
+            Level.WARNING,
+            "Another node named an epoch that no correct quorum can have reached. The epoch is ignored.",
+            {**_NODE, **_EPOCH, "told": "epoch that was named", "source": "id of the node that named it"},
+            "node {source} named epoch {told}, which no correct quorum can have reached from epoch {epoch}. It is "
+            "ignored; look at that node",
+            LINES_MAX,
+        ),
+        "leader_elected": EventKind(
+            Level.INFO,
+            "This node leads the quorum and has committed an entry of its epoch. It is the active controller.",
+            {**_NODE, **_EPOCH, "cause": "why the election began"},
+        ),
+        "leader_resigned": EventKind(
+            Level.INFO,
+            "This node no longer leads the quorum.",
+            {**_NODE, **_EPOCH, "cause": "why; `epoch` is the epoch afterwards"},
+        ),
+        "log_cut": EventKind(
+            Level.WARNING,
+            "Recovery of the metadata log found bytes after the last intact entry and removed them.",
+            {**_NODE, "path": "the file", "torn_bytes": "how many bytes were removed", **_END},
+            "recovery has cut {torn_bytes} bytes off the end of the metadata log {path}, which ends at offset "
+            "{end_offset} now. A power cut leaves such bytes, which were never acknowledged. If there was none, the "
+            "disk has damaged entries that this controller may have acknowledged: remove the directory of the log, "
+            "have the node formatted again, and remove and add it as a voter",
+        ),
+        "log_recovered": EventKind(
+            Level.DEBUG,
+            "The node has opened its metadata log.",
+            {**_NODE, "start_offset": "first offset that the log has", **_END, **_EPOCH, **_ENTRIES},
+        ),
+        "log_synced": EventKind(Level.DEBUG, "Entries below `end_offset` are durable.", {**_NODE, **_END}),
+        "log_truncated": EventKind(Level.DEBUG, "Entries from `end_offset` on are removed durably.", {**_NODE, **_END}),
+        "log_written": EventKind(
+            Level.DEBUG, "Entries are in the page cache, not yet durable.", {**_NODE, **_END, **_ENTRIES}
+        ),
+        "quorum_connection_refused": EventKind(
+            Level.WARNING,
+            "The node that answers at a voter's address is another one, or refuses this node.",
+            {**_NODE, "address": "host and port", **_REASON},
+            "there is no connection from node {node} to the quorum's node at {address}: {reason}",
+            LINES_MAX,
+        ),
+        "quorum_state_lost": EventKind(
+            Level.WARNING,
+            "The file of epoch and vote has no intact record, although the log has entries.",
+            {**_NODE, "path": "directory of the metadata log"},
+            "{path} has no intact record of the epoch and of the vote; this node is the only voter, so it goes on with "
+            "the epoch of its log",
+        ),
+        "role_changed": EventKind(
+            Level.DEBUG,
+            "The node changes its role in the quorum.",
+            {
+                **_NODE,
+                "role": "new role",
+                **_EPOCH,
+                "leader": "id of the leader, or null",
+                "cause": "transition's cause, see `kraft.core.transitions`",
+            },
+        ),
+        "rpc_connection_ended": EventKind(
+            Level.DEBUG, "A connection that another node of the quorum opened has ended.", {**_NODE, **_REASON}
+        ),
+        "rpc_connection_lost": EventKind(
+            Level.DEBUG,
+            "A connection that this node opened to a node of the quorum is lost; it is opened again after a pause.",
+            {
+                "destination": "id of the other node; negative for bootstrap servers",
+                "address": "host and port",
+                **_REASON,
+            },
+        ),
+        "snapshot_installed": EventKind(
+            Level.INFO,
+            "A snapshot of the metadata was fetched from the leader and replaces the log.",
+            {**_NODE, **_END, "epoch": "epoch of the last entry in the snapshot"},
+        ),
+        "snapshot_refused": EventKind(
+            Level.WARNING,
+            "A fetched snapshot is damaged. It is discarded and fetched again.",
+            {**_NODE, **_END, "epoch": "epoch of the last entry in the snapshot", **_REASON},
+            "the snapshot of the metadata up to offset {end_offset} that was fetched is damaged, and is fetched again: "
+            "{reason}",
+            LINES_MAX,
+        ),
+        "snapshot_taken": EventKind(
+            Level.DEBUG, "A snapshot of the metadata below `end_offset` is durable.", {**_NODE, **_END}
+        ),
+        "unsafe_truncation": EventKind(
+            Level.WARNING,
+            "A leader asked this node to remove committed entries. The node refuses.",
+            {**_NODE, **_END, "committed": "end offset of what is committed here", "source": "id of the leader"},
+            "leader {source} lacks metadata that is committed: it would have this node cut its log to offset "
+            "{end_offset}, below {committed}. That is refused; look for a controller that lost its disk or latest data",
+            LINES_MAX,
+        ),
+        "vote_synced": EventKind(
+            Level.DEBUG,
+            "The epoch and the vote in it are durable.",
+            {**_NODE, **_EPOCH, "voted_for": "id of the candidate, or null"},
+        ),
+        "voter_directory_differs": EventKind(
+            Level.WARNING,
+            "The voter with this node's id has another disk. This node does not vote.",
+            {**_NODE, "voter": "directory id of the voter", "mine": "directory id of this node"},
+            "node {node} has the directory id {mine}, and the quorum has it as a voter with {voter}: it does not vote. "
+            "If its disk was exchanged, remove the voter and add this node again; otherwise restore meta.properties",
+        ),
+        "voters_changed": EventKind(
+            Level.DEBUG,
+            "Another voter set is in force.",
+            {
+                **_NODE,
+                "offset": "offset of the entry that names the set, -1 for the one that the node started with",
+                "voters": "(node id, directory id) of each voter",
+            },
+        ),
+    },
+)
