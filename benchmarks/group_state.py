@@ -91,7 +91,7 @@ def _logs(data: Path) -> Iterator[Log]:
         yield Log.open(
             disk,
             str(directory),
-            LogConfig.from_values({"cleanup.policy": ["compact"]}),
+            LogConfig(cleanup_policy=("compact",)),
             recovery_point=0,
             log_start_offset=0,
             clean=False,

@@ -40,7 +40,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata.snapshot_generator": ("kraft", "metadata.image", "metadata.records"),
     "broker.wire": (),
     "broker.net": ("broker.wire",),
-    "broker.storage": ("broker.wire", "kraft.env"),
+    "broker.storage": ("broker.wire", "kraft.env", "metadata.configuration"),
     "broker": (),
     "broker.config": ("broker.storage.log_config", "kraft", "metadata"),
     "broker.controller_client": (
@@ -91,6 +91,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.storage",
         "broker.wire",
         "kraft",
+        "metadata.configuration",
         "metadata.image",
     ),
     "broker.server": (

@@ -1,17 +1,14 @@
 """What docs/compatibility.md claims, held against the code."""
 
 import re
-from fnmatch import fnmatchcase
 
 import pytest
 
-from broker.config.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.handlers import HANDLERS
 from broker.wire.api import APIS
 from kraft.core.transitions import diagram
-from metadata.configuration import GROUP_CONFIGS
-from metadata.configuration.broker_keys import coordinators
-from metadata.configuration.synonyms import TOPIC_SYNONYMS
+from metadata.configuration import BROKER_CONFIGS, GROUP_CONFIGS
+from tests.support.config_reference import config_reference
 from tests.support.source_code import ROOT, Module, is_within, read_modules
 
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
@@ -29,12 +26,6 @@ def rows(title: str) -> list[list[str]]:
     """The cells of a section's table, below its head."""
     lines = [line for line in section(title).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def configs(title: str) -> set[str]:
-    """The configs named in a paragraph of the section on configs, apart from what stands in parentheses."""
-    paragraph = section("Configs").partition(f"**{title}.**")[2].partition("\n\n")[0]
-    return set(re.findall(r"`([a-z0-9.]+)`", re.sub(r"\([^)]*\)", "", paragraph)))
 
 
 def test_the_table_of_apis_is_what_a_node_advertises() -> None:
@@ -58,20 +49,14 @@ def test_what_works_in_part_says_what_is_missing() -> None:
         assert state == "works" or notes, name
 
 
-def test_the_configs_are_those_that_are_honoured() -> None:
-    defaults = {synonym.name for name in HONOURED_TOPIC_CONFIGS for synonym in TOPIC_SYNONYMS.get(name, ())}
-    assert configs("Topics") == HONOURED_TOPIC_CONFIGS
-    assert configs("Groups") == set(GROUP_CONFIGS.keys) - {"consumer.assignment.interval.ms"}
-    assert HONOURED_BROKER_CONFIGS - defaults <= configs("Brokers") <= HONOURED_BROKER_CONFIGS
+def test_the_page_of_configs_is_made_from_their_definitions() -> None:
+    """After a change of a key: `make docs`."""
+    assert (ROOT / "docs" / "configs.md").read_text() == config_reference()
 
 
-def test_the_configs_for_groups_that_are_not_honoured_are_named() -> None:
-    paragraph = section("Configs").partition("Of the brokers' configs for groups")[2].partition("\n\n")[0]
-    named = re.findall(r"`([a-z0-9.*]+)`", paragraph)
-    about_groups = [key.name for key in coordinators.KEYS if key.name.startswith(("group.", "offset"))]
-    without_effect = {name for name in about_groups if name not in HONOURED_BROKER_CONFIGS}
-    assert without_effect == {name for name in about_groups for pattern in named if fnmatchcase(name, pattern)}
-    assert all(any(fnmatchcase(name, pattern) for name in about_groups) for pattern in named)
+def test_configs_that_are_named_exist() -> None:
+    names = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", section("Configs"))) - {"net.core.somaxconn"}
+    assert names <= BROKER_CONFIGS.keys.keys() | GROUP_CONFIGS.keys.keys()
 
 
 def cites_for_itself(module: Module) -> bool:
@@ -103,6 +88,7 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
         "docs/client.md",
         "docs/client-reference.md",
         "docs/compatibility.md",
+        "docs/configs.md",
         "docs/migration.md",
         "docs/terminal.md",
     ],

@@ -124,7 +124,7 @@ async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: i
         settings = _settings(directory, node_id, ports[node_id], voters) | _internal_topics(len(node_ids))
         properties = "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
         await format_directories(
-            env, read_config(properties), formatting, ignore_formatted=False, tell=lambda line: None
+            env, read_config(properties), formatting, ignore_formatted=False, report=lambda line: None
         )
         await replace_durably(env.disk, _properties_path(directory, node_id), properties)
 

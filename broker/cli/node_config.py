@@ -17,8 +17,8 @@ def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
         with open(path, "rb") as file:
             properties = file.read()
     config = read_config(properties, overrides)
-    absolute = ",".join(map(os.path.abspath, config.log_dirs))
+    absolute = ",".join(map(os.path.abspath, config.log_directories))
     overrides = [*overrides, f"log.dirs={absolute}"]
-    if (metadata_log_dir := config.find_str("metadata.log.dir")) is not None:
-        overrides.append(f"metadata.log.dir={os.path.abspath(metadata_log_dir)}")
+    if config.metadata_log_dir is not None:
+        overrides.append(f"metadata.log.dir={os.path.abspath(config.metadata_log_dir)}")
     return read_config(properties, overrides)

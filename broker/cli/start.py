@@ -24,7 +24,7 @@ from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
 from broker.controller_client.lifecycle_protocol import RegistrationFailed
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
-from broker.node.settings import client_descriptors_max
+from broker.node.connection_limits import client_descriptors_max
 from broker.storage.duplicates import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_dirs import NoLogDirOnline
@@ -94,7 +94,7 @@ def _warn(config: KafkaConfig, trace: Tracer) -> None:
 def _about_connections(config: KafkaConfig) -> str | None:
     descriptors = descriptor_limit()
     connections = client_descriptors_max(descriptors)
-    if "max.connections" not in config.layers.static or config.max_connections <= connections:
+    if KafkaConfig.max_connections.name not in config.layers.static or config.max_connections <= connections:
         return None
     return (
         f"max.connections={config.max_connections} is more than the {connections} connections that this process can "
@@ -106,13 +106,12 @@ def _about_internal_topics(config: KafkaConfig) -> str | None:
     """Of a node that is the only controller, and so likely the only broker: clients would ask for ever for a
     coordinator whose topic cannot be created. Of two replicas nothing is said: `kraft cluster` has them for two nodes.
     """
-    name = "offsets.topic.replication.factor"
-    replicas = config.get_int(name)
+    replicas = config.offsets_topic_replication_factor
     if not (config.is_broker and config.is_sole_voter) or replicas <= 2:
         return None
     return (
-        f"{name} is {replicas}: no consumer group works before {replicas} brokers are there. Set it to 1 where this "
-        "node is to be the only one"
+        f"offsets.topic.replication.factor is {replicas}: no consumer group works before {replicas} brokers are there. "
+        "Set it to 1 where this node is to be the only one"
     )
 
 
@@ -141,7 +140,7 @@ class _Serving:
             return
         for bound in self.node.bound:
             print(f"kraft: listening on {bound}")
-        directories = ", ".join(self.config.log_dirs)
+        directories = ", ".join(self.config.log_directories)
         print(f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}", flush=True)
         _tune_garbage_collection()
 

@@ -1,4 +1,4 @@
-"""A node's configuration: server.properties is read and checked, and what of it takes effect at present."""
+"""The configuration of a node: reads and checks `server.properties`, and applies changes while the node runs."""
 
 from broker.config.kafka_config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
 

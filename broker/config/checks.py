@@ -1,25 +1,57 @@
-"""The rules between keys: what Kafka checks once every single value is fine. The messages are Kafka's."""
+"""The rules between keys, checked once every single value is valid. The messages are Kafka's."""
 
 import re
-from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Final
 
 from broker.config.endpoints import Endpoints, SecurityProtocol
-from metadata.configuration import ConfigError, Values
+from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 
 _MIB = 1024 * 1024
 
+# The class names that Kafka's configs may have for the assignors. Other classes cannot be loaded.
+ASSIGNOR_CLASSES: Final = MappingProxyType(
+    {
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    }
+)
+_ASSIGNORS: Final = (*ASSIGNOR_CLASSES.values(), *ASSIGNOR_CLASSES)
 
-def check_values(values: Values, node_id: int, roles: AbstractSet[str], endpoints: Endpoints) -> None:
+
+def check_identity(config: BrokerConfigs) -> None:
+    """Check the node's id and roles; raises ConfigError."""
+    _require(config.node_id == config.broker_id, "You must set `node.id` to the same value as `broker.id`.")
+    roles = config.process_roles
+    _require(bool(roles), "At least one role must be defined via process.roles.")
+    _require(len(set(roles)) == len(roles), f"Duplicate role names found in `process.roles`: {', '.join(roles)}")
+
+
+def check_values(config: BrokerConfigs, endpoints: Endpoints) -> None:
     """Check a broker's or controller's values against each other; raises ConfigError about the first conflict."""
     for protocol in ("consumer", "share", "streams"):
-        _check_group_timeouts(values, f"group.{protocol}")
-    _check_groups(values)
-    _check_logs(values)
-    _check_replication(values)
-    _check_roles(values, node_id, roles, endpoints)
-    _check_listeners(values, roles, endpoints)
-    _check_connections(values)
+        _check_group_timeouts(config, f"group.{protocol}")
+    _check_groups(config)
+    _check_logs(config)
+    _check_replication(config)
+    _check_roles(config, endpoints)
+    _check_listeners(config, endpoints)
+    _check_connections(config)
+
+
+def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
+    """Raises ConfigError if the configuration asks for TLS, SASL, or an assignor that is not built in.
+
+    Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
+    listener that should be encrypted must not serve plain text, for example.
+    """
+    secured = [each.name for each in endpoints.listeners if each.security_protocol is not SecurityProtocol.PLAINTEXT]
+    if secured:
+        raise ConfigError(f"TLS and SASL are not supported yet, but are asked for by: {', '.join(secured)}")
+    assignors = config.group_consumer_assignors
+    if not assignors or not set(assignors) <= set(_ASSIGNORS):
+        raise ConfigError(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -27,114 +59,116 @@ def _require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _number(values: Values, name: str) -> float:
-    value = values[name]
-    assert isinstance(value, (int, float)), f"{name} is a number that is always there"
+def _require_order(config: BrokerConfigs, low: str, high: str) -> None:
+    """The value of the key `high` is at least that of the key `low`."""
+    _require(_number(config, high) >= _number(config, low), f"{high} must be greater than or equal to {low}")
+
+
+def _number(config: BrokerConfigs, name: str) -> float:
+    value = config.values[name]
+    assert isinstance(value, (int, float)), f"{name} is a number that is always set"
     return value
 
 
-def _check_group_timeouts(values: Values, prefix: str) -> None:
+def _check_group_timeouts(config: BrokerConfigs, prefix: str) -> None:
     for kind in ("heartbeat.interval.ms", "session.timeout.ms"):
         current, low, high = f"{prefix}.{kind}", f"{prefix}.min.{kind}", f"{prefix}.max.{kind}"
-        _require(_number(values, high) >= _number(values, low), f"{high} must be greater than or equal to {low}")
-        _require(_number(values, current) >= _number(values, low), f"{current} must be greater than or equal to {low}")
-        _require(_number(values, current) <= _number(values, high), f"{current} must be less than or equal to {high}")
+        _require_order(config, low, high)
+        _require_order(config, low, current)
+        _require(_number(config, current) <= _number(config, high), f"{current} must be less than or equal to {high}")
     heartbeat, session = f"{prefix}.heartbeat.interval.ms", f"{prefix}.session.timeout.ms"
-    _require(_number(values, heartbeat) < _number(values, session), f"{heartbeat} must be less than {session}")
+    _require(_number(config, heartbeat) < _number(config, session), f"{heartbeat} must be less than {session}")
 
 
-def _check_groups(values: Values) -> None:
+def _check_groups(config: BrokerConfigs) -> None:
     for low, high in (
-        ("group.share.min.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
-        ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
-        ("group.share.max.size", "group.share.max.share.sessions"),
+        (BrokerConfigs.group_share_min_record_lock_duration_ms, BrokerConfigs.group_share_record_lock_duration_ms),
+        (BrokerConfigs.group_share_record_lock_duration_ms, BrokerConfigs.group_share_max_record_lock_duration_ms),
+        (BrokerConfigs.group_share_max_size, BrokerConfigs.group_share_max_share_sessions),
     ):
-        _require(_number(values, high) >= _number(values, low), f"{high} must be greater than or equal to {low}")
-    assignors = values["group.share.assignors"]
-    assert isinstance(assignors, tuple), "a list"
+        _require_order(config, low.name, high.name)
+    assignors = config.group_share_assignors
     _require(
         len(assignors) == 1, f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
     )
     _require(
-        _number(values, "group.streams.num.standby.replicas") <= _number(values, "group.streams.max.standby.replicas"),
+        config.group_streams_num_standby_replicas <= config.group_streams_max_standby_replicas,
         "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
     )
-    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
-        codec = _number(values, name)
+    for codec in (config.offsets_topic_compression_codec, config.share_coordinator_state_topic_compression_codec):
         _require(0 <= codec <= 4, f"Unknown compression type id: {codec}")
-    protocols = values["group.coordinator.rebalance.protocols"]
-    assert isinstance(protocols, tuple), "a list"
-    _require("classic" in protocols, "Disabling the 'classic' protocol is not supported.")
-
-
-def _first_set(values: Values, *names: str) -> int:
-    return next(value for name in names if isinstance(value := values[name], int))
-
-
-def _check_logs(values: Values) -> None:
-    roll = _first_set(values, "log.roll.ms", "log.roll.hours")
-    _require(roll >= 1, "log.roll.ms must be greater than or equal to 1")
-    jitter = _first_set(values, "log.roll.jitter.ms", "log.roll.jitter.hours")
-    _require(jitter >= 0, "log.roll.jitter.ms must be greater than or equal to 0")
-    retention = _first_set(values, "log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    _require(retention != 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-    threads = _number(values, "log.cleaner.threads")
     _require(
-        threads == 0 or _number(values, "log.cleaner.dedupe.buffer.size") // threads > _MIB,
+        "classic" in config.group_coordinator_rebalance_protocols,
+        "Disabling the 'classic' protocol is not supported.",
+    )
+
+
+def _first_set(*values: int | None) -> int:
+    return next(value for value in values if value is not None)
+
+
+def _check_logs(config: BrokerConfigs) -> None:
+    roll = _first_set(config.log_roll_ms, config.log_roll_hours)
+    _require(roll >= 1, "log.roll.ms must be greater than or equal to 1")
+    jitter = _first_set(config.log_roll_jitter_ms, config.log_roll_jitter_hours)
+    _require(jitter >= 0, "log.roll.jitter.ms must be greater than or equal to 0")
+    retention = _first_set(config.log_retention_ms, config.log_retention_minutes, config.log_retention_hours)
+    _require(retention != 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    threads = config.log_cleaner_threads
+    _require(
+        threads == 0 or config.log_cleaner_dedupe_buffer_size // threads > _MIB,
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     )
 
 
-def _check_replication(values: Values) -> None:
-    wait = _number(values, "replica.fetch.wait.max.ms")
+def _check_replication(config: BrokerConfigs) -> None:
+    wait = config.replica_fetch_wait_max_ms
     _require(
-        wait <= _number(values, "replica.socket.timeout.ms"),
+        wait <= config.replica_socket_timeout_ms,
         "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary socket "
         "timeouts",
     )
     _require(
-        wait <= _number(values, "replica.lag.time.max.ms"),
+        wait <= config.replica_lag_time_max_ms,
         "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent "
         "changes in ISR",
     )
 
 
-def _check_roles(values: Values, node_id: int, roles: AbstractSet[str], endpoints: Endpoints) -> None:
-    entries = values["controller.quorum.voters"]
-    assert isinstance(entries, tuple), "a list"
-    voters = parse_quorum_voters(entries)
+def _check_roles(config: BrokerConfigs, endpoints: Endpoints) -> None:
+    voters = parse_quorum_voters(config.controller_quorum_voters)
     _require(
-        bool(voters) or values["controller.quorum.bootstrap.servers"] != (),
+        bool(voters) or config.controller_quorum_bootstrap_servers != (),
         "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
         "controllers or controller.quorum.voters must contain a parseable set of controllers.",
     )
     shown = f"controller.quorum.voters=Set({', '.join(map(str, voters))})"
-    if "controller" in roles:
+    if "controller" in config.process_roles:
         _require(
-            not voters or node_id in voters,
-            f"If process.roles contains the 'controller' role, the node id {node_id} must be included in the set of "
-            f"voters {shown}",
+            not voters or config.node_id in voters,
+            f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in the "
+            f"set of voters {shown}",
         )
-        _check_controller(values, roles, endpoints)
+        _check_controller(config, endpoints)
     else:
         _require(
-            node_id not in voters,
-            f"If process.roles contains just the 'broker' role, the node id {node_id} must not be included in the set "
-            f"of voters {shown}",
+            config.node_id not in voters,
+            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in "
+            f"the set of voters {shown}",
         )
         _check_broker_only(endpoints)
 
 
-def _check_controller(values: Values, roles: AbstractSet[str], endpoints: Endpoints) -> None:
+def _check_controller(config: BrokerConfigs, endpoints: Endpoints) -> None:
     names = endpoints.controller_listener_names
-    if "broker" not in roles:
+    if "broker" not in config.process_roles:
         _require(
             len(endpoints.advertised_controller_listeners) == len(endpoints.listeners),
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller",
         )
         _require(
-            values["inter.broker.listener.name"] is None or endpoints.inter_broker_listener_name not in names,
+            config.inter_broker_listener_name is None or endpoints.inter_broker_listener_name not in names,
             "controller.listener.names must not contain an explicitly set inter.broker.listener.name configuration "
             "value when process.roles=controller",
         )
@@ -171,16 +205,15 @@ def _check_broker_only(endpoints: Endpoints) -> None:
         )
 
 
-def _check_listeners(values: Values, roles: AbstractSet[str], endpoints: Endpoints) -> None:
-    early = values["early.start.listeners"]
+def _check_listeners(config: BrokerConfigs, endpoints: Endpoints) -> None:
     listening = [listener.name for listener in endpoints.listeners]
-    for name in filter(None, map(str.strip, str(early or "").split(","))):
+    for name in filter(None, map(str.strip, (config.early_start_listeners or "").split(","))):
         _require(
             name in listening,
             f"early.start.listeners contains listener {name}, but this is not contained in listeners or "
             "controller.listener.names",
         )
-    if "broker" in roles:
+    if "broker" in config.process_roles:
         _check_advertised(endpoints, listening)
     advertised = (*endpoints.advertised_broker_listeners, *endpoints.advertised_controller_listeners)
     _require(
@@ -191,10 +224,8 @@ def _check_listeners(values: Values, roles: AbstractSet[str], endpoints: Endpoin
         SecurityProtocol.SASL_PLAINTEXT,
         SecurityProtocol.SASL_SSL,
     )
-    mechanisms = values["sasl.enabled.mechanisms"]
     _require(
-        not speaks_sasl
-        or (isinstance(mechanisms, tuple) and values["sasl.mechanism.inter.broker.protocol"] in mechanisms),
+        not speaks_sasl or config.sasl_mechanism_inter_broker_protocol in config.sasl_enabled_mechanisms,
         "sasl.mechanism.inter.broker.protocol must be included in sasl.enabled.mechanisms when SASL is used for "
         "inter-broker communication",
     )
@@ -219,20 +250,20 @@ def _check_advertised(endpoints: Endpoints, listening: list[str]) -> None:
     )
 
 
-def _check_connections(values: Values) -> None:
-    queued = _number(values, "queued.max.request.bytes")
+def _check_connections(config: BrokerConfigs) -> None:
+    queued = config.queued_max_request_bytes
     _require(
-        queued <= 0 or queued >= _number(values, "socket.request.max.bytes"),
+        queued <= 0 or queued >= config.socket_request_max_bytes,
         "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
     )
-    overrides = str(values["max.connections.per.ip.overrides"] or "")
+    overrides = config.max_connections_per_ip_overrides
     _require(
-        values["max.connections.per.ip"] != 0 or bool(overrides),
+        config.max_connections_per_ip != 0 or bool(overrides),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
     )
     _check_overrides(overrides)
-    idle_ms = _number(values, "connections.max.idle.ms")
-    delay_ms = _number(values, "connection.failed.authentication.delay.ms")
+    idle_ms = config.connections_max_idle_ms
+    delay_ms = config.connection_failed_authentication_delay_ms
     _require(
         idle_ms < 0 or delay_ms < idle_ms,
         f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
@@ -241,7 +272,7 @@ def _check_connections(values: Values) -> None:
 
 
 def _check_overrides(text: str) -> None:
-    name = "max.connections.per.ip.overrides"
+    name = BrokerConfigs.max_connections_per_ip_overrides.name
     invalid = []
     for entry in filter(None, map(str.strip, text.split(","))):
         host, colon, count = map(str.strip, entry.rpartition(":"))

@@ -1,20 +1,45 @@
-"""The configuration in force: the node's file, the dynamic configs over it, and each topic's own over both."""
+"""The configuration in force: the node's file, the dynamic configs that override it, and the configs of topics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import attrs
 
 from broker.config.kafka_config import KafkaConfig
-from broker.config.throttled_replicas import NO_REPLICAS, ThrottledReplicas
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import ConfigError, ConfigValue, ResourceType
+from metadata.configuration import ConfigError, ResourceType
 from metadata.image import MetadataDelta, MetadataImage
+
+_ALL_REPLICAS: Final = "*"
+
+
+@attrs.frozen
+class ThrottledReplicas:
+    """The partitions of a topic that are throttled at this broker: all of them, or those in `indexes`."""
+
+    are_all: bool = False
+    indexes: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, entries: Iterable[str], broker_id: int) -> "ThrottledReplicas":
+        """Read a topic's list, which is `*` or consists of `partition:broker` pairs."""
+        texts = [entry.strip() for entry in entries]
+        if "".join(texts) == _ALL_REPLICAS:
+            return cls(are_all=True)
+        pairs = [text.split(":") for text in texts if text]
+        return cls(indexes=frozenset(int(index) for index, broker in pairs if int(broker) == broker_id))
+
+    def __contains__(self, index: int) -> bool:
+        return self.are_all or index in self.indexes
+
+
+NO_REPLICAS = ThrottledReplicas()
 
 
 @attrs.frozen
 class TopicConfig:
-    """What a partition's log and its leader need to know."""
+    """The settings of a topic: those of its logs, and those that the leaders of its partitions use."""
 
     log: LogConfig
     min_insync_replicas: int
@@ -23,7 +48,7 @@ class TopicConfig:
 
 
 class EffectiveConfig:
-    """`config` is what is in force on this node now. Topics that set the same things share one TopicConfig."""
+    """`config` is the configuration in force on this node now. Topics with the same configs share one TopicConfig."""
 
     def __init__(self, config: KafkaConfig, trace: Tracer) -> None:
         self.config = config
@@ -31,12 +56,15 @@ class EffectiveConfig:
         self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
         self._listeners: list[Callable[[KafkaConfig], None]] = []
 
-    def when_changed(self, listener: Callable[[KafkaConfig], None]) -> None:
-        """Have `listener` called with the config in force, whenever another one is. It must not block."""
+    def add_listener(self, listener: Callable[[KafkaConfig], None]) -> None:
+        """Call `listener` with the new config after every change. It must not block."""
         self._listeners.append(listener)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over the dynamic configs of all brokers and of this one. A publisher, before those that ask for them."""
+        """Apply changes of the dynamic configs of all brokers and of this one.
+
+        A metadata publisher. It is registered before the publishers that read the config.
+        """
         if not any(resource.type == ResourceType.BROKER for resource in delta.configs.changed):
             return
         configs = image.configs
@@ -54,17 +82,12 @@ class EffectiveConfig:
         key = tuple(sorted(overrides.items()))
         config = self._topics.get(key)
         if config is None:
-            values = self.config.topic_values(overrides)
-            min_insync_replicas = values["min.insync.replicas"]
-            assert isinstance(min_insync_replicas, int), "a number, as its definition says"
+            topic = self.config.topic(overrides)
+            node_id = self.config.node_id
             config = self._topics[key] = TopicConfig(
-                LogConfig.from_values(values),
-                min_insync_replicas,
-                self._throttled(values["leader.replication.throttled.replicas"]),
-                self._throttled(values["follower.replication.throttled.replicas"]),
+                LogConfig.of(topic),
+                topic.min_insync_replicas,
+                ThrottledReplicas.parse(topic.leader_replication_throttled_replicas, node_id),
+                ThrottledReplicas.parse(topic.follower_replication_throttled_replicas, node_id),
             )
         return config
-
-    def _throttled(self, replicas: ConfigValue | None) -> ThrottledReplicas:
-        assert isinstance(replicas, tuple), "a list, as its definition says"
-        return ThrottledReplicas.parse(replicas, self.config.node_id)

@@ -1,4 +1,4 @@
-"""Where a node listens and what it advertises: the keys about listeners, read together as Kafka reads them."""
+"""The listeners of a node and the addresses it advertises, from several keys that depend on each other."""
 
 import ipaddress
 import re
@@ -8,16 +8,16 @@ from typing import Final
 
 import attrs
 
-from metadata.configuration import ConfigError, Values
+from metadata.configuration import BrokerConfigs, ConfigError
 
-# Names of this machine that everybody agrees on; a listener on every interface answers to them.
+# Names of the local machine. A listener on every interface accepts connections to them.
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _THIS_MACHINE: Final = (*_LOOPBACK, "", "0.0.0.0", "::")
 _LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
 
 
 class SecurityProtocol(IntEnum):
-    """What a listener speaks beneath Kafka's protocol; the numbers are Kafka's."""
+    """The protocol that carries Kafka's protocol on a listener; the numbers are Kafka's."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -27,7 +27,7 @@ class SecurityProtocol(IntEnum):
 
 @attrs.frozen
 class Listener:
-    """A listener's name and address. An empty host is every interface; port 0 is one that is free."""
+    """A listener's name and address. An empty host means every interface, port 0 any free port."""
 
     name: str
     host: str
@@ -37,7 +37,7 @@ class Listener:
 
 @attrs.frozen
 class Endpoints:
-    """All listeners of a node. `advertised` holds what clients are told, and equals `listeners` unless set."""
+    """All listeners of a node. `advertised` are the addresses that clients get; by default they equal `listeners`."""
 
     listeners: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
@@ -61,15 +61,15 @@ class Endpoints:
 
     @property
     def advertised_controller_listeners(self) -> tuple[Listener, ...]:
-        """In the order of controller.listener.names; where one is not advertised, as it listens."""
+        """In the order of controller.listener.names. A listener that is not advertised is listed as it listens."""
         by_name = {each.name: each for each in (*self.controller_listeners, *self.advertised)}
         names = (name.upper() for name in self.controller_listener_names)
         return tuple(by_name[name] for name in names if name in by_name)
 
     def is_own_controller(self, address: tuple[str, int]) -> bool:
-        """Whether (host, port) is certainly a controller's listener of this node.
+        """True if (host, port) is certainly a controller listener of this node.
 
-        A name that this machine may have, but that no listener has, is taken for another machine's.
+        A host name that no listener uses counts as another machine's, even if it might be a name of this one.
         """
         host, port = address
         own = [
@@ -78,21 +78,25 @@ class Endpoints:
         return any(host == each.host or (host in _LOOPBACK and each.host in _THIS_MACHINE) for each in own)
 
 
-def read_endpoints(values: Values, set_names: Iterable[str]) -> Endpoints:
-    """Read the keys about listeners; `set_names` are those that somebody has set. Raises ConfigError."""
-    controller_names = tuple(_csv(_text(values, "controller.listener.names")))
-    listeners_text = _text(values, "listeners")
-    is_map_set = "listener.security.protocol.map" in set_names
-    protocols = _read_protocols(_text(values, "listener.security.protocol.map"))
+def read_endpoints(config: BrokerConfigs, set_names: Iterable[str]) -> Endpoints:
+    """Read the keys about listeners; `set_names` are the names of keys that are not left to their defaults.
+
+    Raises ConfigError.
+    """
+    controller_names = tuple(_csv(config.controller_listener_names or ""))
+    listeners_text = config.listeners
+    is_map_set = BrokerConfigs.listener_security_protocol_map.name in set_names
+    protocols = _read_protocols(config.listener_security_protocol_map)
     if not is_map_set and not _speaks_security(controller_names, listeners_text):
         protocols |= dict.fromkeys(controller_names, SecurityProtocol.PLAINTEXT)
     listeners = parse_listeners(listeners_text, protocols)
     _require_distinct_ports(listeners, listeners_text)
-    advertised_text = values["advertised.listeners"]
-    name, protocol = _inter_broker(values, protocols, is_protocol_set="security.inter.broker.protocol" in set_names)
+    advertised_text = config.advertised_listeners
+    is_protocol_set = BrokerConfigs.security_inter_broker_protocol.name in set_names
+    name, protocol = _inter_broker(config, protocols, is_protocol_set=is_protocol_set)
     return Endpoints(
         listeners=listeners,
-        advertised=listeners if advertised_text is None else parse_listeners(str(advertised_text), protocols),
+        advertised=listeners if advertised_text is None else parse_listeners(advertised_text, protocols),
         controller_listener_names=controller_names,
         security_protocols=protocols,
         inter_broker_listener_name=name,
@@ -101,7 +105,7 @@ def read_endpoints(values: Values, set_names: Iterable[str]) -> Endpoints:
 
 
 def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
-    """Read `name://host:port` and so on; names become upper case. Raises ConfigError."""
+    """Read a list of `name://host:port`; names become upper case. Raises ConfigError."""
     problem = f"Error creating broker listeners from '{text}': "
     listeners = []
     for entry in _csv(text.strip()):
@@ -118,12 +122,13 @@ def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tup
 
 
 def _read_protocols(text: str) -> dict[str, SecurityProtocol]:
+    key = BrokerConfigs.listener_security_protocol_map.name
     protocols = {}
     for entry in _csv(text):
         name, colon, protocol = entry.rpartition(":")
         if not colon:
-            raise ConfigError(f"Error parsing configuration property 'listener.security.protocol.map': {entry}")
-        protocols[name.strip().upper()] = _protocol(protocol.strip(), "listener.security.protocol.map")
+            raise ConfigError(f"Error parsing configuration property '{key}': {entry}")
+        protocols[name.strip().upper()] = _protocol(protocol.strip(), key)
     return protocols
 
 
@@ -135,22 +140,23 @@ def _protocol(name: str, key: str) -> SecurityProtocol:
 
 
 def _speaks_security(controller_names: Sequence[str], listeners_text: str) -> bool:
-    """Whether a listener is named after TLS or SASL: then the controllers' protocols have to be explicit."""
+    """True if a listener is named after TLS or SASL: the controllers' protocols must then be set explicitly."""
     secure = {protocol.name for protocol in SecurityProtocol if protocol is not SecurityProtocol.PLAINTEXT}
     listener_names = (entry.partition(":")[0].upper() for entry in _csv(listeners_text))
     return not secure.isdisjoint(controller_names) or not secure.isdisjoint(listener_names)
 
 
 def _inter_broker(
-    values: Values, protocols: Mapping[str, SecurityProtocol], *, is_protocol_set: bool
+    config: BrokerConfigs, protocols: Mapping[str, SecurityProtocol], *, is_protocol_set: bool
 ) -> tuple[str, SecurityProtocol]:
-    name = values["inter.broker.listener.name"]
+    name = config.inter_broker_listener_name
     if name is None:
-        protocol = _protocol(_text(values, "security.inter.broker.protocol"), "security.inter.broker.protocol")
+        key = BrokerConfigs.security_inter_broker_protocol
+        protocol = _protocol(config.security_inter_broker_protocol, key.name)
         return protocol.name, protocol
     if is_protocol_set:
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
-    listener_name = str(name).upper()
+    listener_name = name.upper()
     if listener_name not in protocols:
         raise ConfigError(
             f"Listener with name {listener_name} defined in inter.broker.listener.name not found in "
@@ -192,8 +198,3 @@ def _ip_version(host: str) -> int | None:
 
 def _csv(text: str) -> list[str]:
     return [entry for entry in re.split(r"\s*,\s*", text) if entry]
-
-
-def _text(values: Values, name: str) -> str:
-    value = values[name]
-    return "" if value is None else str(value)

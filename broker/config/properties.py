@@ -1,4 +1,4 @@
-"""Java's properties syntax, as `server.properties` is written in it (java.util.Properties.load).
+"""Parses Java's properties syntax, the format of `server.properties` (java.util.Properties.load).
 
 Comments begin with # or !, a key ends at =, : or a blank, a backslash at a line's end joins the next line, and other
 backslashes escape. The bytes are Latin-1; anything else is written as \\uXXXX.
@@ -13,9 +13,9 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """The keys and values in a file's order; of a key that is there twice, the last value counts.
+    """The keys and values in the file's order. If a key is repeated, its last value counts.
 
-    Raises ValueError for a malformed \\uXXXX, the only mistake that the syntax knows.
+    Raises ValueError for a malformed \\uXXXX, which is the only possible syntax error.
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(data.decode("latin-1")):
@@ -25,7 +25,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that say something, with their continuations joined and their leading blanks gone."""
+    """Lines with content, joined with their continuation lines and without leading blanks."""
     joined = ""
     is_continued = False
     # Only these three end a line in Java; `str.splitlines` knows more.
@@ -40,7 +40,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         if not is_continued:
             yield joined
             joined = ""
-    if is_continued:  # a backslash at the file's end continues into nothing
+    if is_continued:  # the file ends with a backslash
         yield joined
 
 
@@ -82,7 +82,7 @@ def _unescape(text: str) -> str:
             index += 4
         else:
             pieces.append(_ESCAPES.get(escaped, escaped))
-    # \uXXXX are UTF-16 code units: two of them may make one character.
+    # \uXXXX is a UTF-16 code unit: a character may take two of them.
     return "".join(pieces).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -12,6 +12,8 @@ from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import Env
+from metadata.configuration import BrokerConfigs
+from metadata.configuration.settings import from_key
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, RequestTimedOut
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
@@ -24,11 +26,11 @@ _TIMER_SLACK_S = 1e-6
 
 @attrs.frozen(kw_only=True)
 class LifecycleConfig:
-    """broker.heartbeat.interval.ms, initial.broker.registration.timeout.ms, log.dir.failure.timeout.ms."""
+    """The configs of a broker's registration and heartbeats."""
 
-    heartbeat_interval_ms: int
-    registration_timeout_ms: int
-    log_dir_failure_timeout_ms: int
+    heartbeat_interval_ms: int = from_key(BrokerConfigs.broker_heartbeat_interval_ms)
+    registration_timeout_ms: int = from_key(BrokerConfigs.initial_broker_registration_timeout_ms)
+    log_dir_failure_timeout_ms: int = from_key(BrokerConfigs.log_dir_failure_timeout_ms)
 
 
 class BrokerLifecycle:

@@ -4,6 +4,7 @@ from typing import Final
 
 from broker.config import KafkaConfig
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
+from metadata.configuration import TopicConfigs
 from metadata.image import MetadataImage
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
@@ -14,14 +15,14 @@ def internal_topic(name: str, config: KafkaConfig) -> CreatableTopic | None:
     if name != CONSUMER_OFFSETS:
         return None
     configs = {
-        "cleanup.policy": "compact",
-        "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
-        "compression.type": "producer",
+        TopicConfigs.cleanup_policy.name: "compact",
+        TopicConfigs.segment_bytes.name: str(config.offsets_topic_segment_bytes),
+        TopicConfigs.compression_type.name: "producer",
     }
     return CreatableTopic(
         name=name,
-        num_partitions=config.get_int("offsets.topic.num.partitions"),
-        replication_factor=config.get_int("offsets.topic.replication.factor"),
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 
@@ -29,4 +30,4 @@ def internal_topic(name: str, config: KafkaConfig) -> CreatableTopic | None:
 def group_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
     """The partitions of __consumer_offsets, or those that it will have."""
     topic = image.topics.by_name.get(CONSUMER_OFFSETS)
-    return config.get_int("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+    return config.offsets_topic_num_partitions if topic is None else len(topic.partitions)

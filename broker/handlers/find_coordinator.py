@@ -75,11 +75,10 @@ def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
     services = context.services
     reason = error.name
     if error is ErrorCode.INVALID_REPLICATION_FACTOR:
-        config = "offsets.topic.replication.factor"
         brokers = sum(not broker.fenced for broker in services.loader.image.cluster.brokers.values())
         reason = (
-            f"{config} is {services.config.get_int(config)}, and {brokers} brokers are there. Start more brokers, or "
-            "restart them with a smaller value"
+            f"offsets.topic.replication.factor is {services.config.offsets_topic_replication_factor}, and {brokers} "
+            "brokers are there. Start more brokers, or restart them with a smaller value"
         )
     services.env.trace("coordinator_topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
 

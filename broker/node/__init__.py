@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows every room, and makes a node of them."""
+"""The composition root: creates a node from all other packages and runs it."""
 
 from broker.node.identity import NotFormatted
 from broker.node.listeners import BoundListener

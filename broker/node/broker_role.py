@@ -1,4 +1,4 @@
-"""A node's part as a broker: it follows the metadata log, keeps itself registered, and serves clients."""
+"""The broker role of a node: follows the metadata log, keeps the broker registered, and serves clients."""
 
 from functools import partial
 from math import inf
@@ -8,40 +8,37 @@ import trio
 from broker.config import KafkaConfig
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
-from broker.controller_client.lifecycle import BrokerLifecycle
+from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
 from broker.handlers import HANDLERS
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
-from broker.node.settings import (
-    cleaner_config,
-    fetch_settings,
-    lifecycle_config,
-    replica_selector,
-    replication_throttles,
-)
 from broker.node.shared import Shared
+from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.fetcher import FetcherSurroundings
 from broker.replication.fetchers import Fetchers
 from broker.replication.lost_brokers import LostBrokers
 from broker.replication.partitions import Partitions
 from broker.replication.replica_directories import has_replica
+from broker.replication.replica_selector import find_replica_selector
+from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
-from broker.storage.cleaner import Cleaner
+from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_dirs import LogDirs
 from broker.wire.uuids import new_uuid
+from metadata.configuration.settings import settings_from
 from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
 from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint
 
 
 class BrokerRole:
-    """Its tasks run in `nursery`. `partitions` follows the metadata from the start of the log on.
+    """The tasks of the role run in `nursery`. `partitions` follows the metadata from the start of the log.
 
-    `fetchers` fetch what others lead; they are there once the logs are loaded.
+    `fetchers` replicate the partitions that other brokers lead. They are set once the logs are loaded.
     """
 
     def __init__(
@@ -62,11 +59,13 @@ class BrokerRole:
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
-        self._cleaner = Cleaner(shared.env, log_dirs, partitions.high_watermark, cleaner_config(shared.config))
+        self._cleaner = Cleaner(
+            shared.env, log_dirs, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
+        )
         self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
-        self._throttles = replication_throttles(shared.effective, lambda: trio.current_time() * 1000)
-        shared.effective.when_changed(self._reconfigure)
+        self._throttles = ReplicationThrottles.of(shared.effective, lambda: trio.current_time() * 1000)
+        shared.effective.add_listener(self._reconfigure)
         self._load_began = False
         self._is_loaded = False
         self._lifecycle = self._make_lifecycle()
@@ -75,7 +74,7 @@ class BrokerRole:
         shared, log_dirs = self._shared, self._log_dirs
         return BrokerLifecycle(
             shared.env,
-            lifecycle_config(shared.config),
+            settings_from(LifecycleConfig, shared.config),
             self._registration(),
             self._channel,
             shared.loader,
@@ -83,9 +82,10 @@ class BrokerRole:
         )
 
     async def start(self) -> None:
-        """Join the cluster and serve. Raises RegistrationFailed, and what `LogDirs.load` raises.
+        """Join the cluster and serve. Raises RegistrationFailed, and the errors of `LogDirs.load`.
 
-        First it has to catch up with the metadata: only that says which logs are whose, and how they are configured.
+        The broker catches up with the metadata first, because the metadata says which replicas it has and how their
+        logs are configured.
         """
         shared, nursery = self._shared, self._nursery
         nursery.start_soon(self._lifecycle.run)
@@ -108,10 +108,10 @@ class BrokerRole:
             nursery.start_soon(run)
         for run in (self.partitions.flushes.run, self._housekeeping.run, self._cleaner.run):
             nursery.start_soon(run)
-        for telling in (self.partitions.isr_changes, self.partitions.directories):
-            nursery.start_soon(telling.run, self._channel, lambda: self._lifecycle.broker_epoch)
+        for reporter in (self.partitions.isr_changes, self.partitions.directories):
+            nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)
         await self._lifecycle.unfence()
-        await self._image_waits.until(self._is_told_of, inf)
+        await self._image_waits.until(self._is_visible_to_clients, inf)
         self._serve(services)
 
     def _serve(self, services: Services) -> None:
@@ -126,27 +126,30 @@ class BrokerRole:
             nursery.start_soon(serve)
 
     async def stop(self) -> None:
-        """Hand over what this broker leads, and close its clients' connections; the tasks are the nursery's to end."""
+        """Hand over the partitions that this broker leads, and close the connections of clients.
+
+        The tasks end with the nursery.
+        """
         await self._lifecycle.shut_down()
         for listener in self._shared.config.endpoints.broker_listeners:
             self._shared.acceptor.close_all(listener.name, None)
 
     async def close_logs(self) -> None:
-        """Leave the log directories as cleanly as they can be, once all tasks have ended."""
+        """Close the log directories as cleanly as possible, after all tasks have ended."""
         if self._is_loaded:
             await self._housekeeping.checkpoint_high_watermarks()
             await self._log_dirs.close_cleanly(broker_epoch=self._lifecycle.broker_epoch)
         elif self._load_began:
-            self._log_dirs.release()  # some logs were recovered and others not: the next start has to do it all
+            self._log_dirs.release()  # only some logs are recovered: the next start must recover all
         else:
             await self._log_dirs.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
-        self._cleaner.configure(cleaner_config(config))
+        self._cleaner.configure(settings_from(CleanerConfig, config))
 
-    def _is_told_of(self, image: MetadataImage) -> bool:
-        """Whether this broker, as it knows the metadata, is one that clients are told of."""
+    def _is_visible_to_clients(self, image: MetadataImage) -> bool:
+        """True if Metadata responses contain this broker: it is registered with its epoch and not fenced."""
         broker = image.cluster.brokers.get(self._shared.config.node_id)
         return broker is not None and broker.broker_epoch == self._lifecycle.broker_epoch and not broker.fenced
 
@@ -162,7 +165,7 @@ class BrokerRole:
         shared = self._shared
         return FetcherSurroundings(
             env=shared.env,
-            settings=fetch_settings(shared.config),
+            settings=settings_from(FetchSettings, shared.config, replica_id=shared.config.node_id),
             client_id=f"broker-{shared.config.node_id}-fetcher",
             listener_name=shared.config.endpoints.inter_broker_listener_name,
             request_timeout_ms=shared.config.replica_socket_timeout_ms,
@@ -187,7 +190,7 @@ class BrokerRole:
             log_dirs=self._log_dirs,
             lost_brokers=self._lost_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
-            replica_selector=replica_selector(shared.config),
+            replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
             groups=self._groups,
@@ -195,7 +198,7 @@ class BrokerRole:
         )
 
     def _registration(self) -> BrokerRegistration:
-        """What this process is registered as, for all of its life."""
+        """The registration of this process, which does not change."""
         shared = self._shared
         config = shared.config
         return BrokerRegistration(
@@ -208,6 +211,6 @@ class BrokerRole:
             ],
             features=SUPPORTED_FEATURES,
             log_dirs=self._log_dirs.directory_ids,
-            rack=config.rack,
+            rack=config.broker_rack,
             previous_broker_epoch=self._log_dirs.previous_broker_epoch,
         )

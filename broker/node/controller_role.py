@@ -1,4 +1,4 @@
-"""A node's part as a controller: active while this node leads the quorum, and idle otherwise."""
+"""The controller role of a node: active while this node leads the quorum, and idle otherwise."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,30 +10,30 @@ from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.node.listeners import reachable
-from broker.node.settings import controller_config
 from broker.node.shared import Shared
 from broker.node.suspects import Suspects
 from broker.server import ControllerDispatcher, ControllerServices
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
-from metadata.controller import SUPPORTED_FEATURES, Controller, ControllerRegistration
+from metadata.configuration.settings import settings_from
+from metadata.controller import SUPPORTED_FEATURES, Controller, ControllerConfig, ControllerRegistration
 from metadata.records import BrokerEndpoint
 
 
 class ControllerRole:
-    """Registers what it needs to hear with the quorum when it is made; its requests run in `nursery`.
+    """Registers the controller and itself as listeners of the quorum. Requests to the controller run in `nursery`.
 
-    A listener of the quorum itself: whoever asked an active controller that is deposed has to connect again. What it
-    left in a connection could otherwise be done when this node leads again, long after it was done elsewhere. Requests
-    that were decided are answered first: that of a leader which removed itself from the voters is committed, and the
-    next leader would answer its repetition with VOTER_NOT_FOUND.
+    When the controller is deposed, the role closes the connections to it. A request that is still unread in a
+    connection could otherwise run when this node leads again, long after its retry ran on another controller.
+    Requests that were already decided get their responses first. A leader that removed itself from the voters, for
+    example, has committed that change; the next leader would answer the retry with VOTER_NOT_FOUND.
     """
 
     def __init__(self, shared: Shared, nursery: trio.Nursery) -> None:
         self._shared = shared
         config = shared.config
         self.controller = Controller(
-            controller_config(config, shared.cluster_id),
+            settings_from(ControllerConfig, config, cluster_id=shared.cluster_id),
             shared.quorum,
             shared.loader,
             config.schema(),
@@ -60,7 +60,7 @@ class ControllerRole:
         shared.quorum.register(self)
 
     async def start(self) -> None:
-        """Let other replicas and brokers in. Before the quorum runs: it needs them."""
+        """Accept connections of other replicas and of brokers. Called before the quorum runs, which needs them."""
         shared = self._shared
         for bound in shared.bound_for(shared.config.endpoints.controller_listeners):
             self._nursery.start_soon(
@@ -73,7 +73,7 @@ class ControllerRole:
         await self._nursery.start(self.controller.run)
 
     def registrar(self, channel: ControllerChannel) -> ControllerRegistrar:
-        """Who makes this process known as a controller, by way of `channel`."""
+        """The task that registers this process as a controller, over `channel`."""
         shared = self._shared
         registration = ControllerRegistration(
             controller_id=shared.config.node_id,
@@ -87,14 +87,14 @@ class ControllerRole:
         return ControllerRegistrar(registration, channel, shared.loader, shared.env.trace)
 
     def connection_closed(self, connection: Connection) -> None:
-        """A broker whose heartbeats came through it may be gone."""
+        """Check the broker that sent its heartbeats over this connection: it may have ended."""
         for broker_id, broker_epoch in self._heartbeat_connections.closed(connection):
             self.controller.broker_connection_lost(broker_id, broker_epoch)
-            self._suspects.look_at(broker_id)
+            self._suspects.probe(broker_id)
 
     def handle_connection_reset(self, node_id: int) -> None:
-        """The controller has heard of it before."""
-        self._suspects.look_at(node_id)
+        """Check the broker on that node, too. The controller was notified before."""
+        self._suspects.probe(node_id)
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         was_active, self._was_active = self._was_active, self.controller.is_active
@@ -103,7 +103,7 @@ class ControllerRole:
                 self._shared.acceptor.finish_all(listener.name, "this node is not the active controller any more")
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """Of no interest here."""
+        """The role ignores committed records and snapshots."""
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Of no interest here."""
+        """The role ignores committed records and snapshots."""

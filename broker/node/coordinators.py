@@ -1,4 +1,4 @@
-"""The coordinators of a broker, from what else is on it."""
+"""Creates the coordinators of a broker."""
 
 from typing import Final
 
@@ -13,21 +13,24 @@ from broker.replication.partitions import Partitions
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION
 
-# Where the operator leaves the linger to the coordinator: as long as Kafka 4.1 always waits.
+# The value that leaves the linger time to the coordinator, and the time it then uses, which is Kafka 4.1's fixed one.
 _ADAPTIVE: Final = -1
 _LINGER_MS_MAX: Final = 5
 
 
 def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlines) -> GroupCoordinator:
-    """It hears of partitions and metadata from now on; its runtime has to be run."""
+    """Create the group coordinator, and register it for changes of partitions and metadata.
+
+    The caller runs `runtime.run`.
+    """
     config, loader, effective = shared.config, shared.loader, shared.effective
-    linger_ms = config.get_int("group.coordinator.append.linger.ms")
+    linger_ms = config.group_coordinator_append_linger_ms
     settings = RuntimeSettings(
         topic=CONSUMER_OFFSETS,
         partition_count=lambda: group_partition_count(loader.image, effective.config),
-        write_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
-        load_buffer_bytes=config.get_int("offsets.load.buffer.size"),
-        compression=Compression(config.get_int("offsets.topic.compression.codec")),
+        write_timeout_ms=config.offsets_commit_timeout_ms,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+        compression=Compression(config.offsets_topic_compression_codec),
         append_linger_ms=_LINGER_MS_MAX if linger_ms == _ADAPTIVE else linger_ms,
     )
     runtime = Runtime(

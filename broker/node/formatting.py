@@ -1,6 +1,6 @@
-"""Formatting: empty log directories become those of a node in a cluster (KIP-631), with a quorum's voters (KIP-853).
+"""Formats the log directories of a node (KIP-631), optionally with the initial voters of the quorum (KIP-853).
 
-`meta.properties` is written last, so that a directory that a crash left half formatted counts as not formatted.
+`meta.properties` is written last: a directory whose formatting was interrupted by a crash counts as not formatted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ _PORT_MAX = 65535
 
 
 class FormattingRefused(Exception):
-    """The directories cannot be formatted as asked; the message is for the operator."""
+    """The directories cannot be formatted like this. The message is for the operator."""
 
 
 @attrs.frozen
 class Formatting:
-    """What is written. `voters` are those the quorum begins with; None where the configuration names them, or where
-    this node is to join a quorum that there is already.
+    """The content of formatted directories. `voters` are the initial voters of the quorum. They are None if the
+    configuration has the voters, or if this node joins an existing quorum.
     """
 
     cluster_id: str
@@ -38,15 +38,15 @@ class Formatting:
 
 
 async def format_directories(
-    env: Env, config: KafkaConfig, formatting: Formatting, *, ignore_formatted: bool, tell: Callable[[str], None]
+    env: Env, config: KafkaConfig, formatting: Formatting, *, ignore_formatted: bool, report: Callable[[str], None]
 ) -> None:
-    """Format those of the node's directories that are not formatted; `tell` hears of each before it is.
+    """Format the directories of the node that are not formatted yet. Calls `report` with a line about each of them.
 
-    Raises FormattingRefused where one is formatted already, unless they are ignored; MetaPropertiesError where one
-    belongs to another cluster or node; LogDirInUse, OSError, FsyncFailed.
+    Raises FormattingRefused if a directory is already formatted and `ignore_formatted` is false, MetaPropertiesError if
+    one belongs to another cluster or node, and LogDirInUse, OSError, FsyncFailed.
     """
-    directories = sorted({*config.log_dirs, config.metadata_log_dir})
-    stored = _read_stored(env, directories, tell)
+    directories = sorted({*config.log_directories, config.metadata_directory})
+    stored = _read_stored(env, directories, report)
     verify_meta_properties(
         {path: properties for path, properties in stored.items() if properties is not None},
         cluster_id=formatting.cluster_id,
@@ -62,9 +62,9 @@ async def format_directories(
         raise FormattingRefused("No available log directories to format.")
     empty = [path for path, properties in stored.items() if properties is None]
     if not empty:
-        tell("All of the log directories are already formatted.")
+        report("All of the log directories are already formatted.")
     for path in empty:
-        await _format(env, config, formatting, path, tell)
+        await _format(env, config, formatting, path, report)
 
 
 def parse_initial_controllers(text: str) -> VoterSet:
@@ -81,7 +81,7 @@ def parse_initial_controllers(text: str) -> VoterSet:
 
 
 def standalone_voters(env: Env, config: KafkaConfig) -> VoterSet:
-    """A quorum of this node alone. Raises FormattingRefused where it is no controller."""
+    """A quorum of this node alone. Raises FormattingRefused if the node is not a controller."""
     if not config.is_controller:
         raise FormattingRefused("You can only use --standalone on a controller.")
     listener = config.endpoints.advertised_controller_listeners[0]
@@ -89,30 +89,32 @@ def standalone_voters(env: Env, config: KafkaConfig) -> VoterSet:
     return VoterSet((Voter(key, f"{listener.host or 'localhost'}:{listener.port}"),))
 
 
-def _read_stored(env: Env, directories: Sequence[str], tell: Callable[[str], None]) -> dict[str, MetaProperties | None]:
-    """What each directory is by its path; those that cannot be read are told of and left out."""
+def _read_stored(
+    env: Env, directories: Sequence[str], report: Callable[[str], None]
+) -> dict[str, MetaProperties | None]:
+    """The properties of each directory by its path, None for an unformatted one. Unreadable ones are left out."""
     stored: dict[str, MetaProperties | None] = {}
     for path in directories:
         try:
             stored[path] = read_meta_properties(env.disk, path)
         except OSError:
-            tell(f"I/O error trying to read log directory {path}. Ignoring...")
+            report(f"I/O error trying to read log directory {path}. Ignoring...")
     return stored
 
 
 async def _format(
-    env: Env, config: KafkaConfig, formatting: Formatting, path: str, tell: Callable[[str], None]
+    env: Env, config: KafkaConfig, formatting: Formatting, path: str, report: Callable[[str], None]
 ) -> None:
     release = RELEASES[formatting.features[METADATA_VERSION]]
     kind, directory_id = _kind(env, config, formatting, path)
-    tell(f"Formatting {kind} {path} with {METADATA_VERSION} {release}.")
+    report(f"Formatting {kind} {path} with {METADATA_VERSION} {release}.")
     directory = LogDir(env, path, producer_expiration_ms=config.producer_id_expiration_ms)
     directory.claim()
     try:
         if directory.properties is not None:
-            raise LogDirInUse(f"{path} has just been formatted by somebody else")
+            raise LogDirInUse(f"{path} has just been formatted by another process")
         _refuse_used(env, path)
-        if path == config.metadata_log_dir and config.is_controller:
+        if path == config.metadata_directory and config.is_controller:
             await format_log(
                 env.disk,
                 f"{path}/{partition_directory_name(METADATA_TOPIC, 0)}",
@@ -128,9 +130,9 @@ async def _format(
 
 
 def _refuse_used(env: Env, path: str) -> None:
-    """A controller's first records must not come to lie beside a log that there is already.
+    """Raises FormattingRefused if the directory holds a metadata log of a node that has run.
 
-    Raises FormattingRefused.
+    Formatting would otherwise write the first records of a new cluster beside that log.
     """
     log = f"{path}/{partition_directory_name(METADATA_TOPIC, 0)}"
     if env.disk.exists(f"{log}/quorum-state"):
@@ -141,9 +143,9 @@ def _refuse_used(env: Env, path: str) -> None:
 
 
 def _kind(env: Env, config: KafkaConfig, formatting: Formatting, path: str) -> tuple[str, bytes]:
-    """A directory's part in Kafka's words, and its id: a voter's is the one that the others know."""
+    """The kind of a directory in Kafka's words, and its id. The id of a voter is the one that `voters` names."""
     directory_id = new_uuid(env.rng.randbytes)
-    if path != config.metadata_log_dir:
+    if path != config.metadata_directory:
         return "data directory", directory_id
     if formatting.voters is None:
         return "metadata directory", directory_id
@@ -177,7 +179,7 @@ def _parse_voter(text: str) -> Voter:
 
 
 def _split_host(text: str) -> tuple[str, str]:
-    """The host, and what follows the colon after it; an IPv6 address stands in brackets."""
+    """Split off the host, which is an IPv6 address if it is in brackets. Returns the text after its colon, too."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket:

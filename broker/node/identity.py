@@ -1,4 +1,4 @@
-"""Which cluster a node belongs to: what its directories were formatted for, or a cluster that it founds."""
+"""Finds the cluster that a node belongs to, from its formatted directories, or creates a new one."""
 
 from collections.abc import Mapping
 
@@ -10,41 +10,41 @@ from kraft.env import Env
 
 
 class NotFormatted(Exception):
-    """No directory says which cluster a node belongs to, and it must not found one; the message is for the operator."""
+    """No directory names the node's cluster, and the node may not create one. The message is for the operator."""
 
 
 def cluster_id_of(env: Env, config: KafkaConfig) -> str:
     """The cluster's id. Raises NotFormatted, MetadataDirectoryRefused, MetaPropertiesError, OSError.
 
-    Only a node that is the whole quorum founds a cluster, and only where nothing is lost: were the metadata log's
-    directory a new disk, a new cluster would take the logs in the other directories for strays.
+    A node creates a cluster only if it is the only voter and no directory holds data. If the directory of the metadata
+    log were a new disk, a new cluster would treat the logs in the other directories as strays.
     """
     found = _stored_cluster_ids(env, config)
-    if len({*found.values()}) < 2:  # otherwise it is said that they are of several clusters, when they are opened
+    if len({*found.values()}) < 2:  # otherwise opening the directories fails: they are of several clusters
         check_location(env.disk, config)
-    if config.metadata_log_dir in found:
+    if config.metadata_directory in found:
         check_metadata_directory(env, config)
-        return found[config.metadata_log_dir]
+        return found[config.metadata_directory]
     _refuse_data_without_properties(env, config)
     if found or not config.is_sole_voter:
         raise NotFormatted(
-            f"No readable {META_PROPERTIES} files found in {config.metadata_log_dir}. "
+            f"No readable {META_PROPERTIES} files found in {config.metadata_directory}. "
             "Run `kraft format` to say which cluster this node belongs to."
         )
     return encode_uuid(new_uuid(env.rng.randbytes))
 
 
 def _stored_cluster_ids(env: Env, config: KafkaConfig) -> Mapping[str, str]:
-    """The cluster id that each formatted directory names. A directory that does not work goes offline later.
+    """The cluster id in each formatted directory. A directory that cannot be read is left out, and goes offline later.
 
-    Raises MetaPropertiesError, also where it is the metadata directory that does not work.
+    Raises MetaPropertiesError, also if the metadata directory cannot be read.
     """
     found = {}
-    for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+    for directory in dict.fromkeys((config.metadata_directory, *config.log_directories)):
         try:
             properties = read_meta_properties(env.disk, directory) if env.disk.exists(directory) else None
         except OSError as error:
-            if directory != config.metadata_log_dir:
+            if directory != config.metadata_directory:
                 continue
             raise MetaPropertiesError(
                 f"Encountered I/O error in metadata log directory {directory}: {error}. Cannot continue. "
@@ -56,16 +56,16 @@ def _stored_cluster_ids(env: Env, config: KafkaConfig) -> Mapping[str, str]:
 
 
 def _refuse_data_without_properties(env: Env, config: KafkaConfig) -> None:
-    """A cluster founded there would put all logs aside, and a voter with a new directory id would be none.
+    """Raises NotFormatted if a directory holds data of a node but no `meta.properties`; OSError.
 
-    Raises NotFormatted, OSError.
+    A new cluster would move all logs there aside, and a voter with a new directory id would not be a voter.
     """
-    for directory in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+    for directory in dict.fromkeys((config.metadata_directory, *config.log_directories)):
         kept = kept_data(env.disk, directory)
         if kept is None:
             continue
         raise NotFormatted(
-            f"No readable {META_PROPERTIES} files found in {config.metadata_log_dir}, although {kept} is there. "
+            f"No readable {META_PROPERTIES} files found in {config.metadata_directory}, although {kept} is there. "
             f"Restore the file from a backup, or write it again, with the lines version=1, node.id={config.node_id}, "
             "cluster.id=<the cluster's> and directory.id=<the directory's>, as `kraft quorum describe` shows them on "
             "other nodes; a node that is the only voter says at its start which directory id is expected."

@@ -1,4 +1,4 @@
-"""The sockets a node listens on."""
+"""Opens the sockets on which a node listens."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from broker.config.endpoints import Listener
 
 @attrs.frozen
 class BoundListener:
-    """A listener of the config, with the sockets that are open for it and the port they really have."""
+    """A listener of the config with its open sockets and their actual port."""
 
     listener: Listener
     sockets: Sequence[trio.SocketListener]
@@ -22,14 +22,14 @@ class BoundListener:
 
 
 async def bind(config: KafkaConfig) -> list[BoundListener]:
-    """Open the sockets of all listeners. Raises OSError, which names the address, with none of them open."""
+    """Open the sockets of all listeners. Raises OSError, with the address in its message, and leaves none open."""
     bound: list[BoundListener] = []
     try:
-        for listener in config.listeners:
+        for listener in config.endpoints.listeners:
             sockets = await _listen(listener, config.socket_listen_backlog_size)
             port = sockets[0].socket.getsockname()[1]
             if listener.port == 0:
-                # Each address of the host got a free port of its own; clients are told of one.
+                # Each address of the host got another free port. Clients can know only one: keep the first.
                 await close([BoundListener(listener, sockets[1:], 0)])
                 sockets = sockets[:1]
             bound.append(BoundListener(listener, sockets, port))
@@ -40,7 +40,7 @@ async def bind(config: KafkaConfig) -> list[BoundListener]:
 
 
 async def close(bound: Sequence[BoundListener]) -> None:
-    """Give the ports back."""
+    """Close the sockets."""
     with trio.CancelScope(shield=True):
         for each in bound:
             for socket in each.sockets:
@@ -48,7 +48,8 @@ async def close(bound: Sequence[BoundListener]) -> None:
 
 
 def reachable(listener: Listener, bound: Sequence[BoundListener]) -> tuple[str, int]:
-    """Host and port where others reach an advertised listener: this machine's name, and the port that was free."""
+    """The host and port of an advertised listener. The host defaults to this machine's name, the port to the bound
+    one."""
     port = listener.port or next(each.port for each in bound if each.listener.name == listener.name)
     return listener.host or trio.socket.gethostname(), port
 

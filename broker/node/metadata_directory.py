@@ -1,7 +1,7 @@
-"""What a metadata directory has to look like for a node to start on it. Nothing is written before it is checked.
+"""Checks the metadata directory before a node starts. Nothing is written before the checks.
 
-Whoever founds or joins a quorum by mistake does more harm than a node that does not start: brokers put the logs of all
-topics aside that the metadata do not know, and a voter that has lost its log votes as if it had it.
+A node that creates or joins a quorum by mistake does more harm than one that does not start. Brokers move the logs of
+all topics aside that the metadata does not know, and a voter that has lost its log votes as if it still had it.
 """
 
 from collections.abc import Collection
@@ -18,24 +18,25 @@ from kraft.log import is_log, is_snapshot
 METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 _UNFINISHED: Final = ".part"
 _QUORUM_STATE: Final = "quorum-state"
-# What Kafka's storage tool leaves beside meta.properties, with the records that a controller is to begin with.
+# Kafka's storage tool writes this file beside meta.properties, with the first records of a controller.
 _KAFKAS_BOOTSTRAP: Final = "bootstrap.checkpoint"
-_OWN_MAGIC: Final = b"KRL1"  # with which the log of this project's controllers begins
+_OWN_MAGIC: Final = b"KRL1"  # the first bytes of the metadata log of this project's controllers
 
 
 class MetadataDirectoryRefused(Exception):
-    """The metadata directory is not one that this node can start on; the message is for the operator."""
+    """This node cannot start with this metadata directory. The message is for the operator."""
 
 
 def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
-    """Look at the metadata log of a directory that is formatted. Raises MetadataDirectoryRefused, OSError.
+    """Check the metadata log of a formatted directory. Raises MetadataDirectoryRefused, OSError.
 
-    A controller's has been begun by formatting, or by founding the cluster. A broker's may be missing: it is fetched.
+    A controller's log must exist: formatting, or creating the cluster, has written it. A broker's log may be missing,
+    since brokers fetch it.
     """
-    path = f"{config.metadata_log_dir}/{METADATA_DIRECTORY}"
+    path = f"{config.metadata_directory}/{METADATA_DIRECTORY}"
     names = _names(env.disk, path)
     own = [name for name in names if is_log(name) or is_snapshot(name)]
-    _refuse_kafkas(env.disk, config.metadata_log_dir, own)
+    _refuse_kafkas(env.disk, config.metadata_directory, own)
     if (not any(map(is_log, own)) and _QUORUM_STATE in names) or (config.is_controller and not own):
         raise MetadataDirectoryRefused(_log_lost(config, path))
     for name in names:
@@ -44,36 +45,36 @@ def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
 
 
 def check_location(disk: Disk, config: KafkaConfig) -> None:
-    """Refuse a metadata log in another directory than the one that the configuration names, as Kafka does.
+    """Reject a metadata log in another directory than the configured one, as Kafka does.
 
     Raises MetadataDirectoryRefused.
     """
-    for directory in config.log_dirs:
-        if directory != config.metadata_log_dir and disk.exists(f"{directory}/{METADATA_DIRECTORY}"):
+    for directory in config.log_directories:
+        if directory != config.metadata_directory and disk.exists(f"{directory}/{METADATA_DIRECTORY}"):
             raise MetadataDirectoryRefused(
                 f"Found unexpected metadata location in data directory {directory}/{METADATA_DIRECTORY} "
-                f"(the configured metadata directory is {config.metadata_log_dir}). "
+                f"(the configured metadata directory is {config.metadata_directory}). "
                 f"Set metadata.log.dir to {directory}, or remove what does not belong there."
             )
 
 
 def check_voters(config: KafkaConfig, me: ReplicaKey, voters: VoterSet) -> None:
-    """Refuse to wait for ever for a quorum whose only voter is this node with another directory.
+    """Reject a quorum whose only voter is this node with another directory id, since no leader could be elected.
 
     Raises MetadataDirectoryRefused.
     """
     voter = voters.get(me.node_id)
     if voter is not None and len(voters.ids) == 1 and not voter.key.matches(me):
-        path = f"{config.metadata_log_dir}/{META_PROPERTIES}"
+        path = f"{config.metadata_directory}/{META_PROPERTIES}"
         raise MetadataDirectoryRefused(
             f"{path} names the directory id {me.directory_id}, and the quorum's only voter is this node with the "
-            f"directory id {voter.key.directory_id}, so nobody could ever lead. If the directory has not been "
+            f"directory id {voter.key.directory_id}, so that no leader can be elected. If the directory has not been "
             f"exchanged, set directory.id={voter.key.directory_id} in {path}."
         )
 
 
 def kept_data(disk: Disk, directory: str) -> str | None:
-    """A path in a log directory that a node has left which has run; None in one that is new. Raises OSError."""
+    """The path of data that a node has stored in a log directory; None if there is none. Raises OSError."""
     if disk.exists(f"{directory}/{METADATA_DIRECTORY}/{_QUORUM_STATE}"):
         return f"{directory}/{METADATA_DIRECTORY}"
     for name in disk.list(directory) if disk.exists(directory) else ():
@@ -93,7 +94,7 @@ def _names(disk: Disk, path: str) -> list[str]:
 
 
 def _refuse_kafkas(disk: Disk, directory: str, own: Collection[str]) -> None:
-    """Kafka's metadata log and snapshots are made of its record batches, ours of msgpack: neither reads the other's."""
+    """Reject the files of Apache Kafka, whose metadata log holds record batches and not msgpack."""
     found = None
     if not own and disk.exists(f"{directory}/{_KAFKAS_BOOTSTRAP}"):
         found = f"{directory}/{_KAFKAS_BOOTSTRAP}"
@@ -126,8 +127,8 @@ def _is_kafkas(disk: Disk, path: str) -> bool:
 
 def _log_lost(config: KafkaConfig, path: str) -> str:
     lost = (
-        f"{config.metadata_log_dir}/{META_PROPERTIES} says that node {config.node_id} has a metadata log, and the log "
-        f"in {path} is gone."
+        f"{config.metadata_directory}/{META_PROPERTIES} says that node {config.node_id} has a metadata log, and the "
+        f"log in {path} is gone."
     )
     if not config.is_controller:
         return f"{lost} Remove {path}: this broker fetches the metadata from the controllers again."

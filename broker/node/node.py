@@ -1,13 +1,13 @@
-"""One node, controller or broker or both, from its rooms.
+"""One node: a controller, a broker, or both.
 
     async with trio.open_nursery() as nursery:
         node = Node(env, config)
-        await nursery.start(node.run)       # returns once it serves
+        await nursery.start(node.run)       # returns once the node serves
         ...
         node.stop()                         # `run` then closes everything cleanly and returns
 
-A room that fails ends the node: the exception leaves `run`, nothing is marked clean, and the next start recovers.
-Cancelling `run` is the same as a crash, as far as the disk is concerned.
+If any part of the node fails, the node ends: `run` raises the exception, no log is marked as cleanly closed, and the
+next start recovers the logs. Cancelling `run` leaves the disk as a crash does.
 """
 
 from collections.abc import Sequence
@@ -16,40 +16,44 @@ from functools import partial
 import trio
 
 from broker.config import KafkaConfig
+from broker.config.checks import check_supported
 from broker.config.effective import EffectiveConfig
-from broker.config.unsupported import check_supported
 from broker.controller_client.channel import ControllerChannel
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
 from broker.node.broker_role import BrokerRole
+from broker.node.connection_limits import connection_limits
 from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
-from broker.node.settings import connection_limits, log_dirs_config, replica_selector
 from broker.node.shared import Shared
 from broker.node.voters import driver_config
 from broker.replication.partitions import Partitions
+from broker.replication.replica_selector import find_replica_selector
 from broker.storage.log_dirs import LogDirs
+from broker.storage.log_dirs_config import LogDirsConfig
 from broker.wire.uuids import encode_uuid
 from kraft.env import Env, kernel_socket
 from kraft.raft_node import RaftNode
 from kraft.recovery import begin_log
+from metadata.configuration.settings import settings_from
 from metadata.image import MetadataLoader
 from metadata.snapshot_generator import SnapshotGenerator
 
 
 class Node:
-    """See the module's docstring. `bound` and `cluster_id` are known once it serves, which `is_serving` tells.
+    """See the module's docstring. `bound` and `cluster_id` are set while `is_serving` is true.
 
-    `loader`, and `broker` where it is one, are there once its rooms are: for whoever looks on.
+    `loader`, and `broker` if the node is a broker, are set once the node has joined the quorum. Tests and the
+    simulation read them.
 
-    Raises ConfigError for what it cannot run yet.
+    Raises ConfigError for a configuration that this node does not support.
     """
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
-        check_supported(config)
-        replica_selector(config)
+        check_supported(config, config.endpoints)
+        find_replica_selector(config)
         self._env = env
         self._config = config
         self._stop = trio.Event()
@@ -62,33 +66,39 @@ class Node:
 
     @property
     def _metadata_log(self) -> str:
-        return f"{self._config.metadata_log_dir}/{METADATA_DIRECTORY}"
+        return f"{self._config.metadata_directory}/{METADATA_DIRECTORY}"
 
     def stop(self) -> None:
-        """Have `run` close everything cleanly and return."""
+        """Make `run` close everything cleanly and return."""
         self._stop.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until `stop`. Started once it serves, or was stopped before.
+        """Serve until `stop`. Reports to `task_status` once the node serves, or was stopped before.
 
-        Raises what its rooms raise: see `cluster_id_of`, LogDirs.open, RaftNode.open, BrokerRole.start; OSError of
-        binding.
+        Raises OSError if a port cannot be bound, and the errors of `cluster_id_of`, LogDirs.open, opening the quorum's
+        log, and BrokerRole.start.
         """
         self.bound = await bind(self._config)
         try:
             self.cluster_id = cluster_id_of(self._env, self._config)
             log_dirs = await LogDirs.open(
                 self._env,
-                log_dirs_config(self._config),
+                settings_from(
+                    LogDirsConfig,
+                    self._config,
+                    directories=self._config.log_directories,
+                    node_id=self._config.node_id,
+                    metadata_directory=self._config.metadata_directory,
+                ),
                 cluster_id=self.cluster_id,
                 found_metadata=partial(begin_log, self._env.disk, self._metadata_log)
                 if self._config.is_controller
                 else None,
             )
             try:
-                broker = await self._run_rooms(log_dirs, task_status)
+                broker = await self._run_parts(log_dirs, task_status)
             except MetadataDirectoryRefused:
-                await log_dirs.close_unloaded()  # nobody has touched the logs yet
+                await log_dirs.close_unloaded()  # no log has been opened yet
                 raise
             except BaseException:
                 log_dirs.release()
@@ -98,10 +108,10 @@ class Node:
         await (log_dirs.close_unloaded() if broker is None else broker.close_logs())
         self._env.trace("node_stopped", node=self._config.node_id)
 
-    async def _run_rooms(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
-        """Everything that runs; the broker that has run, whose logs are still open."""
+    async def _run_parts(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
+        """Run the quorum and the roles. Returns the broker, whose logs are still open; None if the node has none."""
         env, config = self._env, self._config
-        driver = driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_log_dir))
+        driver = driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_directory))
         quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
@@ -131,11 +141,14 @@ class Node:
             self._on_connection_closed,
             self._on_connection_refused,
         )
-        effective.when_changed(lambda changed: acceptor.limit(connection_limits(changed)))
+        effective.add_listener(lambda changed: acceptor.limit(connection_limits(changed)))
         return acceptor
 
     async def _join_quorum(self, shared: Shared, nursery: trio.Nursery) -> ControllerChannel:
-        """Everything that listens to the quorum, in the order in which it has to hear; all but the quorum runs."""
+        """Register all listeners of the quorum, in the order in which they must be notified, and start them.
+
+        The quorum itself does not run yet.
+        """
         config, quorum = self._config, shared.quorum
         controller = None
         if config.is_controller:
@@ -151,7 +164,7 @@ class Node:
             quorum,
             None if controller is None else controller.dispatcher,
             client_id=f"broker-{config.node_id}",
-            # Heartbeats take this way: a dead connection must be noticed while there is time to send another one.
+            # Heartbeats use the channel: a dead connection must be noticed while there is time to send another one.
             request_timeout_ms=config.broker_session_timeout_ms / 2,
         )
         quorum.register(snapshots)
@@ -169,7 +182,7 @@ class Node:
     async def _serve(
         self, nursery: trio.Nursery, quorum: RaftNode, broker: BrokerRole | None, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Start what is left to start, and serve until `stop`, which may come before all has started."""
+        """Start the quorum and the broker, and serve until `stop`, which may be called before all has started."""
         with trio.CancelScope() as until_stopped:
             nursery.start_soon(self._cancel_when_stopped, until_stopped)
             await nursery.start(quorum.run)
@@ -205,7 +218,7 @@ class Node:
 
 
 def _directory_id(log_dirs: LogDirs, path: str) -> str:
-    """A log directory's id as text."""
+    """The id of a log directory as text."""
     properties = log_dirs.directories[path].properties
     assert properties is not None, "it was formatted when it was opened"
     assert properties.directory_id is not None, "a directory gets its id when it is opened"

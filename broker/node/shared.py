@@ -1,4 +1,4 @@
-"""What both roles of a node stand on."""
+"""The objects that both roles of a node use."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from metadata.image import MetadataLoader
 
 @attrs.frozen
 class Shared:
-    """One replica of the metadata log, the image that follows from it, and the way in for connections."""
+    """The configuration, the metadata log's replica with its latest image, and the acceptor of connections."""
 
     env: Env
     config: KafkaConfig

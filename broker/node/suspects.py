@@ -1,7 +1,7 @@
-"""Whether a broker whose connection broke is still there: somebody listens where it did, or nobody does.
+"""Probes brokers whose connections broke: is the process still listening?
 
-The kernel of a host refuses connections to a process that has died. That is known at once, while a broker that lives
-and has only lost a connection would have to be waited for.
+The kernel of a host refuses connections to the port of a process that has ended. The controller then knows at once that
+the broker is gone, and does not have to wait for a broker that has only lost a connection.
 """
 
 import errno
@@ -14,43 +14,44 @@ from metadata.controller import Controller
 from metadata.image import BrokerImage
 from metadata.records import BrokerEndpoint
 
-# Whoever neither answers nor refuses is left to what the controller grants a suspect, which is less than this.
-_PATIENCE_S: Final = 1.0
+# How long a probe takes at most. A host that neither accepts nor refuses the connection is not decided here: the
+# controller fences a suspected broker after a shorter time.
+_PROBE_TIMEOUT_S: Final = 1.0
 
 
 class Suspects:
-    """Tries to connect to brokers that the controller suspects, one attempt at a time each, in `nursery`."""
+    """Connects to brokers that the controller suspects, with one attempt per broker at a time, in `nursery`."""
 
     def __init__(self, controller: Controller, listener_name: str, nursery: trio.Nursery) -> None:
         self._controller = controller
         self._listener_name = listener_name
         self._nursery = nursery
-        self._asked: dict[int, BrokerImage] = {}
+        self._probed: dict[int, BrokerImage] = {}
 
-    def look_at(self, broker_id: int) -> None:
-        """Find out about a broker, if it is suspected and that is not being done."""
+    def probe(self, broker_id: int) -> None:
+        """Start a probe of a broker that the controller suspects, unless one is running."""
         broker = self._controller.suspect(broker_id)
-        if broker is not None and broker_id not in self._asked:
-            self._asked[broker_id] = broker
-            self._nursery.start_soon(self._ask, broker)
+        if broker is not None and broker_id not in self._probed:
+            self._probed[broker_id] = broker
+            self._nursery.start_soon(self._probe, broker)
 
-    async def _ask(self, broker: BrokerImage) -> None:
+    async def _probe(self, broker: BrokerImage) -> None:
         endpoint = self._endpoint(broker)
         try:
             if endpoint is not None and await _is_refused(endpoint):
                 self._controller.broker_gone(broker.broker_id, broker.broker_epoch)
         finally:
-            del self._asked[broker.broker_id]
+            del self._probed[broker.broker_id]
 
     def _endpoint(self, broker: BrokerImage) -> BrokerEndpoint | None:
         return broker.end_points.get(self._listener_name)
 
 
 async def _is_refused(endpoint: BrokerEndpoint) -> bool:
-    with trio.move_on_after(_PATIENCE_S):
+    with trio.move_on_after(_PROBE_TIMEOUT_S):
         try:
             stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
-        except UnicodeError:  # the host name, which the broker has registered, cannot be one
+        except UnicodeError:  # the broker has registered a host name that is invalid
             return False
         except OSError as error:
             return all(each.errno == errno.ECONNREFUSED for each in _causes(error))
@@ -60,7 +61,7 @@ async def _is_refused(endpoint: BrokerEndpoint) -> bool:
 
 
 def _causes(error: OSError) -> Iterable[OSError]:
-    """Of a host with several addresses, what each of them has said."""
+    """The errors of all addresses of the host."""
     causes = error.__cause__
     if isinstance(causes, BaseExceptionGroup):
         return [each for each in causes.exceptions if isinstance(each, OSError)]

@@ -1,4 +1,4 @@
-"""What a node brings to the quorum: who it is there, where others reach it, and whom it takes for voters at first."""
+"""The settings of a node's part in the quorum: its id and address, and the initial voters."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,15 @@ from broker.node.listeners import BoundListener, reachable
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.raft_node import RaftNodeConfig
 
-# The leader holds a Fetch without news for this part of the fetch timeout, which leaves room for losses.
+# The leader waits for news before it answers a Fetch, for the fetch timeout divided by this. A lost response then does
+# not exceed the timeout.
 _FETCH_WAITS_PER_TIMEOUT = 4
 
 
 def driver_config(
     config: KafkaConfig, bound: Sequence[BoundListener], cluster_id: str, directory_id: str
 ) -> RaftNodeConfig:
-    """The quorum's settings. `directory_id` is that of the directory with the metadata log, as text."""
+    """The settings of the quorum. `directory_id` is the id of the metadata log's directory, as text."""
     me = ReplicaKey(config.node_id, directory_id)
     my_address = ""
     if config.is_controller:

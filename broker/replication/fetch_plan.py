@@ -27,6 +27,8 @@ from broker.wire.api.fetch import (
     ReplicaState,
 )
 from broker.wire.errors import ErrorCode
+from metadata.configuration import BrokerConfigs
+from metadata.configuration.settings import from_key
 
 # A partition, by its topic's id and its own.
 PartitionKey: TypeAlias = tuple[bytes, int]
@@ -50,14 +52,14 @@ _SESSION_ERRORS: Final = (
 
 @attrs.frozen
 class FetchSettings:
-    """Kafka's names of the configs beside each."""
+    """What a follower asks of a leader, and how long it pauses after an error. `replica_id` is the follower's."""
 
-    replica_id: int  # node.id
-    max_wait_ms: int = 500  # replica.fetch.wait.max.ms
-    min_bytes: int = 1  # replica.fetch.min.bytes
-    max_bytes: int = 10 << 20  # replica.fetch.response.max.bytes
-    partition_max_bytes: int = 1 << 20  # replica.fetch.max.bytes
-    backoff_ms: float = 1000  # replica.fetch.backoff.ms
+    replica_id: int
+    max_wait_ms: int = from_key(BrokerConfigs.replica_fetch_wait_max_ms)
+    min_bytes: int = from_key(BrokerConfigs.replica_fetch_min_bytes)
+    max_bytes: int = from_key(BrokerConfigs.replica_fetch_response_max_bytes)
+    partition_max_bytes: int = from_key(BrokerConfigs.replica_fetch_max_bytes)
+    backoff_ms: float = from_key(BrokerConfigs.replica_fetch_backoff_ms)
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ import attrs
 
 from broker.replication.in_sync import Follower
 from broker.replication.partition import Partition
+from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.image import BrokerImage
 
 
@@ -37,6 +38,17 @@ def select_by_rack(rack: str, leader: ReplicaView, followers: Sequence[ReplicaVi
 REPLICA_SELECTORS: Final[Mapping[str, ReplicaSelector]] = MappingProxyType(
     {"org.apache.kafka.common.replica.RackAwareReplicaSelector": select_by_rack}
 )
+
+
+def find_replica_selector(config: BrokerConfigs) -> ReplicaSelector | None:
+    """The selector that `replica.selector.class` names; None if it is not set: consumers then read from leaders.
+
+    Raises ConfigError for any other class.
+    """
+    name = config.replica_selector_class
+    if name and name not in REPLICA_SELECTORS:
+        raise ConfigError(f"replica.selector.class can be {' or '.join(REPLICA_SELECTORS)}, and not {name}")
+    return REPLICA_SELECTORS[name] if name else None
 
 
 def preferred_read_replica(

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from broker.config.effective import EffectiveConfig
+
 # The quota where none is set: Java's largest long.
 UNLIMITED: Final = (1 << 63) - 1
 # What is held back is let through in grains of what is allowed in so long a time.
@@ -117,7 +119,21 @@ class Throttle:
 
 @attrs.frozen
 class ReplicationThrottles:
-    """Of one broker: what it sends as a leader, and what it takes in as a follower."""
+    """One broker's throttles: of what it sends as a leader, and of what it receives as a follower."""
 
     leader: Throttle
     follower: Throttle
+
+    @classmethod
+    def of(cls, effective: EffectiveConfig, now_ms: Callable[[], float]) -> "ReplicationThrottles":
+        """Throttles whose quotas follow the configuration in force; their windows stay as the node was started with."""
+        windows = effective.config.replication_quota_window_num
+        window_ms = effective.config.replication_quota_window_size_seconds * 1000
+
+        def throttle(quota: Callable[[], int]) -> Throttle:
+            return Throttle(windows, window_ms, quota=quota, now_ms=now_ms)
+
+        return cls(
+            leader=throttle(lambda: effective.config.dynamic_only.leader_replication_throttled_rate),
+            follower=throttle(lambda: effective.config.dynamic_only.follower_replication_throttled_rate),
+        )

@@ -1,62 +1,53 @@
-"""The topic configs that a log obeys. Field names are Kafka's config names with "_" for "."; defaults are Kafka's."""
+"""The settings of a log, from the keys of its topic."""
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Final
 
 import attrs
 
 from broker.wire.records import Compression, TimestampType
+from metadata.configuration import TopicConfigs
+from metadata.configuration.settings import from_key, settings_from
 
-DAY_MS = 24 * 60 * 60 * 1000
-MAX_LONG = 2**63 - 1
-
-# The size of a segment for tests, below what segment.bytes allows; it wins over segment.bytes.
-INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+# Java's largest long: the value of a limit that is not set.
+MAX_LONG: Final = 2**63 - 1
 
 
 @attrs.frozen
 class LogConfig:
     """A topic's effective configs. Immutable: a change of configs gives the log another one."""
 
-    segment_bytes: int = 1024 * 1024 * 1024
-    segment_ms: int = 7 * DAY_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * 1024 * 1024
-    flush_messages: int = MAX_LONG
-    flush_ms: int = MAX_LONG
-    retention_bytes: int = -1
-    retention_ms: int = 7 * DAY_MS
-    max_message_bytes: int = 1024 * 1024 + 12
-    index_interval_bytes: int = 4096
-    delete_retention_ms: int = DAY_MS
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = MAX_LONG
-    file_delete_delay_ms: int = 60_000
-    min_cleanable_dirty_ratio: float = 0.5
-    cleanup_policy: tuple[str, ...] = attrs.field(default=("delete",), converter=tuple)
-    unclean_leader_election_enable: bool = False
-    min_insync_replicas: int = 1
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    preallocate: bool = False
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = MAX_LONG
-    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    segment_bytes: int = from_key(TopicConfigs.segment_bytes)
+    segment_ms: int = from_key(TopicConfigs.segment_ms)
+    segment_jitter_ms: int = from_key(TopicConfigs.segment_jitter_ms)
+    segment_index_bytes: int = from_key(TopicConfigs.segment_index_bytes)
+    flush_messages: int = from_key(TopicConfigs.flush_messages)
+    flush_ms: int = from_key(TopicConfigs.flush_ms)
+    retention_bytes: int = from_key(TopicConfigs.retention_bytes)
+    retention_ms: int = from_key(TopicConfigs.retention_ms)
+    max_message_bytes: int = from_key(TopicConfigs.max_message_bytes)
+    index_interval_bytes: int = from_key(TopicConfigs.index_interval_bytes)
+    delete_retention_ms: int = from_key(TopicConfigs.delete_retention_ms)
+    min_compaction_lag_ms: int = from_key(TopicConfigs.min_compaction_lag_ms)
+    max_compaction_lag_ms: int = from_key(TopicConfigs.max_compaction_lag_ms)
+    file_delete_delay_ms: int = from_key(TopicConfigs.file_delete_delay_ms)
+    min_cleanable_dirty_ratio: float = from_key(TopicConfigs.min_cleanable_dirty_ratio)
+    cleanup_policy: tuple[str, ...] = from_key(TopicConfigs.cleanup_policy, converter=tuple)
+    compression_type: str = from_key(TopicConfigs.compression_type)
+    compression_gzip_level: int = from_key(TopicConfigs.compression_gzip_level)
+    compression_lz4_level: int = from_key(TopicConfigs.compression_lz4_level)
+    compression_zstd_level: int = from_key(TopicConfigs.compression_zstd_level)
+    preallocate: bool = from_key(TopicConfigs.preallocate)
+    message_timestamp_type: str = from_key(TopicConfigs.message_timestamp_type)
+    message_timestamp_before_max_ms: int = from_key(TopicConfigs.message_timestamp_before_max_ms)
+    message_timestamp_after_max_ms: int = from_key(TopicConfigs.message_timestamp_after_max_ms)
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "LogConfig":
-        """From parsed values by Kafka's config names; names that do not concern a log are passed over."""
-        chosen = {}
-        for field in attrs.fields(cls):
-            value = values.get(field.name.replace("_", "."))
-            if value is not None:
-                chosen[field.name] = value
-        if values.get(INTERNAL_SEGMENT_BYTES) is not None:
-            chosen["segment_bytes"] = values[INTERNAL_SEGMENT_BYTES]
-        return cls(**chosen)
+    def of(cls, topic: TopicConfigs) -> "LogConfig":
+        """The settings of a topic's logs. `internal.segment.bytes`, for tests, wins over `segment.bytes`."""
+        config = settings_from(cls, topic)
+        segment_bytes = topic.internal_segment_bytes
+        return config if segment_bytes is None else attrs.evolve(config, segment_bytes=segment_bytes)
 
     @cached_property
     def delete_enabled(self) -> bool:

@@ -1,22 +1,23 @@
-"""What a node's storage is configured with: where its log directories are, and how often its logs are looked after."""
+"""The settings of a node's storage: its log directories, and how often their logs are checked and checkpointed."""
 
 import attrs
 
-from broker.storage.log_config import MAX_LONG
+from metadata.configuration import BrokerConfigs
+from metadata.configuration.settings import from_key
 
 
 @attrs.frozen
 class LogDirsConfig:
-    """Where the logs are and how often they are looked after; Kafka's names of the configs beside each."""
+    """`directories` are absolute. Partitions are stored in `metadata_directory` only if `directories` has it."""
 
-    directories: tuple[str, ...]  # log.dirs; absolute
-    node_id: int  # node.id
-    metadata_directory: str | None = None  # metadata.log.dir; claimed too, and partitions go there only if in log.dirs
-    initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms
-    retention_check_interval_ms: int = 300_000  # log.retention.check.interval.ms
-    flush_scheduler_interval_ms: int = MAX_LONG  # log.flush.scheduler.interval.ms
-    recovery_point_checkpoint_interval_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
-    log_start_offset_checkpoint_interval_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
-    high_watermark_checkpoint_interval_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
-    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
-    producer_expiration_check_interval_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    directories: tuple[str, ...]
+    node_id: int
+    metadata_directory: str | None = None
+    initial_task_delay_ms: int = from_key(BrokerConfigs.log_initial_task_delay_ms)
+    retention_check_interval_ms: int = from_key(BrokerConfigs.log_retention_check_interval_ms)
+    flush_scheduler_interval_ms: int = from_key(BrokerConfigs.log_flush_scheduler_interval_ms)
+    recovery_point_checkpoint_interval_ms: int = from_key(BrokerConfigs.log_flush_offset_checkpoint_interval_ms)
+    log_start_offset_checkpoint_interval_ms: int = from_key(BrokerConfigs.log_flush_start_offset_checkpoint_interval_ms)
+    high_watermark_checkpoint_interval_ms: int = from_key(BrokerConfigs.replica_high_watermark_checkpoint_interval_ms)
+    producer_expiration_ms: int = from_key(BrokerConfigs.producer_id_expiration_ms)
+    producer_expiration_check_interval_ms: int = from_key(BrokerConfigs.producer_id_expiration_check_interval_ms)

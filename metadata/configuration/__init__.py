@@ -1,22 +1,24 @@
 """All that Kafka lets one configure: keys, types, defaults, rules, synonyms, and what is in force."""
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, BrokerConfigs
+from metadata.configuration.broker_keys.dynamic_only import DynamicOnlyConfigs
 from metadata.configuration.definition import (
     ConfigDef,
     ConfigError,
     ConfigKey,
     ConfigType,
     ConfigValue,
+    ConfigValues,
     Importance,
     Password,
     UpdateMode,
+    Values,
 )
 from metadata.configuration.effective import (
     BrokerLayers,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
-    Values,
     describe_broker,
     describe_cluster_default,
     describe_group,
@@ -24,7 +26,7 @@ from metadata.configuration.effective import (
     topic_defaults,
     topic_values,
 )
-from metadata.configuration.group import GROUP_CONFIGS
+from metadata.configuration.group import GROUP_CONFIGS, GroupConfigs
 from metadata.configuration.schema import (
     ConfigSchema,
     ResourceType,
@@ -32,7 +34,7 @@ from metadata.configuration.schema import (
     split_list,
     subtract_from_list,
 )
-from metadata.configuration.topic import TOPIC_CONFIGS
+from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -40,6 +42,7 @@ __all__ = [
     "DYNAMIC_ONLY_CONFIGS",
     "GROUP_CONFIGS",
     "TOPIC_CONFIGS",
+    "BrokerConfigs",
     "BrokerLayers",
     "ConfigDef",
     "ConfigEntry",
@@ -50,9 +53,13 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "ConfigValue",
+    "ConfigValues",
+    "DynamicOnlyConfigs",
+    "GroupConfigs",
     "Importance",
     "Password",
     "ResourceType",
+    "TopicConfigs",
     "UpdateMode",
     "Values",
     "append_to_list",

@@ -1,33 +1,38 @@
 """All keys of a broker and a controller: what Kafka calls KafkaConfig's definition."""
 
-from metadata.configuration.broker_keys import (
-    coordinators,
-    dynamic_only,
-    log,
-    metrics,
-    network,
-    quorum,
-    remote_log,
-    replication,
-    security,
-    server,
-)
+from typing import Any
+
+from metadata.configuration.broker_keys.coordinators import CoordinatorConfigs
+from metadata.configuration.broker_keys.dynamic_only import DynamicOnlyConfigs
+from metadata.configuration.broker_keys.log import LogConfigs
+from metadata.configuration.broker_keys.metrics import MetricConfigs
+from metadata.configuration.broker_keys.network import SocketServerConfigs
+from metadata.configuration.broker_keys.quorum import QuorumConfigs
+from metadata.configuration.broker_keys.remote_log import RemoteLogConfigs
+from metadata.configuration.broker_keys.replication import ReplicationConfigs
+from metadata.configuration.broker_keys.security import SecurityConfigs
+from metadata.configuration.broker_keys.server import ServerConfigs
 from metadata.configuration.definition import ConfigDef, ConfigKey, UpdateMode
 
-BROKER_CONFIGS = ConfigDef(
-    server.KEYS,
-    quorum.KEYS,
-    network.KEYS,
-    log.KEYS,
-    replication.KEYS,
-    coordinators.KEYS,
-    security.KEYS,
-    metrics.KEYS,
-    remote_log.KEYS,
-)
+
+class BrokerConfigs(
+    ServerConfigs,
+    QuorumConfigs,
+    SocketServerConfigs,
+    LogConfigs,
+    ReplicationConfigs,
+    CoordinatorConfigs,
+    SecurityConfigs,
+    MetricConfigs,
+    RemoteLogConfigs,
+):
+    """Every key that a properties file may hold, as an attribute: `config.log_roll_hours` is `log.roll.hours`."""
+
+
+BROKER_CONFIGS = ConfigDef(BrokerConfigs)
 
 # Throttles of replication; a properties file that names them is passed over.
-DYNAMIC_ONLY_CONFIGS = ConfigDef(dynamic_only.KEYS)
+DYNAMIC_ONLY_CONFIGS = ConfigDef(DynamicOnlyConfigs)
 
 # The keys of BROKER_CONFIGS that may be changed while a broker runs; every other one may not (KIP-226).
 DYNAMIC_CONFIGS = frozenset(
@@ -35,6 +40,6 @@ DYNAMIC_CONFIGS = frozenset(
 )
 
 
-def broker_key(name: str) -> ConfigKey | None:
+def broker_key(name: str) -> ConfigKey[Any] | None:
     """The key that a broker knows under `name`, whether a file may hold it or not."""
     return BROKER_CONFIGS.keys.get(name) or DYNAMIC_ONLY_CONFIGS.keys.get(name)

@@ -6,9 +6,9 @@ tests of client libraries compare them. Kafka writes values as Java prints them,
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import attrs
 
@@ -77,25 +77,85 @@ class Password:
 
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | Password
+Values: TypeAlias = Mapping[str, ConfigValue | None]
 Validator: TypeAlias = Callable[[str, ConfigValue | None], None]
 
 
-@attrs.frozen
-class ConfigKey:
-    """One key of a configuration. `default` is None where Kafka's is null, and REQUIRED where there is none.
+class Scope(Enum):
+    """The part of a node that a broker's key belongs to."""
 
-    `validator` is called with the name and the parsed value, and raises ConfigError. Internal keys exist for tests and
-    are kept out of descriptions. `doc` is the text that DescribeConfigs gives as documentation.
-    """
+    NODE = "node"
+    LISTENER = "listener"
+    """While a broker runs, set for one listener only: `listener.name.<listener>.<key>`."""
+    MECHANISM = "mechanism"
+    """Set for one mechanism of a listener: `listener.name.<listener>.<mechanism>.<key>`."""
+
+
+class Synonym(NamedTuple):
+    """A broker's key that is the default of a topic's or group's key, which is `factor` times the broker's value."""
 
     name: str
+    factor: int = 1
+
+
+class ConfigValues:
+    """The base of classes that declare keys. On an instance, each declared key is an attribute with the key's value.
+
+    `values` holds the value of every declared key, by Kafka's name, as `ConfigDef.parse` returns it.
+    """
+
+    def __init__(self, values: Values) -> None:
+        self.values: Final = values
+
+
+_Declaring: TypeAlias = type[ConfigValues]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@attrs.frozen
+class ValueType(Generic[T_co]):
+    """A key's type, and the Python type of its values for the type checker."""
+
+    config_type: ConfigType
+
+
+@attrs.define(eq=False)
+class ConfigKey(Generic[T_co]):
+    """One key of a configuration, and everything that is known about it.
+
+    A key is declared by `key` in the body of a subclass of ConfigValues, and gets its name from there: the attribute
+    `log_roll_ms` is `log.roll.ms`. On the class the attribute is the key, on an instance it is the key's value.
+
+    `default` is None where Kafka's is null, and REQUIRED where there is none. `validator` is called with the name and
+    the parsed value, and raises ConfigError. Internal keys exist for tests and are left out of descriptions. `doc` is
+    the text that DescribeConfigs returns as documentation. A key that does not take effect is checked, stored and
+    described only. `synonyms` are the broker's keys whose values are the defaults of a topic's or a group's key; the
+    first that is set counts.
+    """
+
     type: ConfigType
-    default: ConfigValue | Required | None
+    default: T_co | Required | None
     validator: Validator | None
     importance: Importance
     doc: str
     update_mode: UpdateMode = UpdateMode.READ_ONLY
+    scope: Scope = Scope.NODE
     internal: bool = False
+    takes_effect: bool = True
+    synonyms: tuple[Synonym, ...] = ()
+    name: str = attrs.field(default="", init=False)
+
+    def __set_name__(self, owner: _Declaring, name: str) -> None:
+        self.name = name.replace("_", ".")
+
+    @overload
+    def __get__(self, holder: None, owner: _Declaring) -> "ConfigKey[T_co]": ...
+    @overload
+    def __get__(self, holder: ConfigValues, owner: _Declaring) -> T_co: ...
+    def __get__(self, holder: ConfigValues | None, owner: _Declaring) -> "ConfigKey[T_co] | T_co":
+        return self if holder is None else cast(T_co, holder.values[self.name])
 
     @property
     def is_sensitive(self) -> bool:
@@ -109,11 +169,72 @@ class ConfigKey:
         return value
 
 
-class ConfigDef:
-    """A set of keys in order, and how a mapping of strings becomes values."""
+@overload
+def key(
+    value_type: ValueType[T],
+    default: None,
+    validator: Validator | None,
+    importance: Importance,
+    doc: str,
+    update_mode: UpdateMode = ...,
+    *,
+    scope: Scope = ...,
+    internal: bool = ...,
+    takes_effect: bool = ...,
+    synonyms: tuple[Synonym, ...] = ...,
+) -> ConfigKey[T | None]: ...
+@overload
+def key(
+    value_type: ValueType[T],
+    default: T | Required,
+    validator: Validator | None,
+    importance: Importance,
+    doc: str,
+    update_mode: UpdateMode = ...,
+    *,
+    scope: Scope = ...,
+    internal: bool = ...,
+    takes_effect: bool = ...,
+    synonyms: tuple[Synonym, ...] = ...,
+) -> ConfigKey[T]: ...
+def key(
+    value_type: ValueType[T],
+    default: T | Required | None,
+    validator: Validator | None,
+    importance: Importance,
+    doc: str,
+    update_mode: UpdateMode = UpdateMode.READ_ONLY,
+    **details: Any,
+) -> ConfigKey[Any]:
+    """Declare a key (see ConfigKey). Its values are never None, unless `default` is."""
+    return ConfigKey(value_type.config_type, default, validator, importance, doc, update_mode, **details)
 
-    def __init__(self, *groups: Iterable[ConfigKey]) -> None:
-        self.keys: Final[Mapping[str, ConfigKey]] = {key.name: key for group in groups for key in group}
+
+def synonym(broker_key: ConfigKey[Any], factor: int = 1) -> Synonym:
+    """The broker's key as the default of a topic's key, which is `factor` times the broker's value."""
+    return Synonym(broker_key.name, factor)
+
+
+def from_broker(broker_key: ConfigKey[T], *, doc: str | None = None, takes_effect: bool = True) -> ConfigKey[T]:
+    """Declare a key of topics or groups: the broker's key under another name, and the broker's value is its default."""
+    return ConfigKey(
+        broker_key.type,
+        broker_key.default,
+        broker_key.validator,
+        Importance.MEDIUM,
+        broker_key.doc if doc is None else doc,
+        takes_effect=takes_effect,
+        synonyms=(synonym(broker_key),),
+    )
+
+
+class ConfigDef:
+    """The keys that a class declares, in order, and how a mapping of strings becomes values."""
+
+    def __init__(self, declared: type[ConfigValues]) -> None:
+        self.keys: Final[Mapping[str, ConfigKey[Any]]] = {
+            each.name: each for base in declared.__mro__ for each in vars(base).values() if isinstance(each, ConfigKey)
+        }
         self._defaults: Final[dict[str, ConfigValue | None]] = {
             key.name: key.default for key in self.keys.values() if not isinstance(key.default, Required)
         }

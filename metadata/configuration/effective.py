@@ -8,18 +8,17 @@ where it comes from, and which other values it hides (KIP-226's synonyms).
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
-from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, value_text
+from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, Values, value_text
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
-Values = Mapping[str, ConfigValue | None]
 
 
 class ConfigSource(IntEnum):
@@ -159,7 +158,7 @@ def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | No
     return _entry(key, text, synonyms)
 
 
-def _entry(key: ConfigKey, text: str | None, synonyms: list[ConfigSynonym]) -> ConfigEntry:
+def _entry(key: ConfigKey[Any], text: str | None, synonyms: list[ConfigSynonym]) -> ConfigEntry:
     """Of a key that is no secret, and may change."""
     return ConfigEntry(
         name=key.name,

@@ -1,30 +1,36 @@
-"""A group's keys: a broker's key of the same name, with `group.` in front of it, is the default."""
+"""The keys of a group. Each is a key of the broker without `group.`; the broker's value is the default."""
 
 from collections.abc import Mapping
 
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigKey, ConfigValue
-from metadata.configuration.validators import at_least
-from metadata.configuration.vocabulary import INT, MEDIUM
+from metadata.configuration.broker import BrokerConfigs
+from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValue, ConfigValues, from_broker
 
-# A table: name, type, default, rule, importance; then what it means. Kafka's keys of share groups and of streams groups
-# are not here, since there are no such groups: nobody shall believe to have set something.
-# fmt: off
-_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("consumer.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM,
-        "A consumer that was silent for this many ms leaves the group (KIP-848)."),
-    ConfigKey("consumer.heartbeat.interval.ms", INT, 4000, at_least(1), MEDIUM,
-        "How often in ms the group's consumers are told to send heartbeats."),
-    ConfigKey("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM,
-        "Shortest time in ms between two assignments of the group."),
-)
-# fmt: on
 
-GROUP_CONFIGS = ConfigDef(_KEYS)
+class GroupConfigs(ConfigValues):
+    """Kafka's keys of share groups and of streams groups are missing, since there are no such groups: to set one of
+    them is an error."""
+
+    consumer_session_timeout_ms = from_broker(
+        BrokerConfigs.group_consumer_session_timeout_ms,
+        doc="A consumer that was silent for this many ms leaves the group (KIP-848).",
+    )
+    consumer_heartbeat_interval_ms = from_broker(
+        BrokerConfigs.group_consumer_heartbeat_interval_ms,
+        doc="How often in ms the group's consumers are told to send heartbeats.",
+    )
+    consumer_assignment_interval_ms = from_broker(
+        BrokerConfigs.group_consumer_assignment_interval_ms,
+        doc="Shortest time in ms between two assignments of the group.",
+        takes_effect=False,
+    )
+
+
+GROUP_CONFIGS = ConfigDef(GroupConfigs)
 
 
 def default_of(name: str) -> str:
-    """The broker's key that stands behind a group's."""
-    return f"group.{name}"
+    """The broker's key whose value is the default of the group's key `name`."""
+    return GROUP_CONFIGS.keys[name].synonyms[0].name
 
 
 def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[str, str]) -> dict[str, int]:
@@ -37,8 +43,9 @@ def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[st
 
 def check_group_values(broker: Mapping[str, ConfigValue | None], values: Mapping[str, int]) -> None:
     """Raises ConfigError where a value is out of the bounds of the broker's values, or they do not go together."""
-    heartbeat, session = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
-    for name in (heartbeat, session, "consumer.assignment.interval.ms"):
+    heartbeat = GroupConfigs.consumer_heartbeat_interval_ms.name
+    session = GroupConfigs.consumer_session_timeout_ms.name
+    for name in (heartbeat, session, GroupConfigs.consumer_assignment_interval_ms.name):
         protocol, _, key = name.partition(".")
         low, high = f"group.{protocol}.min.{key}", f"group.{protocol}.max.{key}"
         if values[name] < _integer(broker[low]):

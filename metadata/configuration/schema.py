@@ -2,28 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import TypeVar, cast
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigType, ConfigValue, UpdateMode, invalid_value
-from metadata.configuration.effective import Values, topic_values
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, BrokerConfigs, broker_key
+from metadata.configuration.definition import (
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Scope,
+    UpdateMode,
+    Values,
+    invalid_value,
+)
+from metadata.configuration.effective import topic_values
 from metadata.configuration.group import GROUP_CONFIGS, check_group_values, group_values
 from metadata.configuration.synonyms import listener_base
 from metadata.configuration.topic import TOPIC_CONFIGS
 
-# Stores of keys and certificates belong to one listener: `listener.name.<listener>.<key>`.
-_PER_LISTENER = frozenset(
-    f"ssl.{name}"
-    for name in (
-        "keystore.type",
-        "keystore.location",
-        "keystore.password",
-        "keystore.key",
-        "keystore.certificate.chain",
-        "key.password",
-        "truststore.type",
-        "truststore.location",
-        "truststore.password",
-        "truststore.certificates",
+T = TypeVar("T")
+
+# Of the keys that belong to a listener, those that may be set for the listeners of all brokers at once.
+_LISTENER_LIMITS = frozenset(
+    key.name
+    for key in (
+        BrokerConfigs.max_connections,
+        BrokerConfigs.max_connection_creation_rate,
+        BrokerConfigs.num_network_threads,
     )
 )
 
@@ -81,7 +87,7 @@ class ConfigSchema:
             "Cannot update these configs dynamically",
         )
         _refuse(
-            [name for name in configs if name in _PER_LISTENER],
+            [name for name in configs if _is_per_listener(name)],
             "These security configs can be dynamically updated only per-listener using the listener prefix",
             kind="HashSet",  # the name of the Scala class that Kafka happens to print
         )
@@ -117,13 +123,13 @@ class ConfigSchema:
         definition = _definition(resource_type)
         return None if definition is None else definition.default_text(name)
 
-    def topic_value(self, name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> ConfigValue | None:
-        """What is in force for a topic of a key that brokers know by the same name.
+    def topic_value(self, key: ConfigKey[T], topic: Mapping[str, str], cluster: Mapping[str, str]) -> T:
+        """The value that is in force for a topic, of a topic's key that brokers know by the same name.
 
         `topic` and `cluster` are what is set on the topic and for all brokers.
         """
-        text = topic.get(name, cluster.get(name))
-        return self._broker[name] if text is None else TOPIC_CONFIGS.keys[name].parse(text)
+        text = topic.get(key.name, cluster.get(key.name))
+        return cast(T, self._broker[key.name] if text is None else key.parse(text))
 
     def _check_remote_storage(self, values: Values) -> None:
         if not self._broker["remote.log.storage.system.enable"]:
@@ -177,10 +183,15 @@ def _refuse(names: Sequence[str], reason: str, kind: str = "Set") -> None:
         raise ConfigError(f"{reason}: {kind}({', '.join(names)})")
 
 
+def _is_per_listener(name: str) -> bool:
+    key = BROKER_CONFIGS.keys.get(name)
+    return key is not None and key.scope is Scope.LISTENER
+
+
 def _is_per_broker(name: str) -> bool:
     base = listener_base(name)
-    if base is not None:  # limits on connections and threads are the only ones that make sense for everybody's listener
-        return base not in ("max.connections", "max.connection.creation.rate", "num.network.threads")
+    if base is not None:
+        return base not in _LISTENER_LIMITS
     key = BROKER_CONFIGS.keys.get(name)
     return key is not None and key.update_mode is UpdateMode.PER_BROKER
 

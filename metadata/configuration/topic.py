@@ -1,97 +1,87 @@
-"""A topic's keys, and what each means; the broker's value of a key's synonym is its default."""
+"""The keys of a topic. Most are keys of the broker under another name; the broker's value is then the default."""
 
-from metadata.configuration.definition import ConfigDef, ConfigKey
-from metadata.configuration.validators import at_least, between, between_or, each_of, one_of, throttled_replicas
+from metadata.configuration.broker import BrokerConfigs
+from metadata.configuration.definition import ConfigDef, ConfigValues, from_broker, key, synonym
+from metadata.configuration.validators import at_least, throttled_replicas
 from metadata.configuration.vocabulary import (
     BOOLEAN,
     DAY_MS,
-    DOUBLE,
-    GIB,
     HOUR_MS,
     INT,
-    KIB,
     LIST,
     LONG,
     LONG_MAX,
     MEDIUM,
-    MIB,
     MINUTE_MS,
-    STRING,
 )
+
 
 # A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
 # fmt: off
-_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("segment.bytes", INT, GIB, at_least(MIB), MEDIUM,
-        "Size at which a segment is closed and a new one begun. Retention and compaction work on closed segments."),
-    ConfigKey("segment.ms", LONG, 7 * DAY_MS, at_least(1), MEDIUM,
-        "Age in ms at which a segment that holds records is closed, full or not, so that retention can reach it."),
-    ConfigKey("segment.jitter.ms", LONG, 0, at_least(0), MEDIUM,
-        "Up to this many ms, at random, are taken off segment.ms, so that segments do not all roll at once."),
-    ConfigKey("segment.index.bytes", INT, 10 * MIB, at_least(4), MEDIUM,
-        "Largest size of a segment's offset index; a full index closes the segment."),
-    ConfigKey("flush.messages", LONG, LONG_MAX, at_least(1), MEDIUM,
-        "After this many records the log is fsynced. Replication is the usual protection."),
-    ConfigKey("flush.ms", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "Records reach the disk by fsync after at most this many ms. Replication is the usual protection."),
-    ConfigKey("retention.bytes", LONG, -1, None, MEDIUM,
-        "Size of a partition above which its oldest segments are deleted; -1 is no limit."),
-    ConfigKey("retention.ms", LONG, 7 * DAY_MS, at_least(-1), MEDIUM,
-        "Age in ms above which segments are deleted; -1 is no limit."),
-    ConfigKey("max.message.bytes", INT, MIB + 12, at_least(0), MEDIUM,
-        "Largest record batch that is accepted, as it is stored: compressed where it is compressed."),
-    ConfigKey("index.interval.bytes", INT, 4 * KIB, at_least(0), MEDIUM,
-        "About every this many bytes of records, the index gets an entry."),
-    ConfigKey("delete.retention.ms", LONG, DAY_MS, at_least(0), MEDIUM,
-        "How long in ms compaction keeps a tombstone, so that a reader from the start still sees the deletion."),
-    ConfigKey("min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM,
-        "A record stays as it is for at least this many ms before compaction may drop it."),
-    ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), MEDIUM,
-        "A record waits at most this many ms for compaction."),
-    ConfigKey("file.delete.delay.ms", LONG, MINUTE_MS, at_least(0), MEDIUM,
-        "How long in ms the files of a deleted segment stay on the disk."),
-    ConfigKey("min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1), MEDIUM,
-        "A log is compacted once this share of it has not been compacted yet."),
-    ConfigKey("cleanup.policy", LIST, ("delete",), each_of("compact", "delete"), MEDIUM,
-        "Old segments are deleted by age and size, or compacted to each key's last record, or both."),
-    ConfigKey("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM,
-        "Whether a replica outside of the ISR may lead when nobody else can, which may lose records."),
-    ConfigKey("min.insync.replicas", INT, 1, at_least(1), MEDIUM,
-        "With acks=all, a write succeeds only while at least this many replicas are in sync."),
-    ConfigKey("compression.type", STRING, "producer",
-        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), MEDIUM,
-        "The compression in which records are stored; producer keeps each batch as it came."),
-    ConfigKey("compression.gzip.level", INT, -1, between_or(1, 9, -1), MEDIUM,
-        "Level for gzip, where compression.type asks for it; -1 is the codec's own default."),
-    ConfigKey("compression.lz4.level", INT, 9, between(1, 17), MEDIUM,
-        "Level for lz4, where compression.type asks for it."),
-    ConfigKey("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM,
-        "Level for zstd, where compression.type asks for it."),
-    ConfigKey("preallocate", BOOLEAN, False, None, MEDIUM,
-        "Whether a new segment's file gets its full size at once."),
-    ConfigKey("message.timestamp.type", STRING, "CreateTime", one_of("CreateTime", "LogAppendTime"), MEDIUM,
-        "Whether a record carries the time its producer gave it, or the time it was appended."),
-    ConfigKey("message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "With CreateTime, how many ms a record's timestamp may lie before the broker's clock."),
-    ConfigKey("message.timestamp.after.max.ms", LONG, HOUR_MS, at_least(0), MEDIUM,
-        "With CreateTime, how many ms a record's timestamp may lie after the broker's clock."),
-    ConfigKey("leader.replication.throttled.replicas", LIST, (), throttled_replicas, MEDIUM,
-        "Replicas whose replication is throttled at the leader, as partition:broker, or *."),
-    ConfigKey("follower.replication.throttled.replicas", LIST, (), throttled_replicas, MEDIUM,
-        "Replicas whose replication is throttled at the follower, as partition:broker, or *."),
-    ConfigKey("remote.storage.enable", BOOLEAN, False, None, MEDIUM,
-        "Whether closed segments are copied to the remote tier."),
-    ConfigKey("local.retention.ms", LONG, -2, at_least(-2), MEDIUM,
-        "With a remote tier, age in ms above which local segments are deleted; -2 takes retention.ms."),
-    ConfigKey("local.retention.bytes", LONG, -2, at_least(-2), MEDIUM,
-        "With a remote tier, size above which local segments are deleted; -2 takes retention.bytes."),
-    ConfigKey("remote.log.copy.disable", BOOLEAN, False, None, MEDIUM,
-        "With a remote tier, stop copying to it: what is there becomes read-only."),
-    ConfigKey("remote.log.delete.on.disable", BOOLEAN, False, None, MEDIUM,
-        "Whether turning the remote tier off deletes what it holds of this topic."),
-    ConfigKey("internal.segment.bytes", INT, None, None, MEDIUM,
-        "Segment size for tests, below what segment.bytes allows.", internal=True),
-)
+class TopicConfigs(ConfigValues):
+    """The keys of a topic."""
+
+    segment_bytes = from_broker(BrokerConfigs.log_segment_bytes,
+        doc="Size at which a segment is closed and a new one begun. Retention and compaction work on closed segments.")
+    segment_ms = key(LONG, 7 * DAY_MS, at_least(1), MEDIUM,
+        "Age in ms at which a segment that holds records is closed, full or not, so that retention can reach it.",
+        synonyms=(synonym(BrokerConfigs.log_roll_ms), synonym(BrokerConfigs.log_roll_hours, HOUR_MS)))
+    segment_jitter_ms = key(LONG, 0, at_least(0), MEDIUM,
+        "Up to this many ms, at random, are taken off segment.ms, so that segments do not all roll at once.",
+        synonyms=(synonym(BrokerConfigs.log_roll_jitter_ms), synonym(BrokerConfigs.log_roll_jitter_hours, HOUR_MS)))
+    segment_index_bytes = from_broker(BrokerConfigs.log_index_size_max_bytes)
+    flush_messages = from_broker(BrokerConfigs.log_flush_interval_messages,
+        doc="After this many records the log is fsynced. Replication is the usual protection.")
+    flush_ms = key(LONG, LONG_MAX, at_least(0), MEDIUM,
+        "Records reach the disk by fsync after at most this many ms. Replication is the usual protection.",
+        synonyms=(synonym(BrokerConfigs.log_flush_interval_ms), synonym(BrokerConfigs.log_flush_scheduler_interval_ms)))
+    retention_bytes = from_broker(BrokerConfigs.log_retention_bytes)
+    retention_ms = key(LONG, 7 * DAY_MS, at_least(-1), MEDIUM,
+        "Age in ms above which segments are deleted; -1 is no limit.",
+        synonyms=(
+            synonym(BrokerConfigs.log_retention_ms),
+            synonym(BrokerConfigs.log_retention_minutes, MINUTE_MS),
+            synonym(BrokerConfigs.log_retention_hours, HOUR_MS),
+        ))
+    max_message_bytes = from_broker(BrokerConfigs.message_max_bytes,
+        doc="Largest record batch that is accepted, as it is stored: compressed where it is compressed.")
+    index_interval_bytes = from_broker(BrokerConfigs.log_index_interval_bytes)
+    delete_retention_ms = from_broker(BrokerConfigs.log_cleaner_delete_retention_ms,
+        doc="How long in ms compaction keeps a tombstone, so that a reader from the start still sees the deletion.")
+    min_compaction_lag_ms = from_broker(BrokerConfigs.log_cleaner_min_compaction_lag_ms)
+    max_compaction_lag_ms = from_broker(BrokerConfigs.log_cleaner_max_compaction_lag_ms)
+    file_delete_delay_ms = from_broker(BrokerConfigs.log_segment_delete_delay_ms)
+    min_cleanable_dirty_ratio = from_broker(BrokerConfigs.log_cleaner_min_cleanable_ratio)
+    cleanup_policy = from_broker(BrokerConfigs.log_cleanup_policy)
+    unclean_leader_election_enable = from_broker(BrokerConfigs.unclean_leader_election_enable)
+    min_insync_replicas = from_broker(BrokerConfigs.min_insync_replicas)
+    compression_type = from_broker(BrokerConfigs.compression_type)
+    compression_gzip_level = from_broker(BrokerConfigs.compression_gzip_level)
+    compression_lz4_level = from_broker(BrokerConfigs.compression_lz4_level)
+    compression_zstd_level = from_broker(BrokerConfigs.compression_zstd_level)
+    preallocate = from_broker(BrokerConfigs.log_preallocate)
+    message_timestamp_type = from_broker(BrokerConfigs.log_message_timestamp_type)
+    message_timestamp_before_max_ms = from_broker(BrokerConfigs.log_message_timestamp_before_max_ms)
+    message_timestamp_after_max_ms = from_broker(BrokerConfigs.log_message_timestamp_after_max_ms)
+    leader_replication_throttled_replicas = key(LIST, (), throttled_replicas, MEDIUM,
+        "Replicas whose replication is throttled at the leader, as partition:broker, or *.")
+    follower_replication_throttled_replicas = key(LIST, (), throttled_replicas, MEDIUM,
+        "Replicas whose replication is throttled at the follower, as partition:broker, or *.")
+    remote_storage_enable = key(BOOLEAN, False, None, MEDIUM,
+        "Whether closed segments are copied to the remote tier.",
+        takes_effect=False)
+    local_retention_ms = from_broker(BrokerConfigs.log_local_retention_ms,
+        doc="With a remote tier, age in ms above which local segments are deleted; -2 takes retention.ms.",
+        takes_effect=False)
+    local_retention_bytes = from_broker(BrokerConfigs.log_local_retention_bytes,
+        doc="With a remote tier, size above which local segments are deleted; -2 takes retention.bytes.",
+        takes_effect=False)
+    remote_log_copy_disable = key(BOOLEAN, False, None, MEDIUM,
+        "With a remote tier, stop copying to it: what is there becomes read-only.", takes_effect=False)
+    remote_log_delete_on_disable = key(BOOLEAN, False, None, MEDIUM,
+        "Whether turning the remote tier off deletes what it holds of this topic.", takes_effect=False)
+    internal_segment_bytes = key(INT, None, None, MEDIUM,
+        "Segment size for tests, below what segment.bytes allows.", internal=True)
 # fmt: on
 
-TOPIC_CONFIGS = ConfigDef(_KEYS)
+TOPIC_CONFIGS = ConfigDef(TopicConfigs)

@@ -1,19 +1,19 @@
-"""The short words in which the tables of keys are written."""
+"""Short names for the declarations of keys: types, importance, update modes, scopes and units."""
 
 import sys
 from typing import Final
 
-from metadata.configuration.definition import ConfigType, Importance, UpdateMode
+from metadata.configuration.definition import ConfigType, Importance, Password, Scope, UpdateMode, ValueType
 
-BOOLEAN: Final = ConfigType.BOOLEAN
-STRING: Final = ConfigType.STRING
-INT: Final = ConfigType.INT
-SHORT: Final = ConfigType.SHORT
-LONG: Final = ConfigType.LONG
-DOUBLE: Final = ConfigType.DOUBLE
-LIST: Final = ConfigType.LIST
-CLASS: Final = ConfigType.CLASS
-PASSWORD: Final = ConfigType.PASSWORD
+BOOLEAN: Final = ValueType[bool](ConfigType.BOOLEAN)
+STRING: Final = ValueType[str](ConfigType.STRING)
+INT: Final = ValueType[int](ConfigType.INT)
+SHORT: Final = ValueType[int](ConfigType.SHORT)
+LONG: Final = ValueType[int](ConfigType.LONG)
+DOUBLE: Final = ValueType[float](ConfigType.DOUBLE)
+LIST: Final = ValueType[tuple[str, ...]](ConfigType.LIST)
+CLASS: Final = ValueType[str](ConfigType.CLASS)
+PASSWORD: Final = ValueType[Password](ConfigType.PASSWORD)
 
 HIGH: Final = Importance.HIGH
 MEDIUM: Final = Importance.MEDIUM
@@ -21,6 +21,9 @@ LOW: Final = Importance.LOW
 
 PER_BROKER: Final = UpdateMode.PER_BROKER
 CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
+
+LISTENER: Final = Scope.LISTENER
+MECHANISM: Final = Scope.MECHANISM
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

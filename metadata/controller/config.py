@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from metadata.configuration import BrokerConfigs
+from metadata.configuration.settings import from_key
 from metadata.controller.feature_levels import DEFAULT_FEATURES
 
 
@@ -16,13 +18,13 @@ class ControllerConfig:
     """
 
     cluster_id: str
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    delete_topic_enable: bool = True
-    broker_session_timeout_ms: int = 9_000
+    num_partitions: int = from_key(BrokerConfigs.num_partitions)
+    default_replication_factor: int = from_key(BrokerConfigs.default_replication_factor)
+    delete_topic_enable: bool = from_key(BrokerConfigs.delete_topic_enable)
+    broker_session_timeout_ms: int = from_key(BrokerConfigs.broker_session_timeout_ms)
     connection_lost_grace_ms: int = 300
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_seconds: int = 300
+    auto_leader_rebalance_enable: bool = from_key(BrokerConfigs.auto_leader_rebalance_enable)
+    leader_imbalance_check_interval_seconds: int = from_key(BrokerConfigs.leader_imbalance_check_interval_seconds)
     features: Mapping[str, int] = DEFAULT_FEATURES
 
     @property

@@ -8,7 +8,7 @@ single brokers. A change of it updates the eligible replicas in the same batch.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from metadata.configuration import ConfigSchema, ResourceType
+from metadata.configuration import ConfigSchema, ResourceType, TopicConfigs
 from metadata.controller.partition_change_builder import (
     ElectionRules,
     PartitionChangeBuilder,
@@ -20,15 +20,15 @@ from metadata.errors import InvalidConfig
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from metadata.records import NO_LEADER, ConfigRecord, PartitionChangeRecord
 
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
-UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+MIN_INSYNC_REPLICAS: Final = TopicConfigs.min_insync_replicas.name
+UNCLEAN_LEADER_ELECTION: Final = TopicConfigs.unclean_leader_election_enable.name
 
 
 def min_insync_replicas_records(image: MetadataImage, schema: ConfigSchema) -> list[ConfigRecord]:
     """Set min.insync.replicas for the whole cluster, as eligible leader replicas require. Empty if it is so already."""
     records = []
     if MIN_INSYNC_REPLICAS not in image.configs.all_brokers():
-        default = schema.topic_value(MIN_INSYNC_REPLICAS, {}, {})
+        default = schema.topic_value(TopicConfigs.min_insync_replicas, {}, {})
         records.append(_broker_config("", str(default)))
     for resource, configs in image.configs.resources.items():
         if resource.type == ResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in configs:

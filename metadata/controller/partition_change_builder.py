@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from metadata.configuration import ConfigSchema
+from metadata.configuration import ConfigSchema, TopicConfigs
 from metadata.controller.assignment import Assignment
 from metadata.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS_VERSION
 from metadata.ids import is_online
@@ -41,11 +41,10 @@ def election_rules(image: MetadataImage, topic: TopicImage, schema: ConfigSchema
     """The rules of a topic. min.insync.replicas is limited to the number of replicas: otherwise no record could ever be
     acknowledged."""
     configs = (image.configs.topic(topic.name), image.configs.all_brokers())
-    min_insync_replicas = schema.topic_value("min.insync.replicas", *configs)
-    assert isinstance(min_insync_replicas, int), "min.insync.replicas is a number"
+    min_insync_replicas = schema.topic_value(TopicConfigs.min_insync_replicas, *configs)
     return ElectionRules(
         min(min_insync_replicas, len(topic.partitions[0].replicas)),
-        schema.topic_value("unclean.leader.election.enable", *configs) is True,
+        schema.topic_value(TopicConfigs.unclean_leader_election_enable, *configs),
         elr_in_use(image),
     )
 

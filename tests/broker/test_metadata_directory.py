@@ -81,7 +81,7 @@ async def test_another_directory_id_of_the_only_voter_is_refused_and_the_right_o
     properties.write_text(
         "\n".join([*(line for line in lines if line != right), "directory.id=JEXY6aqzQY-32P5TStzaFg"])
     )
-    await refused(tmp_path, MetadataDirectoryRefused, f"nobody could ever lead.* set {right} in ")
+    await refused(tmp_path, MetadataDirectoryRefused, f"no leader can be elected.* set {right} in ")
     properties.write_text("\n".join(lines))
     await serves_what_it_had(tmp_path)
 

@@ -189,7 +189,7 @@ async def running_cluster(
         disk = (disks or {}).get(node_id) or RealDisk()
         env = Env(disk, Random(), real_env(Traced()).wall, Traced())
         formatting = Formatting(cluster_id, voters if "controller" in role else None)
-        await format_directories(env, config, formatting, ignore_formatted=False, tell=lambda line: None)
+        await format_directories(env, config, formatting, ignore_formatted=False, report=lambda line: None)
         nodes[node_id] = ClusterNode(config, disk, port, controller_port)
     async with trio.open_nursery() as nursery:
         cluster = RunningCluster(nodes, nursery)

@@ -161,4 +161,4 @@ def _feature(setting: str) -> tuple[str, int]:
 
 
 async def _format(env: Env, config: KafkaConfig, formatting: Formatting, ignore_formatted: bool) -> None:
-    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, tell=print)
+    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, report=print)

@@ -141,7 +141,7 @@ def _admin(invocation: Invocation) -> AbstractAsyncContextManager[Admin]:
 
 def _directory_id(config: KafkaConfig) -> bytes:
     """The id of the directory with the controller's metadata log."""
-    directory = config.metadata_log_dir
+    directory = config.metadata_directory
     properties = read_meta_properties(real_env(lambda kind, /, **fields: None).disk, directory)
     if properties is None:
         raise CommandFailed(f"Unable to read meta.properties from {directory}")

@@ -35,7 +35,7 @@ def _print_info(path: str) -> int:
         config = read_node_config(path, ())
     except (ConfigError, OSError) as error:
         raise ToolEnd(1, str(error)) from error
-    directories = sorted({*config.log_dirs, config.metadata_log_dir})
+    directories = sorted({*config.log_directories, config.metadata_directory})
     found = [directory for directory in directories if problem_of_directory(directory) is None]
     if found:
         print("Found log directory:" if len(found) == 1 else "Found log directories:")

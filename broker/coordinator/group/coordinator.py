@@ -93,8 +93,8 @@ class GroupCoordinator:
         if not request.group_id:
             return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
         config = self._config()
-        shortest, longest = map(config.get_int, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
-        if not shortest <= request.session_timeout_ms <= longest:
+        shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             return failed(CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT))
         joiner = Joiner(
             client_id=client_id,
@@ -166,7 +166,7 @@ class GroupCoordinator:
         return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
 
     def _serves_consumer_groups(self) -> bool:
-        protocols = self._config().get_list("group.coordinator.rebalance.protocols")
+        protocols = self._config().group_coordinator_rebalance_protocols
         return _CONSUMER_PROTOCOL in protocols and self._has_consumer_groups()
 
     # Offsets

@@ -18,19 +18,21 @@ from broker.storage.log_dir import LogDir, LoopShare, PartitionKey
 from broker.storage.log_dirs import LogDirs
 from broker.wire.errors import WireError
 from kraft.env import Env, FsyncFailed
+from metadata.configuration import BrokerConfigs
+from metadata.configuration.settings import from_key
 
 
 @attrs.frozen
 class CleanerConfig:
-    """Kafka's names of the configs beside each. Sizes are for all that run at the same time."""
+    """Sizes are for all cleaners together. The cleaners are tasks that take turns."""
 
-    enable: bool = True  # log.cleaner.enable
-    threads: int = 1  # log.cleaner.threads; tasks here, which take turns
-    dedupe_buffer_bytes: int = 128 * 1024 * 1024  # log.cleaner.dedupe.buffer.size
-    dedupe_buffer_load_factor: float = 0.9  # log.cleaner.io.buffer.load.factor
-    io_buffer_bytes: int = 512 * 1024  # log.cleaner.io.buffer.size
-    io_max_bytes_per_second: float = 1.7976931348623157e308  # log.cleaner.io.max.bytes.per.second
-    backoff_ms: int = 15_000  # log.cleaner.backoff.ms
+    enable: bool = from_key(BrokerConfigs.log_cleaner_enable)
+    threads: int = from_key(BrokerConfigs.log_cleaner_threads)
+    dedupe_buffer_bytes: int = from_key(BrokerConfigs.log_cleaner_dedupe_buffer_size)
+    dedupe_buffer_load_factor: float = from_key(BrokerConfigs.log_cleaner_io_buffer_load_factor)
+    io_buffer_bytes: int = from_key(BrokerConfigs.log_cleaner_io_buffer_size)
+    io_max_bytes_per_second: float = from_key(BrokerConfigs.log_cleaner_io_max_bytes_per_second)
+    backoff_ms: int = from_key(BrokerConfigs.log_cleaner_backoff_ms)
 
 
 class Cleaner:

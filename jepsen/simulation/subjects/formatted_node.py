@@ -27,6 +27,6 @@ class FormattedNode:
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         await format_directories(
-            self._env, self._config, self._formatting(), ignore_formatted=True, tell=lambda line: None
+            self._env, self._config, self._formatting(), ignore_formatted=True, report=lambda line: None
         )
         await self.node.run(task_status=task_status)

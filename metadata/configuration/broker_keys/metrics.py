@@ -1,6 +1,6 @@
 """Metrics, telemetry and the windows of quotas (MetricConfigs and QuotaConfig in Kafka)."""
 
-from metadata.configuration.definition import ConfigKey
+from metadata.configuration.definition import ConfigValues, key
 from metadata.configuration.validators import at_least
 from metadata.configuration.vocabulary import (
     CLASS,
@@ -13,40 +13,42 @@ from metadata.configuration.vocabulary import (
     STRING,
 )
 
+
 # A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
 # fmt: off
-KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("metrics.num.samples", INT, 2, at_least(1), LOW,
-        "Samples from which a metric is computed."),
-    ConfigKey("metrics.sample.window.ms", LONG, 30_000, at_least(1), LOW,
-        "Length in ms of one sample."),
-    ConfigKey("metric.reporters", LIST, ("org.apache.kafka.common.metrics.JmxReporter",), None, LOW,
-        "Classes that report metrics.", CLUSTER_WIDE),
-    ConfigKey("metrics.recording.level", STRING, "INFO", None, LOW,
-        "The most detailed level of metrics that is recorded."),
-    ConfigKey("kafka.metrics.reporters", LIST, (), None, LOW,
-        "Classes that report Apache Kafka's older metrics."),
-    ConfigKey("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW,
-        "How often in seconds those classes are asked to report."),
-    ConfigKey("telemetry.max.bytes", INT, MIB, at_least(1), LOW,
-        "Largest telemetry message of a client (KIP-714), uncompressed."),
-    ConfigKey("quota.window.num", INT, 11, at_least(1), LOW,
-        "Samples that are kept for client quotas."),
-    ConfigKey("quota.window.size.seconds", INT, 1, at_least(1), LOW,
-        "Length in seconds of a client quota's sample."),
-    ConfigKey("replication.quota.window.num", INT, 11, at_least(1), LOW,
-        "Samples that are kept for replication quotas."),
-    ConfigKey("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW,
-        "Length in seconds of a replication quota's sample."),
-    ConfigKey("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW,
-        "Samples that are kept for the quota on moves between log directories."),
-    ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW,
-        "Length in seconds of such a sample."),
-    ConfigKey("controller.quota.window.num", INT, 11, at_least(1), LOW,
-        "Samples that are kept for quotas on changes of metadata."),
-    ConfigKey("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW,
-        "Length in seconds of such a sample."),
-    ConfigKey("client.quota.callback.class", CLASS, None, None, LOW,
-        "The class that decides on clients' quotas."),
-)
+class MetricConfigs(ConfigValues):
+    """Metrics and the windows of quotas."""
+
+    metrics_num_samples = key(INT, 2, at_least(1), LOW,
+        "Samples from which a metric is computed.", takes_effect=False)
+    metrics_sample_window_ms = key(LONG, 30_000, at_least(1), LOW,
+        "Length in ms of one sample.", takes_effect=False)
+    metric_reporters = key(LIST, ("org.apache.kafka.common.metrics.JmxReporter",), None, LOW,
+        "Classes that report metrics.", CLUSTER_WIDE, takes_effect=False)
+    metrics_recording_level = key(STRING, "INFO", None, LOW,
+        "The most detailed level of metrics that is recorded.", takes_effect=False)
+    kafka_metrics_reporters = key(LIST, (), None, LOW,
+        "Classes that report Apache Kafka's older metrics.", takes_effect=False)
+    kafka_metrics_polling_interval_secs = key(INT, 10, at_least(1), LOW,
+        "How often in seconds those classes are asked to report.", takes_effect=False)
+    telemetry_max_bytes = key(INT, MIB, at_least(1), LOW,
+        "Largest telemetry message of a client (KIP-714), uncompressed.", takes_effect=False)
+    quota_window_num = key(INT, 11, at_least(1), LOW,
+        "Samples that are kept for client quotas.", takes_effect=False)
+    quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
+        "Length in seconds of a client quota's sample.", takes_effect=False)
+    replication_quota_window_num = key(INT, 11, at_least(1), LOW,
+        "Samples that are kept for replication quotas.")
+    replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
+        "Length in seconds of a replication quota's sample.")
+    alter_log_dirs_replication_quota_window_num = key(INT, 11, at_least(1), LOW,
+        "Samples that are kept for the quota on moves between log directories.", takes_effect=False)
+    alter_log_dirs_replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
+        "Length in seconds of such a sample.", takes_effect=False)
+    controller_quota_window_num = key(INT, 11, at_least(1), LOW,
+        "Samples that are kept for quotas on changes of metadata.", takes_effect=False)
+    controller_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
+        "Length in seconds of such a sample.", takes_effect=False)
+    client_quota_callback_class = key(CLASS, None, None, LOW,
+        "The class that decides on clients' quotas.", takes_effect=False)
 # fmt: on

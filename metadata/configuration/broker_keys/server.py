@@ -1,6 +1,6 @@
 """What a node is, and its general limits (ServerConfigs and KRaftConfigs in Kafka)."""
 
-from metadata.configuration.definition import REQUIRED, ConfigKey
+from metadata.configuration.definition import REQUIRED, ConfigValues, key
 from metadata.configuration.validators import (
     at_least,
     between,
@@ -26,71 +26,73 @@ from metadata.configuration.vocabulary import (
     STRING,
 )
 
+
 # A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
 # fmt: off
-KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("process.roles", LIST, REQUIRED, each_of("broker", "controller"), HIGH,
-        "What this node is: broker, controller, or both."),
-    ConfigKey("node.id", INT, REQUIRED, at_least(0), HIGH,
-        "This node's number, unique in the cluster whatever its roles."),
-    ConfigKey("broker.id", INT, -1, None, HIGH,
-        "The older name of node.id; where both are set they have to agree."),
-    ConfigKey("broker.rack", STRING, None, None, MEDIUM,
-        "The rack or zone of this broker; replicas of a partition are spread over racks."),
-    ConfigKey("initial.broker.registration.timeout.ms", INT, MINUTE_MS, None, MEDIUM,
-        "A starting broker that cannot register within this many ms gives up."),
-    ConfigKey("broker.heartbeat.interval.ms", INT, 2000, None, MEDIUM,
-        "How often in ms a broker tells the controller that it is alive."),
-    ConfigKey("broker.session.timeout.ms", INT, 9000, None, MEDIUM,
-        "A broker that was silent for this many ms is fenced."),
-    ConfigKey("server.max.startup.time.ms", LONG, LONG_MAX, at_least(0), MEDIUM,
-        "A node that has not started within this many ms gives up.", internal=True),
-    ConfigKey("message.max.bytes", INT, MIB + 12, at_least(0), HIGH,
-        "Largest record batch that is accepted; max.message.bytes is its name on a topic.", CLUSTER_WIDE),
-    ConfigKey("num.io.threads", INT, 8, at_least(1), HIGH,
-        "Threads that handle requests in Apache Kafka.", CLUSTER_WIDE),
-    ConfigKey("num.replica.alter.log.dirs.threads", INT, None, None, HIGH,
-        "Threads that move replicas between log directories; not set is one per directory."),
-    ConfigKey("background.threads", INT, 10, at_least(1), HIGH,
-        "Threads for background work in Apache Kafka.", CLUSTER_WIDE),
-    ConfigKey("request.timeout.ms", INT, 30_000, None, HIGH,
-        "How long in ms a request of this node to another may take."),
-    ConfigKey("socket.connection.setup.timeout.ms", LONG, 10_000, None, MEDIUM,
-        "How long in ms this node waits for a connection at first; it doubles with each failure."),
-    ConfigKey("socket.connection.setup.timeout.max.ms", LONG, 30_000, None, MEDIUM,
-        "Longest time in ms that this node waits for a connection."),
-    ConfigKey("config.providers", LIST, (), no_empty_elements, LOW,
-        "Names of the providers that resolve variables in configs.", CLUSTER_WIDE),
-    ConfigKey("authorizer.class.name", STRING, "", non_null, LOW,
-        "The authorizer's class; empty allows everything to everyone."),
-    ConfigKey("early.start.listeners", STRING, None, None, HIGH,
-        "Listeners that open before the authorizer is ready; not set are the controller's."),
-    ConfigKey("controlled.shutdown.enable", BOOLEAN, True, None, MEDIUM,
-        "Whether a stopping broker hands its leaderships over first."),
-    ConfigKey("delete.topic.enable", BOOLEAN, True, None, HIGH,
-        "Whether topics can be deleted."),
-    ConfigKey("compression.type", STRING, "producer",
+class ServerConfigs(ConfigValues):
+    """What a node is, and its general limits."""
+
+    process_roles = key(LIST, REQUIRED, each_of("broker", "controller"), HIGH,
+        "What this node is: broker, controller, or both.")
+    node_id = key(INT, REQUIRED, at_least(0), HIGH,
+        "This node's number, unique in the cluster whatever its roles.")
+    broker_id = key(INT, -1, None, HIGH,
+        "The older name of node.id; where both are set they have to agree.")
+    broker_rack = key(STRING, None, None, MEDIUM,
+        "The rack or zone of this broker; replicas of a partition are spread over racks.")
+    initial_broker_registration_timeout_ms = key(INT, MINUTE_MS, None, MEDIUM,
+        "A starting broker that cannot register within this many ms gives up.")
+    broker_heartbeat_interval_ms = key(INT, 2000, None, MEDIUM,
+        "How often in ms a broker tells the controller that it is alive.")
+    broker_session_timeout_ms = key(INT, 9000, None, MEDIUM,
+        "A broker that was silent for this many ms is fenced.")
+    server_max_startup_time_ms = key(LONG, LONG_MAX, at_least(0), MEDIUM,
+        "A node that has not started within this many ms gives up.", internal=True, takes_effect=False)
+    message_max_bytes = key(INT, MIB + 12, at_least(0), HIGH,
+        "Largest record batch that is accepted; max.message.bytes is its name on a topic.", CLUSTER_WIDE)
+    num_io_threads = key(INT, 8, at_least(1), HIGH,
+        "Threads that handle requests in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
+    num_replica_alter_log_dirs_threads = key(INT, None, None, HIGH,
+        "Threads that move replicas between log directories; not set is one per directory.", takes_effect=False)
+    background_threads = key(INT, 10, at_least(1), HIGH,
+        "Threads for background work in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
+    request_timeout_ms = key(INT, 30_000, None, HIGH,
+        "How long in ms a request of this node to another may take.")
+    socket_connection_setup_timeout_ms = key(LONG, 10_000, None, MEDIUM,
+        "How long in ms this node waits for a connection at first; it doubles with each failure.", takes_effect=False)
+    socket_connection_setup_timeout_max_ms = key(LONG, 30_000, None, MEDIUM,
+        "Longest time in ms that this node waits for a connection.", takes_effect=False)
+    config_providers = key(LIST, (), no_empty_elements, LOW,
+        "Names of the providers that resolve variables in configs.", CLUSTER_WIDE, takes_effect=False)
+    authorizer_class_name = key(STRING, "", non_null, LOW,
+        "The authorizer's class; empty allows everything to everyone.", takes_effect=False)
+    early_start_listeners = key(STRING, None, None, HIGH,
+        "Listeners that open before the authorizer is ready; not set are the controller's.", takes_effect=False)
+    controlled_shutdown_enable = key(BOOLEAN, True, None, MEDIUM,
+        "Whether a stopping broker hands its leaderships over first.", takes_effect=False)
+    delete_topic_enable = key(BOOLEAN, True, None, HIGH,
+        "Whether topics can be deleted.")
+    compression_type = key(STRING, "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), HIGH,
-        "The compression in which records are stored; producer keeps each batch as it came.", CLUSTER_WIDE),
-    ConfigKey("compression.gzip.level", INT, -1, between_or(1, 9, -1), MEDIUM,
-        "Level for gzip, where compression.type asks for it; -1 is the codec's own default.", CLUSTER_WIDE),
-    ConfigKey("compression.lz4.level", INT, 9, between(1, 17), MEDIUM,
-        "Level for lz4, where compression.type asks for it.", CLUSTER_WIDE),
-    ConfigKey("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM,
-        "Level for zstd, where compression.type asks for it.", CLUSTER_WIDE),
-    ConfigKey("max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0), MEDIUM,
-        "How many fetch sessions (KIP-227) the broker keeps in all."),
-    ConfigKey("fetch.max.bytes", INT, 55 * MIB, at_least(KIB), MEDIUM,
-        "Most bytes that one fetch is answered with; a first batch that is larger is still sent."),
-    ConfigKey("max.request.partition.size.limit", INT, 2000, at_least(1), MEDIUM,
-        "Most partitions that one request may ask to be described."),
-    ConfigKey("unstable.api.versions.enable", BOOLEAN, False, None, HIGH,
-        "Offer versions of requests that are still in development.", internal=True),
-    ConfigKey("unstable.feature.versions.enable", BOOLEAN, False, None, HIGH,
-        "Offer versions of features that are still in development.", internal=True),
-    ConfigKey("controller.performance.sample.period.ms", LONG, MINUTE_MS, at_least(100), MEDIUM,
-        "Period in ms over which the controller's slow events are summed up.", internal=True),
-    ConfigKey("controller.performance.always.log.threshold.ms", LONG, 2000, at_least(0), MEDIUM,
-        "Controller events that take longer than this many ms are logged.", internal=True),
-)
+        "The compression in which records are stored; producer keeps each batch as it came.", CLUSTER_WIDE)
+    compression_gzip_level = key(INT, -1, between_or(1, 9, -1), MEDIUM,
+        "Level for gzip, where compression.type asks for it; -1 is the codec's own default.", CLUSTER_WIDE)
+    compression_lz4_level = key(INT, 9, between(1, 17), MEDIUM,
+        "Level for lz4, where compression.type asks for it.", CLUSTER_WIDE)
+    compression_zstd_level = key(INT, 3, between(-131_072, 22), MEDIUM,
+        "Level for zstd, where compression.type asks for it.", CLUSTER_WIDE)
+    max_incremental_fetch_session_cache_slots = key(INT, 1000, at_least(0), MEDIUM,
+        "How many fetch sessions (KIP-227) the broker keeps in all.")
+    fetch_max_bytes = key(INT, 55 * MIB, at_least(KIB), MEDIUM,
+        "Most bytes that one fetch is answered with; a first batch that is larger is still sent.")
+    max_request_partition_size_limit = key(INT, 2000, at_least(1), MEDIUM,
+        "Most partitions that one request may ask to be described.")
+    unstable_api_versions_enable = key(BOOLEAN, False, None, HIGH,
+        "Offer versions of requests that are still in development.", internal=True, takes_effect=False)
+    unstable_feature_versions_enable = key(BOOLEAN, False, None, HIGH,
+        "Offer versions of features that are still in development.", internal=True, takes_effect=False)
+    controller_performance_sample_period_ms = key(LONG, MINUTE_MS, at_least(100), MEDIUM,
+        "Period in ms over which the controller's slow events are summed up.", internal=True, takes_effect=False)
+    controller_performance_always_log_threshold_ms = key(LONG, 2000, at_least(0), MEDIUM,
+        "Controller events that take longer than this many ms are logged.", internal=True, takes_effect=False)
 # fmt: on

@@ -60,7 +60,7 @@ def test_clients_are_told_what_is_advertised() -> None:
 
 def test_port_zero_may_be_asked_for_more_than_once() -> None:
     config = read_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"])
-    assert [listener.port for listener in config.listeners] == [0, 0]
+    assert [listener.port for listener in config.endpoints.listeners] == [0, 0]
 
 
 def test_ipv4_and_ipv6_may_share_a_port() -> None:

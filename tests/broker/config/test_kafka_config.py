@@ -1,12 +1,8 @@
-import attrs
 import pytest
 
 from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
-from broker.config.honoured import HONOURED_BROKER_CONFIGS, HONOURED_TOPIC_CONFIGS
 from broker.storage.log_config import LogConfig
 from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
-from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS
-from metadata.configuration.synonyms import TOPIC_SYNONYMS
 
 # What Kafka's own config/server.properties sets.
 SHIPPED = b"""
@@ -52,18 +48,18 @@ def development(*overrides: str) -> KafkaConfig:
 
 def test_without_a_file_one_node_serves_this_machine() -> None:
     config = development()
-    assert (config.node_id, config.process_roles) == (1, frozenset({"broker", "controller"}))
-    assert {listener.host for listener in config.listeners} == {"localhost"}
-    assert [listener.port for listener in config.listeners] == [9092, 9093]
-    assert (config.log_dirs, config.metadata_log_dir) == (("./data",), "./data")
-    assert config.get_int("offsets.topic.replication.factor") == 1
+    assert (config.node_id, config.process_roles) == (1, ("broker", "controller"))
+    assert {listener.host for listener in config.endpoints.listeners} == {"localhost"}
+    assert [listener.port for listener in config.endpoints.listeners] == [9092, 9093]
+    assert (config.log_directories, config.metadata_directory) == (("./data",), "./data")
+    assert config.offsets_topic_replication_factor == 1
     assert config.quorum_bootstrap_servers == (("localhost", 9093),)
     assert (config.unknown(), config.ignored()) == ([], [])
 
 
 def test_kafkas_own_file_is_read_as_it_is() -> None:
     config = read_config(SHIPPED)
-    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config.log_directories == ("/tmp/kraft-combined-logs",)
     assert [listener.host for listener in config.endpoints.advertised] == ["localhost", "localhost"]
     assert config.num_recovery_threads_per_data_dir == 1
     assert config.auto_create_topics_enable
@@ -75,8 +71,8 @@ def test_a_file_replaces_the_development_defaults() -> None:
         b"process.roles=controller\nnode.id=3\ncontroller.quorum.voters=3@localhost:9093\n"
         b"controller.listener.names=C\nlisteners=C://:9093"
     )
-    assert config.log_dirs == ("/tmp/kafka-logs",)
-    assert config.get_int("offsets.topic.replication.factor") == 3
+    assert config.log_directories == ("/tmp/kafka-logs",)
+    assert config.offsets_topic_replication_factor == 3
     assert config.quorum_voters == {3: ("localhost", 9093)}
     assert (config.is_broker, config.is_controller) == (False, True)
 
@@ -84,7 +80,7 @@ def test_a_file_replaces_the_development_defaults() -> None:
 def test_an_override_wins_over_the_file() -> None:
     config = read_config(SHIPPED, ["num.partitions=6", "num.partitions=7", "log.dirs=/a, /b", "foo=a=b"])
     assert config.num_partitions == 7
-    assert config.log_dirs == ("/a", "/b")
+    assert config.log_directories == ("/a", "/b")
     assert config.layers.static["foo"] == "a=b"
 
 
@@ -95,7 +91,7 @@ def test_an_override_needs_a_value(override: str) -> None:
 
 
 def test_broker_id_and_node_id_are_one_thing() -> None:
-    assert development().get_int("broker.id") == 1
+    assert development().broker_id == 1
     with pytest.raises(ConfigError, match=r"You must set `node\.id` to the same value as `broker\.id`"):
         development("broker.id=2")
 
@@ -184,17 +180,17 @@ def test_dynamic_values_lie_over_the_file_and_what_may_not_be_dynamic_is_left_ou
         {"log.retention.bytes": "7"},
     )
     assert config.num_partitions == 2
-    assert config.topic_values({})["retention.ms"] == 9
-    assert config.topic_values({})["retention.bytes"] == 7
+    assert config.topic({}).retention_ms == 9
+    assert config.topic({}).retention_bytes == 7
     assert config.layers.cluster == {"log.retention.ms": "9"}
-    assert config.with_dynamic({}, {}).topic_values({})["retention.ms"] == 5 * 3_600_000
+    assert config.with_dynamic({}, {}).topic({}).retention_ms == 5 * 3_600_000
 
 
 def test_a_conflicting_dynamic_value_is_an_error_and_leaves_the_old_configuration_alone() -> None:
     config = development()
     with pytest.raises(ConfigError, match=r"log\.roll\.ms must be greater"):
         config.with_dynamic({"log.roll.ms": "0"}, {})
-    assert config.topic_values({})["segment.ms"] == 604_800_000
+    assert config.topic({}).segment_ms == 604_800_000
 
 
 def test_unknown_and_ignored_names_are_told_apart() -> None:
@@ -207,41 +203,36 @@ def test_unknown_and_ignored_names_are_told_apart() -> None:
 
 def test_secrets_do_not_show() -> None:
     config = development("ssl.key.password=hush")
-    password = config.find_password("ssl.key.password")
+    password = config.ssl_key_password
     assert password is not None
     assert password.value == "hush"
     assert "hush" not in repr(config.values)
 
 
-def test_what_is_honoured_exists() -> None:
-    assert BROKER_CONFIGS.keys.keys() | DYNAMIC_ONLY_CONFIGS.keys.keys() >= HONOURED_BROKER_CONFIGS
-    assert TOPIC_CONFIGS.keys.keys() >= HONOURED_TOPIC_CONFIGS
-
-
-def test_a_topics_honoured_key_has_honoured_defaults() -> None:
-    for name in HONOURED_TOPIC_CONFIGS & TOPIC_SYNONYMS.keys():
-        assert {synonym.name for synonym in TOPIC_SYNONYMS[name]} <= HONOURED_BROKER_CONFIGS, name
+def test_the_broker_keys_of_a_topic_key_that_takes_effect_take_effect() -> None:
+    for key in TOPIC_CONFIGS.keys.values():
+        for synonym in key.synonyms:
+            assert BROKER_CONFIGS.keys[synonym.name].takes_effect == key.takes_effect, synonym.name
 
 
 def test_development_defaults_are_known_names() -> None:
     assert DEVELOPMENT_DEFAULTS.keys() <= BROKER_CONFIGS.keys.keys()
 
 
-def test_typed_attributes_are_of_their_type() -> None:
+def test_every_attribute_of_a_key_is_its_value() -> None:
     config = development()
-    for name in dir(KafkaConfig):
-        if not name.startswith(("_", "get", "find")):
-            getattr(config, name)  # an attribute of the wrong type fails its assertion
+    for name, value in config.values.items():
+        assert getattr(config, name.replace(".", "_")) == value
+    for name, value in config.dynamic_only.values.items():
+        assert getattr(config.dynamic_only, name.replace(".", "_")) == value
     assert type(config.auto_create_topics_enable) is bool
     assert type(config.fetch_max_bytes) is int
 
 
 def test_a_logs_config_is_made_of_a_topics_values() -> None:
-    """Every field of a log's config is a topic's key, with the same default and the same type."""
-    assert LogConfig.from_values(development().topic_values({})) == LogConfig()
-    assert {field.name.replace("_", ".") for field in attrs.fields(LogConfig)} <= TOPIC_CONFIGS.keys.keys()
+    assert LogConfig.of(development().topic({})) == LogConfig()
     config = development("log.roll.hours=2", "message.max.bytes=10")
-    log_config = LogConfig.from_values(config.topic_values({"cleanup.policy": "compact,delete"}))
+    log_config = LogConfig.of(config.topic({"cleanup.policy": "compact,delete"}))
     assert (log_config.segment_ms, log_config.max_message_bytes) == (7_200_000, 10)
     assert log_config.cleanup_policy == ("compact", "delete")
 

@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.throttled_replicas import ThrottledReplicas
+from broker.config.effective import ThrottledReplicas
 from broker.replication.throttles import UNLIMITED, Throttle, WindowedRate
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

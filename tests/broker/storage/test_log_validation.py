@@ -19,6 +19,7 @@ from broker.wire.records import (
     read_header,
 )
 from broker.wire.records.batch import HEADER, seal
+from metadata.configuration import TOPIC_CONFIGS, TopicConfigs
 from tests.support.logs import NOW_MS, batch, open_log, read_all, slice_bytes
 
 FIELDS = (
@@ -213,18 +214,17 @@ def test_batches_are_stored_as_they_came(tmp_path: Path) -> None:
     assert stored[17:] == before[17:]
 
 
-def test_a_config_is_read_by_kafkas_names() -> None:
-    config = LogConfig.from_values(
+def test_a_config_has_the_values_of_its_topic() -> None:
+    values = TOPIC_CONFIGS.parse(
         {
-            "segment.bytes": 1 << 20,
-            "internal.segment.bytes": 500,
-            "cleanup.policy": ["compact", "delete"],
+            "segment.bytes": "1048576",
+            "internal.segment.bytes": "500",
+            "cleanup.policy": "compact,delete",
             "message.timestamp.type": "LogAppendTime",
             "compression.type": "zstd",
-            "follower.replication.throttled.replicas": [],
-            "retention.ms": None,
         }
     )
+    config = LogConfig.of(TopicConfigs(values))
     assert config.segment_bytes == 500
     assert config.compact_enabled
     assert config.delete_enabled

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from metadata.configuration import (
     ConfigError,
     ConfigKey,
     ConfigType,
+    ConfigValues,
     Importance,
 )
 from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS
@@ -19,10 +22,12 @@ from metadata.configuration.definition import (
     Required,
     Validator,
     java_text,
+    key,
     parse_value,
     value_text,
 )
 from metadata.configuration.validators import at_least, between, each_of, one_of
+from metadata.configuration.vocabulary import INT
 
 ALL_KEYS = [*BROKER_CONFIGS.keys.values(), *DYNAMIC_ONLY_CONFIGS.keys.values(), *TOPIC_CONFIGS.keys.values()]
 
@@ -116,15 +121,18 @@ def test_rules_refuse_in_kafkas_words(validator: Validator, value: ConfigValue |
 
 
 def test_a_required_key_has_to_be_set() -> None:
-    definition = ConfigDef([ConfigKey("k", ConfigType.INT, REQUIRED, None, Importance.HIGH, "A number.")])
+    class Keys(ConfigValues):
+        k = key(INT, REQUIRED, None, Importance.HIGH, "A number.")
+
+    definition = ConfigDef(Keys)
     with pytest.raises(ConfigError) as raised:
         definition.parse({})
     assert raised.value.message == 'Missing required configuration "k" which has no default value.'
     assert definition.parse({"k": "3", "unknown": "x"}) == {"k": 3}
 
 
-@pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_every_default_has_its_keys_type_and_obeys_its_rule(key: ConfigKey) -> None:
+@pytest.mark.parametrize("key", ALL_KEYS, ids=lambda each: each.name)
+def test_every_default_has_its_keys_type_and_obeys_its_rule(key: ConfigKey[Any]) -> None:
     if isinstance(key.default, Required):
         return
     if key.validator is not None and key.name != "internal.segment.bytes":

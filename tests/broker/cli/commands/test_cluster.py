@@ -215,10 +215,10 @@ def test_the_topics_of_coordinators_have_as_many_replicas_as_there_are_nodes_for
 ) -> None:
     for node in make(tmp_path, nodes):
         config = read_config(Path(node.properties_path).read_bytes())
-        assert config.get_int("offsets.topic.replication.factor") == replicas
+        assert config.offsets_topic_replication_factor == replicas
         for topic in ("transaction.state.log", "share.coordinator.state.topic"):
-            assert config.get_int(f"{topic}.replication.factor") == replicas
-            assert config.get_int(f"{topic}.min.isr") == in_sync
+            assert config.values[f"{topic}.replication.factor"] == replicas
+            assert config.values[f"{topic}.min.isr"] == in_sync
         assert config.ignored() == []
 
 
@@ -242,7 +242,7 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     directory = tmp_path / "Zürich \\ 東京 😀 #1"
     make(directory, 1)
     config = read_config((directory / "node-1.properties").read_bytes())
-    assert config.log_dirs == (str(directory / "node-1"),)
+    assert config.log_directories == (str(directory / "node-1"),)
     assert (directory / "node-1" / "meta.properties").exists()
 
 

@@ -1,0 +1,37 @@
+"""The settings of one part of a node, taken from the node's configuration.
+
+A part declares an attrs class, whose fields name the keys that they come from:
+
+    @attrs.frozen
+    class CleanerConfig:
+        threads: int = from_key(BrokerConfigs.log_cleaner_threads)
+
+    CleanerConfig()                        # the defaults of the keys
+    settings_from(CleanerConfig, config)   # the values that are in force
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from metadata.configuration.definition import ConfigKey, ConfigValues, Required
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_KEY: Final = "key"
+
+
+def from_key(key: ConfigKey[T], converter: Callable[[Any], T] | None = None) -> T:
+    """A field of an attrs class that has the key's default, and its value where `settings_from` makes the object."""
+    default = attrs.NOTHING if isinstance(key.default, Required) else key.default
+    field: Any = attrs.field(default=default, metadata={_KEY: key.name}, converter=converter)
+    return field  # type: ignore[no-any-return]
+
+
+def settings_from(settings: type[S], config: ConfigValues, **others: Any) -> S:
+    """An instance of an attrs class with the values of its keys; `others` are fields that are not a key's value."""
+    fields: Any = attrs.fields(settings)  # type: ignore[arg-type]
+    values = {field.name: config.values[field.metadata[_KEY]] for field in fields if _KEY in field.metadata}
+    return settings(**values | others)

@@ -1,0 +1,57 @@
+"""A key's definition says whether the key takes effect; this compares it with the modules that read the keys."""
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from metadata.configuration import BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS, TOPIC_CONFIGS, ConfigKey
+from tests.support.source_code import Module, is_within, read_modules
+
+# The packages that run a node. Their modules read a key as an attribute: `config.log_roll_ms`, `TopicConfigs.flush_ms`.
+OF_A_NODE = (
+    "broker.config",
+    "broker.controller_client",
+    "broker.coordinator",
+    "broker.handlers",
+    "broker.node",
+    "broker.replication",
+    "broker.server",
+    "broker.storage",
+    "metadata.controller",
+)
+# Validates all keys, with and without effect.
+VALIDATION = ("broker.config.checks", "broker.config.endpoints")
+# The bounds of a group's configs, whose names `check_group_values` derives.
+READ_BY_NAME = {
+    f"group.consumer.{bound}.{key}"
+    for bound in ("min", "max")
+    for key in ("heartbeat.interval.ms", "session.timeout.ms")
+}
+
+
+def attributes(modules: Iterable[Module]) -> set[str]:
+    return {node.attr for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
+
+
+def modules_of_a_node() -> list[Module]:
+    return [each for each in read_modules().values() if any(is_within(each.name, package) for package in OF_A_NODE)]
+
+
+def attribute(key: ConfigKey[Any]) -> str:
+    return key.name.replace(".", "_")
+
+
+def test_a_key_that_takes_effect_is_read() -> None:
+    read = attributes(modules_of_a_node())
+    defaults = {synonym.name for key in TOPIC_CONFIGS.keys.values() for synonym in key.synonyms}
+    for definition in (BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS, TOPIC_CONFIGS):
+        for key in definition.keys.values():
+            if key.takes_effect and key.name not in defaults | READ_BY_NAME:
+                assert attribute(key) in read, key.name
+
+
+def test_a_key_without_effect_is_only_validated() -> None:
+    read = attributes(each for each in modules_of_a_node() if each.name not in VALIDATION)
+    for key in BROKER_CONFIGS.keys.values():
+        if not key.takes_effect:
+            assert attribute(key) not in read, key.name
