@@ -1,1 +1,1 @@
-"""What a node asks of the active controller, wherever that is: registration, heartbeats, blocks of producer ids."""
+"""The requests of a node to the active controller: registration, heartbeats, blocks of producer ids, forwarding."""

@@ -1,17 +1,18 @@
-"""From a broker to the active controller, wherever that is: in this process, or over one connection to another node.
+"""A broker's channel to the active controller, which is in this process or reached over one connection.
 
-Requests wait while nobody leads, and are tried again when the connection breaks or the controller was deposed: within
-tens of milliseconds after a new leader is known. **A request may thus run twice**, where it was done and its answer got
-lost. What a broker asks for itself allows for that. A client may be told that its topic exists already, as Kafka tells
-it in the same place.
+Requests wait while no leader is known. They are retried when the connection breaks or the controller is deposed, within
+tens of milliseconds after a new leader is known. **A request may run twice**, if it was carried out and its response
+was lost. The broker's own requests allow for that. A client may get TOPIC_ALREADY_EXISTS for a topic that its first
+attempt created, as with Kafka.
 
-That an abandoned request does not run *later* than its repetition is for the connections to ensure. This side resets
-one that it gives up with requests open; the controller carries out nothing more over those of its brokers when it is
-deposed, and closes them once it has answered what it has decided.
+The connections ensure that an abandoned request does not run *after* its retry. This side resets a connection that it
+abandons with open requests. A deposed controller executes no further requests from the connections of its brokers, and
+closes them once it has sent the responses that were already decided.
 
-A connection is used once the other side has been heard over it, as Kafka's is. Where only the way back is cut, and
-something between the two accepts connections for the controller, heartbeats on ever new ones would keep a broker
-unfenced that hears of nothing, and leads on with nobody to commit.
+A connection is used only after a response has arrived over it, as in Kafka. Assume that only the path back from the
+controller is cut, and that a proxy accepts connections for the controller. Heartbeats on one new connection after
+another would then keep the broker unfenced. It would lead its partitions without ever receiving metadata, and could not
+commit.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -31,33 +32,33 @@ from metadata.errors import ApiError, NotController, RequestTimedOut, Unsupporte
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS: Final = 1_000
-# Between two attempts at what does not work: at first, and at most. Whatever is heard of a leader ends a pause.
+# The pause between two failed attempts: the first, and the longest. News of a leader ends a pause.
 RETRY_BACKOFF_MS: Final = 10
 RETRY_BACKOFF_MAX_MS: Final = 200
 _API_VERSIONS_VERSION: Final = 0
 _ENVELOPE_VERSION: Final = 0
-# As whom a broker asks for itself; all who come through a listener without authentication are called so.
+# The principal of the broker's own requests: the one of every client on a listener without authentication.
 _OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 _OWN_HOST: Final = "127.0.0.1"
 
 
 class LocalController(Protocol):
-    """This node's own controller, as its listener would serve it."""
+    """The controller in this process, which serves requests as its listener does."""
 
     @property
     def is_active(self) -> bool: ...
 
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
-        """Run a request's payload and return that of its response.
+        """Execute the request in `payload` and return the payload of the response.
 
-        Raises NotController where this node does not lead, or ceased to before the answer was certain; other ApiErrors
-        for what cannot be answered under the request's own API.
+        Raises NotController if this node does not lead, or stopped leading before the response was certain. Raises
+        another ApiError if the request has no response in its own API.
         """
         ...
 
 
 class QuorumView(Protocol):
-    """What is to be known of the quorum; `kraft.raft_node.RaftNode` is one."""
+    """The state of the quorum, as far as the channel needs it; `kraft.raft_node.RaftNode` is one."""
 
     @property
     def node_id(self) -> int: ...
@@ -70,7 +71,7 @@ class QuorumView(Protocol):
 
     @property
     def is_majority_absent(self) -> bool:
-        """Whether so many voters seem to be gone that no controller can do anything."""
+        """True if so many voters seem to be down that no controller can be active."""
         ...
 
 
@@ -80,7 +81,7 @@ _Controller: TypeAlias = LocalController | Connection
 class ControllerChannel:
     """See the module's docstring. A listener of the quorum, to be registered after the controller.
 
-    `request_timeout_ms` is how long a controller may leave a request unanswered before its connection counts as dead.
+    `request_timeout_ms` is how long a controller may leave a request timed_out before its connection counts as dead.
     It has to be well below the broker's session timeout, as heartbeats take the same way.
     """
 
@@ -94,26 +95,29 @@ class ControllerChannel:
         self._request_timeout_ms = request_timeout_ms
         self._leader: Leadership | None = None
         self._connection: Connection | None = None
-        self._following = trio.CancelScope()
+        self._connecting = trio.CancelScope()
         self._changed = trio.Event()
         self._reached: list[Callable[[], None]] = []
         self._lost: list[Callable[[], None]] = []
 
-    def when_reached(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever another controller, or the same one anew, is in reach. It must not block."""
+    def add_reached_listener(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever a controller becomes reachable: another one, or the same one again.
+
+        It must not block.
+        """
         self._reached.append(callback)
 
-    def when_lost(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever there is reason to believe that `is_hopeless`. It must not block."""
+    def add_lost_listener(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever a peer is lost and `is_majority_absent` is true. It must not block."""
         self._lost.append(callback)
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether the quorum's majority seems to be gone, and with it every controller. Only a hint."""
+    def is_majority_absent(self) -> bool:
+        """True if the majority of the voters seems to be down, so that no controller can be active. Only a hint."""
         return self._quorum.is_majority_absent
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
-        """The controller's response to a request of this broker's own. Raises RequestTimedOut."""
+        """Send a request of this broker and return the controller's response. Raises RequestTimedOut."""
 
         async def attempt(controller: _Controller) -> Any:
             if isinstance(controller, Connection):
@@ -126,14 +130,14 @@ class ControllerChannel:
                 raise NotController
             return response
 
-        return await self._persist(attempt, timeout_ms)
+        return await self._call_until_answered(attempt, timeout_ms)
 
     async def forward(self, payload: bytes, *, principal: str, client_host: str, timeout_ms: float) -> bytes:
-        """Have a client's request answered by the controller, in the client's name (KIP-590).
+        """Forward a client's request to the controller, on behalf of the client (KIP-590).
 
-        `payload` is the request's frame without its length, as is the response, with the request's correlation id.
-        `principal` is "Type:name", `client_host` an IP address. Raises RequestTimedOut; UnsupportedVersion where the
-        controller does not know the request's version; ApiError where it cannot do anything with the request.
+        `payload` and the returned response are frames without their lengths, with the request's correlation id.
+        `principal` is "Type:name", `client_host` an IP address. Raises RequestTimedOut, UnsupportedVersion if the
+        controller does not know the request's version, and ApiError if the controller rejects the request.
         """
 
         async def attempt(controller: _Controller) -> bytes:
@@ -141,42 +145,42 @@ class ControllerChannel:
                 return await _in_envelope(controller, payload, principal, client_host)
             return await controller.execute(payload, principal=principal, client_host=client_host)
 
-        return await self._persist(attempt, timeout_ms)
+        return await self._call_until_answered(attempt, timeout_ms)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold a connection to whichever other node leads, until cancelled."""
+        """Keep a connection to the leader, if that is another node, until cancelled."""
         task_status.started()
         while True:
-            with trio.CancelScope() as self._following:
+            with trio.CancelScope() as self._connecting:
                 await self._follow()
 
-    # What the quorum says
+    # Events of the quorum
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """While nobody is known to lead, the last leader keeps its connection: it may well lead still."""
+        """While no leader is known, the connection to the last leader stays open, since it may still lead."""
         if leadership.leader_id is not None and leadership != self._leader:
             self._leader = leadership
-            self._following.cancel()
+            self._connecting.cancel()
             if self._current() is self._local is not None:
-                self._tell_reached()
+                self._notify_reached()
         self._notify()
 
     def handle_connection_reset(self, node_id: int) -> None:
-        if self.is_hopeless:
+        if self.is_majority_absent:
             for callback in self._lost:
                 callback()
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """Of no interest here."""
+        """The channel ignores committed records and snapshots."""
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
-        """Of no interest here."""
+        """The channel ignores committed records and snapshots."""
 
-    async def _persist(self, attempt: Callable[[_Controller], Awaitable[T]], timeout_ms: float) -> T:
+    async def _call_until_answered(self, attempt: Callable[[_Controller], Awaitable[T]], timeout_ms: float) -> T:
         failures = 0
         with trio.move_on_after(timeout_ms / 1000):
             while True:
-                controller = await self._reach()
+                controller = await self._wait_for_controller()
                 try:
                     return await attempt(controller)
                 except (ConnectionLost, NotController):
@@ -185,7 +189,7 @@ class ControllerChannel:
                         failures += 1
         raise RequestTimedOut
 
-    async def _reach(self) -> _Controller:
+    async def _wait_for_controller(self) -> _Controller:
         while (controller := self._current()) is None:
             await self._changed.wait()
         return controller
@@ -194,7 +198,7 @@ class ControllerChannel:
         return self._local if self._local is not None and self._local.is_active else self._connection
 
     async def _follow(self) -> None:
-        """Be connected to the leader of now, for as long as it leads: another one cancels this."""
+        """Stay connected to the current leader. Cancelled when another leader is known."""
         failures = 0
         while True:
             leader_id = self._quorum.leadership.leader_id
@@ -205,7 +209,7 @@ class ControllerChannel:
             address = self._quorum.leader_address
             if address is not None:
                 try:
-                    await self._hold(address)
+                    await self._run_connection(address)
                 except* ConnectionLost as lost:
                     reason = str(lost.exceptions[0])
                     self._env.trace("controller_connection_lost", controller=leader_id, reason=reason)
@@ -214,8 +218,8 @@ class ControllerChannel:
             await self._pause(failures)
             failures += 1
 
-    async def _hold(self, address: str) -> None:
-        """Be connected until the connection is lost: raises ConnectionLost, alone or in a group."""
+    async def _run_connection(self, address: str) -> None:
+        """Open a connection and serve it until it is lost. Raises ConnectionLost, alone or in a group."""
         host, _, port = address.rpartition(":")
         connection = await Connection.open(
             host.strip("[]"),
@@ -229,7 +233,7 @@ class ControllerChannel:
                 nursery.start_soon(connection.run)
                 await connection.call(ApiVersionsRequest(), _API_VERSIONS_VERSION)
                 self._connection = connection
-                self._tell_reached()
+                self._notify_reached()
                 self._notify()
         finally:
             self._connection = None
@@ -239,7 +243,7 @@ class ControllerChannel:
         with trio.move_on_after(longest_ms / 1000 * (0.5 + self._env.rng.random() / 2)):
             await self._changed.wait()
 
-    def _tell_reached(self) -> None:
+    def _notify_reached(self) -> None:
         for callback in self._reached:
             callback()
 

@@ -1,4 +1,6 @@
-"""Keeps this controller known to all: the active one asks what each understands before a feature changes (KIP-919)."""
+"""Keeps this controller registered (KIP-919). The active controller checks before a feature changes which levels the
+other controllers support.
+"""
 
 from typing import Final
 
@@ -13,17 +15,16 @@ from metadata.errors import ApiError
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _VERSION: Final = 0
-# How long the active controller is waited for, and between two attempts: at first, and at most.
+# The timeout of one attempt, and the first and the longest pause between two attempts.
 _TIMEOUT_MS: Final = 30_000
 _BACKOFF_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 10.0
 
 
 class ControllerRegistrar:
-    """Registers when `run`, and again whenever another process is registered under this controller's id.
+    """Registers this controller, and again whenever another process is registered under its id.
 
-    `registration` is the same for the whole life of this process. To be made before the metadata log runs, which
-    `loader` follows.
+    `registration` does not change while the process runs. Create the registrar before `loader` reads the metadata log.
     """
 
     def __init__(
@@ -38,12 +39,12 @@ class ControllerRegistrar:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the metadata log, as far as this node knows it, tells of this process."""
+        """True if the latest metadata image contains the registration of this process."""
         known = self._loader.image.cluster.controllers.get(self._registration.controller_id)
         return known is not None and known.incarnation_id == self._registration.incarnation_id
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Keep the controller registered until cancelled."""
         task_status.started()
         backoff_s = _BACKOFF_S
         while True:
@@ -56,7 +57,7 @@ class ControllerRegistrar:
                 backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
     async def _register(self) -> bool:
-        """Whether it was written; this node hears of it a moment later."""
+        """Return True if the registration was written. It appears in the metadata image a moment later."""
         try:
             response = await self._channel.call(_request(self._registration), _VERSION, timeout_ms=_TIMEOUT_MS)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Waiting until the metadata that this broker knows of has come so far."""
+"""Waits until the metadata image satisfies a condition."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 
 class ImageWaits:
-    """A publisher of the loader, to be added after those whose work is to be done when the wait is over."""
+    """A publisher of the loader. Register it after the publishers whose work must be done when a wait ends."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self._loader = loader
@@ -19,7 +19,7 @@ class ImageWaits:
         published.set()
 
     async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Whether `holds` of the image, now or within `timeout_s`."""
+        """Return True as soon as `holds(image)` is true, and False if it is not within `timeout_s` seconds."""
         with trio.move_on_after(timeout_s):
             while not holds(self._loader.image):
                 await self._published.wait()

@@ -1,4 +1,4 @@
-"""Keeps this broker registered with the active controller: drives `lifecycle_protocol`."""
+"""Keeps this broker registered with the active controller: the driver of `lifecycle_protocol`."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,7 +20,7 @@ from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
-# Timers fire this much late, so that the time in milliseconds is reached when they do.
+# Timers fire later by this much: rounding to seconds must not let them fire before their time in milliseconds.
 _TIMER_SLACK_S = 1e-6
 
 
@@ -34,10 +34,10 @@ class LifecycleConfig:
 
 
 class BrokerLifecycle:
-    """Registers when `run`, and heartbeats until it is cancelled, or `shut_down` has come to its end.
+    """Registers the broker, and sends heartbeats until `shut_down` is complete.
 
-    `registration` is the same for the whole life of this process; `online_log_dirs` tells which of its log directories
-    work now (KIP-858). To be made before the metadata log runs, which `loader` follows.
+    `registration` does not change while the process runs. `online_log_dirs` returns the ids of the log directories that
+    work now (KIP-858). Create the lifecycle before `loader` reads the metadata log.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class BrokerLifecycle:
             chance=env.rng.random,
             now_ms=_now_ms(),
         )
-        self._told = (self.state, self.broker_epoch)
+        self._notified = (self.state, self.broker_epoch)
         self._timer = trio.CancelScope()
         self._request = trio.CancelScope()
         self._changed = trio.Event()
-        channel.when_reached(self._hurry)
-        channel.when_lost(self._despair)
+        channel.add_reached_listener(self._send_soon)
+        channel.add_lost_listener(self._expect_no_controller)
         loader.add_publisher(self._follow)
 
     @property
@@ -76,44 +76,49 @@ class BrokerLifecycle:
 
     @property
     def broker_epoch(self) -> int:
-        """Under which this broker is registered, or was last; -1 before it was."""
+        """The epoch of the latest registration of this broker; -1 before the first one."""
         return self._protocol.broker_epoch
 
     async def wait_caught_up(self) -> None:
-        """Return once this broker is registered and has applied the metadata log up to there, or shuts down."""
+        """Wait until this broker has applied the metadata log up to its own registration, or shuts down."""
         while self.state < BrokerState.RECOVERY:
             await self._changed.wait()
 
     async def unfence(self) -> None:
-        """Ask to be unfenced, and return once this broker is, or shuts down. It has to be ready to serve clients."""
+        """Ask the controller to unfence this broker, and wait until it does or the broker shuts down.
+
+        The broker must be ready to serve clients.
+        """
         self._protocol.unfence(_now_ms())
         self._reschedule()
         while self.state < BrokerState.RUNNING:
             await self._changed.wait()
 
     async def shut_down(self) -> None:
-        """Hand over what this broker leads. Returns when the controller lets it go, or was out of reach for too long.
+        """Hand over the partitions that this broker leads (controlled shutdown); `run` then ends.
 
-        That is sooner where the quorum's majority is gone, as when a whole cluster is stopped. `run` ends then.
+        Returns when the controller allows the shutdown, or could not be reached for too long. The wait is shorter if
+        the majority of the quorum is down, as when a whole cluster is stopped.
         """
         self._protocol.begin_shutdown(_now_ms())
-        if self._channel.is_hopeless:
-            self._protocol.despair(_now_ms())
-        self._request.cancel()  # what it says is not true any more
+        if self._channel.is_majority_absent:
+            self._protocol.expect_no_controller(_now_ms())
+        self._request.cancel()  # its content is out of date
         self._reschedule()
-        self._tell()
+        self._notify_state()
         while self.state is not BrokerState.SHUTTING_DOWN:
             await self._changed.wait()
 
     def log_dir_failed(self) -> None:
-        """A log directory has failed: the controller has to hear of it soon."""
+        """Report a failed log directory to the controller soon."""
         self._protocol.log_dir_failed(_now_ms())
         self._reschedule()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """See the class. Raises RegistrationFailed where this broker cannot join; it cannot do anything then.
+        """Register and send heartbeats.
 
-        And LogDirFailureUntold where it cannot tell the controller that a directory has failed.
+        Raises RegistrationFailed if this broker cannot join the cluster, and LogDirFailureNotReported if it cannot
+        report a failed log directory in time.
         """
         task_status.started()
         protocol = self._protocol
@@ -126,26 +131,26 @@ class BrokerLifecycle:
                 protocol.give_up()
             elif protocol.due_ms <= _now_ms():
                 with trio.CancelScope() as self._request:
-                    await self._say()
-            self._tell()
+                    await self._send_request()
+            self._notify_state()
 
-    async def _say(self) -> None:
-        """Send what is due, and take the answer in."""
+    async def _send_request(self) -> None:
+        """Send the request that is due, and process its response."""
         protocol = self._protocol
-        saying = protocol.next_request()
+        request = protocol.next_request()
         try:
-            if isinstance(saying, Register):
+            if isinstance(request, Register):
                 await self._register()
             else:
-                await self._heartbeat(saying)
+                await self._heartbeat(request)
         except RequestTimedOut:
-            protocol.unanswered(_now_ms())
+            protocol.timed_out(_now_ms())
         except ApiError as error:
-            self._refused(saying, ErrorCode[error.name])
+            self._refused(request, ErrorCode[error.name])
 
     async def _register(self) -> None:
         request = _registration_request(self._registration)
-        response = await self._channel.call(request, _REGISTRATION_VERSION, timeout_ms=self._patience_ms)
+        response = await self._channel.call(request, _REGISTRATION_VERSION, timeout_ms=self._request_timeout_ms)
         if response.error_code:
             self._refused(Register(), _code(response.error_code))
         else:
@@ -161,18 +166,18 @@ class BrokerLifecycle:
             want_shut_down=heartbeat.want_shut_down,
             offline_log_dirs=offline_log_dirs,
         )
-        response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._patience_ms)
+        response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._request_timeout_ms)
         if response.error_code:
             self._refused(heartbeat, _code(response.error_code))
             return
-        self._protocol.answered(
+        self._protocol.heartbeat_accepted(
             is_caught_up=response.is_caught_up,
             is_fenced=response.is_fenced,
             should_shut_down=response.should_shut_down,
             now_ms=_now_ms(),
         )
         if offline_log_dirs == self._offline_log_dirs():
-            self._protocol.log_dirs_told()
+            self._protocol.log_dirs_reported()
 
     def _refused(self, saying: Register | Heartbeat, code: ErrorCode) -> None:
         request = "registration" if isinstance(saying, Register) else "heartbeat"
@@ -183,8 +188,8 @@ class BrokerLifecycle:
             self._protocol.heartbeat_refused(code, _now_ms())
 
     @property
-    def _patience_ms(self) -> float:
-        """A heartbeat that is older than the next one should be says what is not true any more."""
+    def _request_timeout_ms(self) -> float:
+        """The timeout of a request. When the next heartbeat is due, the content of the last one is out of date."""
         return max(0, min(self._config.heartbeat_interval_ms, self._protocol.give_up_ms - _now_ms()))
 
     def _offline_log_dirs(self) -> list[bytes]:
@@ -192,22 +197,23 @@ class BrokerLifecycle:
         return [log_dir for log_dir in self._registration.log_dirs if log_dir not in online]
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Where the controller waits for this broker's metadata, do not let it wait for the time of a heartbeat.
+        """Send a heartbeat soon if the controller waits for this broker to apply the metadata.
 
-        It waits with this broker's own registration, and with another's shutdown, of which all have to know first.
+        The controller waits after the registration of this broker, and when another broker shuts down: it lets that
+        broker go only after all others know its shutdown.
         """
         changed = delta.cluster.changed
         if self._registration.broker_id in changed or any(
             broker is not None and broker.in_controlled_shutdown for broker in changed.values()
         ):
-            self._hurry()
+            self._send_soon()
 
-    def _hurry(self) -> None:
-        self._protocol.hurry(_now_ms())
+    def _send_soon(self) -> None:
+        self._protocol.send_soon(_now_ms())
         self._reschedule()
 
-    def _despair(self) -> None:
-        self._protocol.despair(_now_ms())
+    def _expect_no_controller(self) -> None:
+        self._protocol.expect_no_controller(_now_ms())
         self._request.deadline = min(self._request.deadline, self._protocol.give_up_ms / 1000)
         self._reschedule()
 
@@ -216,10 +222,10 @@ class BrokerLifecycle:
         next_ms = min(protocol.due_ms, protocol.give_up_ms, protocol.log_dirs_due_ms)
         self._timer.deadline = next_ms / 1000 + _TIMER_SLACK_S
 
-    def _tell(self) -> None:
-        told = (self.state, self.broker_epoch)
-        if told != self._told:
-            self._told = told
+    def _notify_state(self) -> None:
+        current = (self.state, self.broker_epoch)
+        if current != self._notified:
+            self._notified = current
             self._env.trace(
                 "broker_state_changed",
                 node=self._registration.broker_id,
@@ -247,7 +253,7 @@ def _registration_request(registration: BrokerRegistration) -> BrokerRegistratio
 def _code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
-    except ValueError:  # of a controller that is newer than this
+    except ValueError:  # a newer controller may send errors that this broker does not know
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 

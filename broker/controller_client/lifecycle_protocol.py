@@ -1,14 +1,14 @@
-"""What a broker says to the controller over its life, and what the answers mean: pure, told the time (KIP-631).
+"""The states of a broker towards the controller, its requests and their responses (KIP-631). Pure: time is an argument.
 
     STARTING -> RECOVERY -> RUNNING -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 
-A broker registers, and heartbeats from then on. It is STARTING until it has caught up with its own registration in the
-metadata log, in RECOVERY until it has asked to be unfenced and was. When it wants to stop it says so until the
-controller lets it go, or is out of reach for too long. One that the controller no longer knows registers again, as the
-same incarnation: whatever of this runs twice is the same as once.
+A broker registers and then sends heartbeats. It is STARTING until it has read its own registration in the metadata log,
+and in RECOVERY until it has asked to be unfenced and the controller has unfenced it. To stop, it asks for a controlled
+shutdown until the controller allows it, or cannot be reached for too long. A broker that the controller does not know
+any more registers again as the same incarnation. Every request may run twice without harm.
 
-What its driver owes it: it sends what `next_request` says when that is due, one request at a time, and tells what
-became of it with exactly one of the methods for that, or with none where `begin_shutdown` cut it short.
+The driver sends the request from `next_request` when it is due, one request at a time. It reports the outcome of each
+request by exactly one of the methods under "Outcomes of requests", or by none if `begin_shutdown` cancelled it.
 """
 
 from collections.abc import Callable
@@ -21,20 +21,20 @@ import attrs
 from broker.wire.errors import ErrorCode
 
 NO_EPOCH: Final = -1
-# While something is about to happen at the controller: the next heartbeat comes this soon, then ever later.
+# The pause before a heartbeat while the broker waits for a decision of the controller: the first, and the longest.
 SOON_MS: Final = 10
 SOON_MAX_MS: Final = 200
-# After an error: the next attempt's delay, half of it by chance, at first and at most. A registration is refused as a
-# duplicate until the controller has noticed the end of the process before, which should not cost much more than that.
+# The pause after an error, half of it random: the first, and the longest. A registration is rejected as a duplicate
+# until the controller has noticed that the broker's previous process ended. The pauses bound the further delay.
 RETRY_MS: Final = 50
 RETRY_MAX_MS: Final = 500
-# Out of reach for this long, the controller is not waited for to shut down; nor is it longer than this altogether.
+# How long a shutdown waits for a controller that cannot be reached, and how long it takes at most.
 SHUTDOWN_REACH_MS: Final = 2_000
 SHUTDOWN_MAX_MS: Final = 300_000
-# As long as the quorum's majority seems to be gone: time enough for voters that run to connect again.
-SHUTDOWN_HOPELESS_MS: Final = 250
+# The wait while the majority of the quorum seems to be down: long enough for running voters to reconnect.
+SHUTDOWN_MAJORITY_ABSENT_MS: Final = 250
 
-# Trying again would not help.
+# Errors for which a retry cannot help.
 _FINAL_REFUSALS: Final = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
     ErrorCode.INVALID_REGISTRATION,
@@ -44,11 +44,11 @@ _NOT_REGISTERED: Final = (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BR
 
 
 class RegistrationFailed(Exception):
-    """The controllers did not let this broker in, or none of them could be reached in time."""
+    """The controller rejected this broker's registration, or no controller could be reached in time."""
 
 
-class LogDirFailureUntold(Exception):
-    """A log directory has failed, and no controller could be told of it in time: this broker may seem to lead still."""
+class LogDirFailureNotReported(Exception):
+    """A failed log directory could not be reported in time. The controller may still count this broker as leader."""
 
 
 class BrokerState(IntEnum):
@@ -63,27 +63,27 @@ class BrokerState(IntEnum):
 
 @attrs.frozen
 class Register:
-    """Say who this broker is."""
+    """A registration of this broker."""
 
 
 @attrs.frozen
 class Heartbeat:
-    """Say that it lives, and what it wants."""
+    """A heartbeat, with the wishes of the broker."""
 
     broker_epoch: int
     want_fence: bool
     want_shut_down: bool
 
 
-Saying: TypeAlias = Register | Heartbeat
+LifecycleRequest: TypeAlias = Register | Heartbeat
 
 
 class LifecycleProtocol:
     """See the module's docstring. All times are milliseconds of one monotonic clock.
 
-    `broker_epoch` is NO_EPOCH before the first registration, and the last one known from then on. `due_ms` is when to
-    send `next_request`, `give_up_ms` when to call `give_up` instead of waiting any longer for an answer, and
-    `log_dirs_due_ms` is by when the controller has to have been told of log directories that failed.
+    `broker_epoch` is NO_EPOCH before the first registration, and the latest known epoch after it. `due_ms` is the time
+    to send `next_request`. `give_up_ms` is the time to call `give_up` instead of waiting for a response.
+    `log_dirs_due_ms` is the deadline for reporting failed log directories to the controller.
     """
 
     def __init__(
@@ -106,33 +106,33 @@ class LifecycleProtocol:
         self._chance = chance
         self._is_registered = False
         self._may_unfence = False
-        self._hurried = False
+        self._is_send_due = False
         self._waits = 0
         self._failures = 0
         self._last_shutdown_ms = inf
 
-    def next_request(self) -> Saying:
-        self._hurried = False
+    def next_request(self) -> LifecycleRequest:
+        self._is_send_due = False
         if not self._is_registered:
             return Register()
         return Heartbeat(
             self.broker_epoch, not self._may_unfence, self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         )
 
-    # What this broker wants
+    # Events of the broker
 
-    def hurry(self, now_ms: float) -> None:
-        """There is news, of this broker or of the controller: do not wait for the next heartbeat's time."""
-        self._hurried = True
+    def send_soon(self, now_ms: float) -> None:
+        """Send the next heartbeat now, because of a change in this broker or of the controller."""
+        self._is_send_due = True
         self.due_ms = min(self.due_ms, now_ms)
 
     def unfence(self, now_ms: float) -> None:
-        """From now on this broker may lead partitions, and be told to clients."""
+        """Ask to be unfenced: this broker is ready to lead partitions and serve clients."""
         self._may_unfence = True
-        self.hurry(now_ms)
+        self.send_soon(now_ms)
 
     def begin_shutdown(self, now_ms: float) -> None:
-        """Leave in good order; only who was let in has something to hand over."""
+        """Ask for a controlled shutdown. A broker that is not running has nothing to hand over and stops at once."""
         if self.state is BrokerState.RUNNING and self._is_registered:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             self._last_shutdown_ms = now_ms + SHUTDOWN_MAX_MS
@@ -142,26 +142,26 @@ class LifecycleProtocol:
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.state = BrokerState.SHUTTING_DOWN
 
-    def despair(self, now_ms: float) -> None:
-        """The quorum's majority seems to be gone: unless the controller answers soon, do not wait to be let go."""
+    def expect_no_controller(self, now_ms: float) -> None:
+        """Shorten the wait of a shutdown, since the majority of the quorum seems to be down."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            self.give_up_ms = min(self.give_up_ms, now_ms + SHUTDOWN_HOPELESS_MS)
+            self.give_up_ms = min(self.give_up_ms, now_ms + SHUTDOWN_MAJORITY_ABSENT_MS)
 
     def log_dir_failed(self, now_ms: float) -> None:
-        """The next heartbeat tells of it."""
+        """Report a failed log directory with the next heartbeat."""
         self.log_dirs_due_ms = min(self.log_dirs_due_ms, now_ms + self._log_dir_failure_timeout_ms)
-        self.hurry(now_ms)
+        self.send_soon(now_ms)
 
-    def log_dirs_told(self) -> None:
-        """The controller has heard of all that failed."""
+    def log_dirs_reported(self) -> None:
+        """The controller has accepted a heartbeat with all failed log directories."""
         self.log_dirs_due_ms = inf
 
     def check_log_dirs(self, now_ms: float) -> None:
-        """Raises LogDirFailureUntold where it had to be told by now."""
+        """Raises LogDirFailureNotReported if the deadline for reporting a failed log directory has passed."""
         if self.log_dirs_due_ms <= now_ms and self.state is not BrokerState.SHUTTING_DOWN:
-            raise LogDirFailureUntold("a directory has failed, and no controller could be told in time")
+            raise LogDirFailureNotReported("a failed log directory could not be reported to a controller in time")
 
-    # What became of a request
+    # Outcomes of requests
 
     def registered(self, broker_epoch: int, now_ms: float) -> None:
         if self.broker_epoch == NO_EPOCH:
@@ -172,12 +172,12 @@ class LifecycleProtocol:
         self.due_ms = now_ms
 
     def registration_refused(self, code: ErrorCode, now_ms: float) -> None:
-        """Raises RegistrationFailed where the first registration is refused for good."""
+        """Retry later. Raises RegistrationFailed if the first registration is rejected with a final error."""
         if self.broker_epoch == NO_EPOCH and code in _FINAL_REFUSALS:
             raise RegistrationFailed(f"the controller refuses this broker: {code.name}")
         self._retry(now_ms)
 
-    def answered(self, *, is_caught_up: bool, is_fenced: bool, should_shut_down: bool, now_ms: float) -> None:
+    def heartbeat_accepted(self, *, is_caught_up: bool, is_fenced: bool, should_shut_down: bool, now_ms: float) -> None:
         """A heartbeat was accepted."""
         self._failures = 0
         self.is_fenced = is_fenced
@@ -198,30 +198,30 @@ class LifecycleProtocol:
                 self.state = BrokerState.SHUTTING_DOWN  # nothing is left to hand over
         self._retry(now_ms)
 
-    def unanswered(self, now_ms: float) -> None:
-        """Whoever carries requests was patient enough: say it anew, as things are now."""
+    def timed_out(self, now_ms: float) -> None:
+        """The request timed out: send another one at once, with the current state."""
         self.due_ms = now_ms
 
     def give_up(self) -> None:
-        """`give_up_ms` has come. Raises RegistrationFailed."""
+        """`give_up_ms` has passed. Raises RegistrationFailed before the first registration, else ends a shutdown."""
         if self.broker_epoch == NO_EPOCH:
-            raise RegistrationFailed("no controller let this broker in before initial.broker.registration.timeout.ms")
+            raise RegistrationFailed("no controller accepted this broker within initial.broker.registration.timeout.ms")
         self.state = BrokerState.SHUTTING_DOWN
 
     def _reached_in_shutdown(self, now_ms: float) -> None:
         self.give_up_ms = min(now_ms + SHUTDOWN_REACH_MS, self._last_shutdown_ms)
 
     @property
-    def _awaits_news(self) -> bool:
+    def _is_waiting_for_controller(self) -> bool:
         if self.state is BrokerState.RECOVERY:
             return self._may_unfence
         return self.state is not BrokerState.RUNNING or self.is_fenced
 
     def _wait_for_next(self, now_ms: float) -> None:
         delay_ms = self._heartbeat_interval_ms
-        if self._hurried:
+        if self._is_send_due:
             delay_ms = 0
-        elif self._awaits_news:
+        elif self._is_waiting_for_controller:
             delay_ms = min(delay_ms, SOON_MAX_MS, SOON_MS * 2 ** min(self._waits, 10))
             self._waits += 1
         else:

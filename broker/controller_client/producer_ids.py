@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, handed out from blocks that the controller reserves (KIP-730)."""
+"""Allocates producer ids for idempotent producers, from blocks that the controller reserves (KIP-730)."""
 
 from collections import deque
 from typing import Final
@@ -12,24 +12,24 @@ from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError
 
-# What the callers that wait for a block wait for the controller at most; then they are told to come again.
+# How long callers wait for the controller to reserve a block; their clients then get a retriable error.
 ALLOCATE_TIMEOUT_MS: Final = 5_000
 _VERSION: Final = 0
 
 
 @attrs.define
 class _Attempt:
-    """One request for a block, and everybody who waits for it."""
+    """One request for a block. `ended` wakes all callers that wait for it."""
 
     ended: trio.Event = attrs.field(factory=trio.Event)
     error: str | None = None
 
 
 class ProducerIds:
-    """Gives every caller an id of its own. A block's unused ids are lost with the process, never given twice.
+    """Gives every caller a unique id. The unused ids of a block are lost when the process ends; no id is given twice.
 
-    `run` fetches a block when none is left, and the next one when nine tenths are used, so that new producers rarely
-    notice that the controller is away for a moment. A block that was reserved twice, since an answer got lost, is lost.
+    `run` requests the first block when an id is asked for, and another one when nine tenths of the ids are used. A
+    short absence of the controller thus rarely delays new producers. A block is lost if its response was lost.
     """
 
     def __init__(self, channel: ControllerChannel, lifecycle: BrokerLifecycle, broker_id: int) -> None:
@@ -43,7 +43,7 @@ class ProducerIds:
         self._wanted = trio.Event()
 
     async def allocate(self) -> int:
-        """Raises ApiError when a new block is needed and cannot be had now."""
+        """Return an unused producer id. Raises ApiError if this needs a new block and the request for it fails."""
         while self._left == 0:
             attempt = self._attempt
             self._wanted.set()
@@ -59,7 +59,7 @@ class ProducerIds:
         return block[0]
 
     async def run(self) -> None:
-        """Fetch blocks as they are needed, until cancelled."""
+        """Request blocks as they are needed, until cancelled."""
         while True:
             await self._wanted.wait()
             try:
@@ -71,7 +71,7 @@ class ProducerIds:
             ended.ended.set()
 
     async def _refill(self) -> None:
-        """Raises ApiError."""
+        """Request one block. Raises ApiError."""
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._lifecycle.broker_epoch)
         response = await self._channel.call(request, _VERSION, timeout_ms=ALLOCATE_TIMEOUT_MS)
         if response.error_code != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""End points and features of who registers, as the metadata has them, and as APIs 62 and 70 carry them."""
+"""Converts end points and features between the metadata and BrokerRegistration or ControllerRegistration."""
 
 from collections.abc import Iterable, Mapping
 

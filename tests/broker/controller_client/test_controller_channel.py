@@ -39,11 +39,11 @@ class Own(LocalController):
 
 def own_answer(payload: bytes) -> bytes:
     _, _, correlation_id, _, _ = parse_request_header(payload)
-    body = b"".join(map(bytes, encode(answered(0), 0)))
+    body = b"".join(map(bytes, encode(heartbeat_accepted(0), 0)))
     return encode_response_header(67, 0, correlation_id) + body
 
 
-def answered(node: int) -> AllocateProducerIdsResponse:
+def heartbeat_accepted(node: int) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(producer_id_start=node)
 
 
@@ -60,7 +60,7 @@ async def ask(world: ChannelWorld, timeout_ms: float = 5_000) -> int:
 
 
 def answers(node: int) -> Callable[[object], Answer]:
-    return lambda request: answered(node)
+    return lambda request: heartbeat_accepted(node)
 
 
 def silent(request: object) -> None:
@@ -153,7 +153,7 @@ async def test_while_nobody_is_known_to_lead_the_last_leader_is_still_asked(jump
 async def test_a_leader_that_is_not_active_yet_is_asked_again(jumping_clock: MockClock) -> None:
     refusals = [refused(ErrorCode.NOT_CONTROLLER)] * 3
     async with (
-        scripted_node(lambda request: refusals.pop() if refusals else answered(1)) as node,
+        scripted_node(lambda request: refusals.pop() if refusals else heartbeat_accepted(1)) as node,
         channel_world() as each,
         trio.open_nursery() as nursery,
     ):
@@ -244,7 +244,7 @@ async def test_every_time_a_controller_is_reached_it_is_told(jumping_clock: Mock
     local = Own(own_answer)
     async with scripted_node(answers(1)) as node, channel_world(local=local) as each:
         reached: list[int] = []
-        each.channel.when_reached(lambda: reached.append(1))
+        each.channel.add_reached_listener(lambda: reached.append(1))
         each.announce(1, 1, node.address)
         await ask(each)
         assert len(reached) == 1

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
-from broker.controller_client.lifecycle_protocol import BrokerState, LogDirFailureUntold, RegistrationFailed
+from broker.controller_client.lifecycle_protocol import BrokerState, LogDirFailureNotReported, RegistrationFailed
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from broker.wire.errors import ErrorCode
@@ -220,7 +220,7 @@ async def test_a_directory_that_fails_is_told_of_at_once(jumping_clock: MockCloc
 
 async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(jumping_clock: MockClock) -> None:
     controller = Controller()
-    with pytest.RaisesGroup(LogDirFailureUntold, flatten_subgroups=True):
+    with pytest.RaisesGroup(LogDirFailureNotReported, flatten_subgroups=True):
         async with serving(controller) as (_, broker, nursery):
             await broker.start(nursery)
             controller.is_silent = True

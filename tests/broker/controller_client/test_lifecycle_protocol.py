@@ -13,7 +13,7 @@ from broker.controller_client.lifecycle_protocol import (
     BrokerState,
     Heartbeat,
     LifecycleProtocol,
-    LogDirFailureUntold,
+    LogDirFailureNotReported,
     Register,
     RegistrationFailed,
 )
@@ -43,7 +43,7 @@ def answer(
     should_shut_down: bool = False,
 ) -> None:
     each.next_request()
-    each.answered(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down, now_ms=now_ms)
+    each.heartbeat_accepted(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down, now_ms=now_ms)
 
 
 def registered() -> LifecycleProtocol:
@@ -175,8 +175,8 @@ def test_a_broker_that_is_not_ready_waits_quietly() -> None:
 def test_news_while_a_heartbeat_is_under_way_are_told_right_after_it() -> None:
     each = running()
     each.next_request()
-    each.hurry(1_000)
-    each.answered(is_caught_up=True, is_fenced=False, should_shut_down=False, now_ms=1_010)
+    each.send_soon(1_000)
+    each.heartbeat_accepted(is_caught_up=True, is_fenced=False, should_shut_down=False, now_ms=1_010)
     assert each.due_ms == 1_010
     answer(each, 1_020)
     assert each.due_ms == 1_020 + INTERVAL_MS
@@ -185,7 +185,7 @@ def test_news_while_a_heartbeat_is_under_way_are_told_right_after_it() -> None:
 def test_after_an_error_nothing_is_hurried() -> None:
     each = running()
     each.next_request()
-    each.hurry(1_000)
+    each.send_soon(1_000)
     each.heartbeat_refused(ErrorCode.UNKNOWN_SERVER_ERROR, 1_010)
     assert each.due_ms > 1_010
     assert each.next_request() == Heartbeat(7, want_fence=False, want_shut_down=False)
@@ -193,7 +193,7 @@ def test_after_an_error_nothing_is_hurried() -> None:
 
 def test_an_unanswered_heartbeat_is_said_anew() -> None:
     each = running()
-    each.unanswered(3_000)
+    each.timed_out(3_000)
     assert each.due_ms == 3_000
 
 
@@ -212,11 +212,11 @@ def test_only_who_was_let_in_has_to_ask_for_leave() -> None:
 
 def test_a_quorum_that_is_gone_is_not_waited_for_long_unless_it_answers() -> None:
     each = running()
-    each.despair(500)
+    each.expect_no_controller(500)
     assert each.give_up_ms == inf
     each.begin_shutdown(1_000)
-    each.despair(1_100)
-    each.despair(1_200)
+    each.expect_no_controller(1_100)
+    each.expect_no_controller(1_200)
     assert each.give_up_ms == 1_350
     answer(each, 1_300)
     assert each.give_up_ms == 3_300
@@ -244,7 +244,7 @@ def test_a_controller_out_of_reach_is_not_waited_for() -> None:
     answer(each, 2_000)
     assert each.give_up_ms == 2_000 + SHUTDOWN_REACH_MS
     each.heartbeat_refused(ErrorCode.UNKNOWN_SERVER_ERROR, 3_000)
-    each.unanswered(3_500)
+    each.timed_out(3_500)
     assert each.give_up_ms == 2_000 + SHUTDOWN_REACH_MS
     each.give_up()
     assert each.state is BrokerState.SHUTTING_DOWN
@@ -261,7 +261,7 @@ def test_a_directory_that_failed_is_told_of_at_once() -> None:
     each = running()
     each.log_dir_failed(100)
     assert each.due_ms <= 100
-    each.log_dirs_told()
+    each.log_dirs_reported()
     each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
 
 
@@ -270,7 +270,7 @@ def test_a_broker_that_cannot_tell_of_it_ends() -> None:
     each.log_dir_failed(100)
     each.log_dir_failed(200)  # another one does not put it off
     each.check_log_dirs(99 + LOG_DIR_FAILURE_MS)
-    with pytest.raises(LogDirFailureUntold):
+    with pytest.raises(LogDirFailureNotReported):
         each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
 
 
