@@ -44,8 +44,7 @@ class RaftNodeConfig:
     quorum: QuorumConfig
     cluster_id: str
     initial_voters: VoterSet
-    # controller.quorum.request.timeout.ms
-    request_timeout_ms: int = 2_000
+    request_timeout_ms: int = 2_000  # controller.quorum.request.timeout.ms
 
 
 class RaftNode:
@@ -105,17 +104,12 @@ class RaftNode:
     @property
     def leader_address(self) -> str | None:
         """The "host:port" of the leader that was announced to the listeners; None without one."""
-        current = self.core.current_leader
-        if current.leader_id is None or current.leader_id != self.leadership.leader_id:
-            return None
-        return current.leader_address or None
+        announced, current = self.leadership.leader_id, self.core.current_leader
+        return (current.leader_address or None) if announced is not None and announced == current.leader_id else None
 
     @property
     def is_majority_absent(self) -> bool:
-        """True if too many voters seem to be gone for a leader to be elected. This is only a hint.
-
-        A `ResetListener` is called when a connection is reset, which may change the value.
-        """
+        """True if too many voters seem to be gone for a leader to be elected: a hint. See also `ResetListener`."""
         return self._peers.is_majority_absent()
 
     def describe(self) -> QuorumDescription:
@@ -283,8 +277,7 @@ class RaftNode:
     def _step_and_perform(self, event: Event) -> None:
         """Like `step`, but performs the effects at once, which saves a turn of the event loop.
 
-        Called only by this replica's own tasks. A state machine would be called back within its call, and a task that
-        serves a connection would get the exception of a failed write.
+        Only for this replica's own tasks: other callers could be called back, or get a failed write's exception.
         """
         self._take(event)
         self._perform_ready()
@@ -390,8 +383,7 @@ class RaftNode:
     def _handed_over(self, end_offset: int) -> None:
         """Announce this replica's leadership once an entry of its epoch is committed.
 
-        By then all earlier entries are committed and handed over, too. The leader of a new log first appends the
-        records with which it was formatted.
+        By then all earlier entries are handed over, too. In a new log, the leader first appends the bootstrap records.
         """
         leader = self.core.leader_state
         if leader is None or end_offset <= leader.start_offset:
