@@ -1,4 +1,4 @@
-"""The durable log: what was synced survives everything, what was not may go, and damage is never passed over."""
+"""DurableLog: synced batches survive, unsynced ones may be lost, and damage is always detected."""
 
 from random import Random
 
@@ -37,18 +37,18 @@ async def recovered(disk: VolatileDisk) -> list[Batch]:
     return batches
 
 
-async def test_what_was_written_is_read_after_a_restart() -> None:
+async def test_written_batches_are_read_after_a_restart() -> None:
     assert await recovered(await written(FIRST, SECOND, THIRD)) == [FIRST, SECOND, THIRD]
 
 
-async def test_an_empty_log_survives_a_power_cut_right_after_it_was_made() -> None:
+async def test_empty_log_survives_a_power_cut_right_after_its_creation() -> None:
     disk = await written()
     disk.power_cut(Random(1))
     assert disk.exists(PATH)
     assert await recovered(disk) == []
 
 
-async def test_the_longest_whole_prefix_is_left_of_a_file_cut_at_any_byte() -> None:
+async def test_file_cut_at_any_byte_keeps_its_longest_intact_prefix() -> None:
     content = (await written(FIRST, SECOND, THIRD)).content(PATH)
     ends = {len((await written(*batches)).content(PATH)): batches for batches in ([], [FIRST], [FIRST, SECOND])}
     for size in range(len(content)):
@@ -83,7 +83,7 @@ async def test_a_flipped_bit_below_the_last_batch_is_refused_and_nothing_is_cut(
 
 
 @pytest.mark.parametrize("tail", [bytes(4096), b"KRL1", b"KRL1\x00\x00\x00\x05\x00\x00\x00\x00abcde", b"\xff" * 100])
-async def test_nonsense_behind_the_last_batch_is_cut(tail: bytes) -> None:
+async def test_garbage_after_the_last_batch_is_cut(tail: bytes) -> None:
     disk = await written(FIRST)
     content = disk.content(PATH)
     disk.put(PATH, content + tail)
@@ -91,7 +91,7 @@ async def test_nonsense_behind_the_last_batch_is_cut(tail: bytes) -> None:
     assert disk.content(PATH) == content
 
 
-async def test_of_a_batch_that_follows_wrongly_nothing_is_believed() -> None:
+async def test_batch_with_a_wrong_offset_or_epoch_is_cut() -> None:
     first, third = (await written(FIRST)).content(PATH), (await written(FIRST, SECOND, THIRD)).content(PATH)
     gap = third[len((await written(FIRST, SECOND)).content(PATH)) :]
     disk = VolatileDisk()
@@ -102,7 +102,7 @@ async def test_of_a_batch_that_follows_wrongly_nothing_is_believed() -> None:
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32), synced=st.integers(0, 4), unsynced=st.integers(0, 4))
-def test_a_power_cut_between_write_and_sync_leaves_a_prefix_that_holds_all_that_was_synced(
+def test_power_cut_between_write_and_sync_leaves_a_prefix_with_all_synced_batches(
     seed: int, synced: int, unsynced: int
 ) -> None:
     async def run() -> None:
@@ -119,8 +119,8 @@ def test_a_power_cut_between_write_and_sync_leaves_a_prefix_that_holds_all_that_
     trio.run(run)
 
 
-async def test_recovery_writes_again_what_a_failed_sync_left_in_the_page_cache() -> None:
-    """A failed fsync leaves pages that read well, count as clean, and are not on the disk."""
+async def test_recovery_rewrites_data_that_a_failed_sync_left_in_the_page_cache() -> None:
+    """After a failed fsync, the page cache has pages that are clean but not on the disk."""
     disk = await written(FIRST)
     log, _ = await DurableLog.open(disk, DIRECTORY)
     log.write(SECOND)
@@ -137,7 +137,7 @@ async def test_recovery_writes_again_what_a_failed_sync_left_in_the_page_cache()
     assert await recovered(disk) == [FIRST, SECOND, THIRD]
 
 
-async def test_the_log_goes_on_where_a_torn_tail_was_cut() -> None:
+async def test_log_continues_where_a_torn_tail_was_cut() -> None:
     disk = await written(FIRST, SECOND)
     disk.put(PATH, disk.content(PATH)[:-1])
     log, batches = await DurableLog.open(disk, DIRECTORY)
@@ -148,7 +148,7 @@ async def test_the_log_goes_on_where_a_torn_tail_was_cut() -> None:
     assert await recovered(disk) == [FIRST, replacement]
 
 
-async def test_what_was_truncated_is_gone_and_something_else_may_follow() -> None:
+async def test_truncated_batches_are_gone_and_others_may_follow() -> None:
     disk = await written(FIRST, SECOND, THIRD)
     log, _ = await DurableLog.open(disk, DIRECTORY)
     await log.truncate(3)

@@ -1,4 +1,4 @@
-"""How quorums begin: with what `format_log` wrote, or with configured voters whose disks nobody knows (KIP-853)."""
+"""New quorums: formatted by `format_log`, or with configured voters without directory ids (KIP-853)."""
 
 import pytest
 
@@ -15,8 +15,8 @@ async def until_all_heard(quorum: QuorumNodes, *records: bytes) -> None:
     await quorum.until(lambda: all(node.heard.records == list(records) for node in quorum.nodes.values()))
 
 
-async def test_the_first_leader_begins_the_log_with_what_it_was_formatted_with() -> None:
-    """And is known as the leader only when that is committed: state machines never see a log without it."""
+async def test_first_leader_appends_the_records_it_was_formatted_with() -> None:
+    """The leader is announced only after these are committed, so state machines never see a log without them."""
     async with running_nodes(3, spares=1, formatted=RECORDS) as quorum:
         await quorum.commit(b"more")
         await until_all_heard(quorum, *RECORDS, b"more")
@@ -35,7 +35,7 @@ async def test_records_of_the_formatting_are_written_once() -> None:
         await until_all_heard(quorum, *RECORDS, b"0", b"1", b"2")
 
 
-async def test_a_leader_that_ends_before_it_began_the_log_leaves_that_to_the_next() -> None:
+async def test_next_leader_appends_its_bootstrap_records_if_the_first_one_stopped_before() -> None:
     async with running_nodes(3, formatted=RECORDS) as quorum:
         for _ in range(4):  # most often after the epoch's first entry, before the records
             await quorum.until(lambda: any(node.leads_in_core for node in quorum.nodes.values()))
@@ -46,7 +46,7 @@ async def test_a_leader_that_ends_before_it_began_the_log_leaves_that_to_the_nex
         await until_all_heard(quorum, *RECORDS, b"more")
 
 
-async def test_replicas_that_were_formatted_with_other_records_hear_those_of_the_first_leader() -> None:
+async def test_bootstrap_records_of_the_first_leader_replace_those_of_others() -> None:
     async with running_nodes(1, spares=2, formatted=RECORDS) as quorum:
         await quorum.commit(b"more")
         for node_id in (2, 3):
@@ -64,13 +64,13 @@ async def test_replicas_that_were_formatted_with_other_records_hear_those_of_the
         await quorum.until(lambda: all(node.heard.records == expected for node in others))
 
 
-async def test_a_sole_voter_that_was_formatted_with_nothing_leads_at_once() -> None:
+async def test_sole_voter_without_bootstrap_records_leads_at_once() -> None:
     async with running_nodes(1, formatted=()) as quorum:
         await quorum.commit(b"first")
         await until_all_heard(quorum, b"first")
 
 
-async def test_the_snapshot_of_the_formatting_goes_when_there_is_another() -> None:
+async def test_bootstrap_snapshot_is_removed_after_the_next_snapshot() -> None:
     async with running_nodes(1, formatted=RECORDS) as quorum:
         await quorum.commit(b"first")
         node = await quorum.leader()
@@ -90,14 +90,14 @@ def names_all_disks(node: QuorumNode, quorum: QuorumNodes) -> bool:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_voters_that_are_configured_without_their_disks_name_these_by_themselves(count: int) -> None:
+async def test_voters_configured_without_directory_ids_add_them(count: int) -> None:
     async with running_nodes(count, disks_known=False) as quorum:
         await quorum.until(lambda: all(names_all_disks(node, quorum) for node in quorum.nodes.values()))
         await quorum.commit(b"a")
         assert quorum.plan.configured != quorum.plan.voters
 
 
-async def test_a_voter_that_comes_back_with_another_disk_is_not_the_voter_any_more() -> None:
+async def test_voter_that_returns_with_another_directory_is_not_a_voter() -> None:
     async with running_nodes(3, disks_known=False) as quorum:
         await quorum.until(lambda: all(names_all_disks(node, quorum) for node in quorum.nodes.values()))
         leader = await quorum.leader()

@@ -1,4 +1,4 @@
-"""Much that is committed is handed over in slices: the loop goes on in between, and nothing overtakes."""
+"""Many committed batches are handed over in slices, in order, and other tasks run in between."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -29,7 +29,7 @@ SNAPSHOT = OffsetAndEpoch(BATCHES + 7, 3)
 
 @attrs.define
 class Slices:
-    """What a state machine is told, with the loop's turn in which it was."""
+    """A state machine that records each call with the turn of the event loop."""
 
     turn: int = 0
     commits: list[tuple[int, int]] = attrs.field(factory=list)
@@ -57,7 +57,7 @@ def silent(kind: str, /, **fields: Any) -> None:
 
 @attrs.define
 class World:
-    """State machines above a log that holds `BATCHES` batches of a record each."""
+    """State machines on a log with `BATCHES` batches of one record each."""
 
     log: DurableLog
     snapshots: Snapshots
@@ -108,7 +108,7 @@ async def test_a_large_log_is_handed_over_in_slices_before_its_leader_is_announc
     assert slices.told[-1] == leaders[-1] == "leader 1 in 2"
 
 
-async def test_little_is_handed_over_at_once() -> None:
+async def test_few_batches_are_handed_over_at_once() -> None:
     async with full_log() as world:
         assert world.machines.commit(3)
         assert world.slices.told == ["to 3"]
@@ -116,7 +116,7 @@ async def test_little_is_handed_over_at_once() -> None:
         assert world.machines.committed_end_offset == 4
 
 
-async def test_what_comes_meanwhile_waits_behind() -> None:
+async def test_later_commits_and_announcements_wait_for_a_running_hand_over() -> None:
     async with full_log() as world:
         machines = world.machines
         assert not machines.commit(BATCHES - 20)
@@ -133,7 +133,7 @@ async def test_what_comes_meanwhile_waits_behind() -> None:
         assert world.reached == [BATCHES - 10, BATCHES]
 
 
-async def test_the_log_may_be_cut_below_meanwhile() -> None:
+async def test_log_start_may_advance_during_a_hand_over() -> None:
     async with full_log() as world:
         assert not world.machines.commit(BATCHES)
         handed_over = world.machines.committed_end_offset
@@ -143,7 +143,7 @@ async def test_the_log_may_be_cut_below_meanwhile() -> None:
         assert sum(size for _, size in world.slices.commits) == BATCHES * len(RECORD)
 
 
-async def test_a_snapshot_takes_the_place_of_what_is_due() -> None:
+async def test_snapshot_replaces_batches_not_handed_over() -> None:
     async with full_log() as world:
         machines = world.machines
         await world.snapshots.save(SNAPSHOT, VoterSet((ME,)), [b"state"])
@@ -158,7 +158,7 @@ async def test_a_snapshot_takes_the_place_of_what_is_due() -> None:
         assert machines.commit(SNAPSHOT.offset)
 
 
-async def test_who_is_stopped_in_between_hands_over_nothing_more() -> None:
+async def test_stopped_replica_hands_over_nothing_more() -> None:
     async with full_log() as world:
         assert not world.machines.commit(BATCHES)
     told = list(world.slices.told)

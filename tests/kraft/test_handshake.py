@@ -1,4 +1,4 @@
-"""Each end of a connection says who it is, and is refused with a reason if that is not who was meant."""
+"""Both ends of a connection send a Hello, and refuse an incompatible one with a reason."""
 
 import pytest
 
@@ -12,7 +12,7 @@ MINE = hello("cluster", ReplicaKey(1, directory_id("d1")))
 
 
 def test_hello_arrives_as_it_was_sent_and_begins_with_an_array_of_five() -> None:
-    """By its first byte a controller's listener tells it from Kafka's protocol."""
+    """A controller's listener distinguishes the protocol from Kafka's by this first byte."""
     assert decode_hello(encode(MINE)) == MINE
     assert encode(MINE)[0] == 0x95
 
@@ -33,7 +33,7 @@ def test_longest_hello_fits_into_its_frame() -> None:
         (hello("cluster", ReplicaKey(2, "")), "Node 2 does not name its directory"),
     ],
 )
-def test_node_that_does_not_belong_here_is_refused_with_a_reason(theirs: Hello, reason: str) -> None:
+def test_incompatible_hello_is_refused_with_a_reason(theirs: Hello, reason: str) -> None:
     assert refusal_of(MINE, theirs) == reason
 
 
@@ -47,6 +47,6 @@ def test_node_that_does_not_belong_here_is_refused_with_a_reason(theirs: Hello, 
         hello("cluster", ReplicaKey(2, "x" * 600)),
     ],
 )
-def test_hello_with_ids_that_are_none_is_malformed(wrong: Hello) -> None:
+def test_hello_with_invalid_ids_is_malformed(wrong: Hello) -> None:
     with pytest.raises(MalformedMessage):
         decode_hello(encode(wrong))

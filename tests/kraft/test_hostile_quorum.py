@@ -1,7 +1,7 @@
 """Replicas survive any frames on the quorum's port: from unknown peers, from a voter with a bug, and as responses.
 
-Messages are made by `jepsen.hostile.quorum_composer`, from a seed, with the state of the replica that is sent them: so
-that they are taken seriously. `--full` makes them fifty times as many.
+`jepsen.hostile.quorum_composer` makes the messages from a seed and from the state of the receiving replica, so that
+they pass its first checks. `--full` makes fifty times as many.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +39,7 @@ def situation(node: QuorumNode, me: ReplicaKey) -> Situation:
 
 
 async def bombard(node: QuorumNode, composer: QuorumComposer, rng: Random, count: int) -> None:
-    """Send `count` frames to a replica, over as many connections as it takes."""
+    """Send `count` frames to a replica, over as many connections as needed."""
     sent = 0
     me = composer.situation.me
     while sent < count:
@@ -65,7 +65,7 @@ async def drain(stream: trio.SocketStream) -> None:
 
 
 async def lie(stream: trio.SocketStream, quorum: QuorumNodes, composer: QuorumComposer, rng: Random) -> int:
-    """Answer a replica that takes this for the voter LIAR; now and then with what is no answer. How often it did."""
+    """Answer a replica in place of the voter LIAR, at times with an invalid response. Returns the number of answers."""
     receiving, answers = Frames(stream), 0
     mine = hello("cluster", quorum.nodes[LIAR].voter.key)
     with suppress(ConnectionLost, MalformedMessage):
@@ -83,7 +83,7 @@ async def lie(stream: trio.SocketStream, quorum: QuorumNodes, composer: QuorumCo
 
 @asynccontextmanager
 async def without_liar() -> AsyncIterator[QuorumNodes]:
-    """Two of three voters run; the port of the third is free to be listened on."""
+    """Two of three voters run; the port of the third one is free for the liar."""
     async with running_nodes(3) as quorum:
         await quorum.nodes[LIAR].stop()
         await quorum.commit(b"before")
@@ -91,7 +91,7 @@ async def without_liar() -> AsyncIterator[QuorumNodes]:
 
 
 async def assert_all_answer(quorum: QuorumNodes) -> None:
-    """No replica has ended: each answers a Hello."""
+    """Every replica answers a Hello, so none has ended."""
     for node in quorum.nodes.values():
         if node.node_id != LIAR:
             stream = await trio.open_tcp_stream("127.0.0.1", node.port)
@@ -103,7 +103,7 @@ async def assert_all_answer(quorum: QuorumNodes) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_frames_of_a_stranger_change_nothing(seed: int, frames: int, figure: Callable[[str], None]) -> None:
+async def test_frames_of_an_unknown_peer_change_nothing(seed: int, frames: int, figure: Callable[[str], None]) -> None:
     rng = Random(seed)
     async with without_liar() as quorum:
         leader = await quorum.leader()
@@ -117,7 +117,7 @@ async def test_frames_of_a_stranger_change_nothing(seed: int, frames: int, figur
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_frames_of_a_voter_with_a_bug_end_no_replica(seed: int, frames: int) -> None:
+async def test_frames_of_a_faulty_voter_end_no_replica(seed: int, frames: int) -> None:
     rng = Random(100 + seed)
     async with without_liar() as quorum:
         key = quorum.nodes[LIAR].voter.key
@@ -127,7 +127,7 @@ async def test_frames_of_a_voter_with_a_bug_end_no_replica(seed: int, frames: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_answers_of_a_voter_with_a_bug_end_no_replica(
+async def test_responses_of_a_faulty_voter_end_no_replica(
     seed: int, frames: int, figure: Callable[[str], None]
 ) -> None:
     rng = Random(200 + seed)
@@ -153,7 +153,7 @@ async def test_answers_of_a_voter_with_a_bug_end_no_replica(
 
 
 async def claim_to_lead(node: QuorumNode, key: ReplicaKey, address: str) -> None:
-    """Have a replica follow the liar, so that it asks for more than votes."""
+    """Make a replica follow the liar, so that it sends more than vote requests."""
     stream = await trio.open_tcp_stream("127.0.0.1", node.port)
     async with stream:
         sending = Frames(stream)

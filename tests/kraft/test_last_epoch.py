@@ -1,4 +1,4 @@
-"""A replica whose epoch is at the end of the range refuses to start, in a sentence that says what to do."""
+"""A replica whose epoch is at the end of the range refuses to start, and tells the operator what to do."""
 
 import pytest
 

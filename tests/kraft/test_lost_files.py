@@ -1,4 +1,4 @@
-"""What recovery makes of a metadata log of which files or bytes are lost."""
+"""Recovery of a metadata log with lost files or bytes."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ME, OTHER = ReplicaKey(1, directory_id("one")), ReplicaKey(2, directory_id("two"
 
 
 async def written(*voters: ReplicaKey) -> VolatileDisk:
-    """A replica that has voted in epoch 5, and has an entry of it."""
+    """A replica that has voted in epoch 5, and has an entry of that epoch."""
     disk = VolatileDisk()
     await format_log(disk, DIRECTORY, VoterSet(tuple(map(Voter, voters))), [])
     log, _ = await DurableLog.open(disk, DIRECTORY)
@@ -33,7 +33,7 @@ async def lose_vote(disk: VolatileDisk, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbage"])
-async def test_voter_that_lost_its_vote_refuses_to_start_and_goes_on_refusing(damage: str) -> None:
+async def test_voter_without_its_quorum_state_refuses_every_start(damage: str) -> None:
     disk = await written(ME, OTHER)
     await lose_vote(disk, damage)
     for _ in range(2):
@@ -46,7 +46,9 @@ async def test_voter_that_lost_its_vote_refuses_to_start_and_goes_on_refusing(da
 @pytest.mark.parametrize(
     ("voters", "me"), [((ME,), ME), ((OTHER,), ME), ((OTHER, ReplicaKey(1, directory_id("old"))), ME)]
 )
-async def test_sole_voter_or_observer_goes_on_without_its_vote(voters: tuple[ReplicaKey, ...], me: ReplicaKey) -> None:
+async def test_sole_voter_or_observer_starts_without_its_quorum_state(
+    voters: tuple[ReplicaKey, ...], me: ReplicaKey
+) -> None:
     disk = await written(*voters)
     await lose_vote(disk, "gone")
     recovered = await recover(disk, DIRECTORY, VoterSet(), me)
@@ -54,7 +56,7 @@ async def test_sole_voter_or_observer_goes_on_without_its_vote(voters: tuple[Rep
     assert recovered.log_state.end_offset == 1
 
 
-async def test_new_replica_has_no_vote_to_lose() -> None:
+async def test_new_replica_starts_without_a_quorum_state() -> None:
     disk = VolatileDisk()
     await format_log(disk, DIRECTORY, VoterSet((Voter(ME), Voter(OTHER))), [])
     assert (await recover(disk, DIRECTORY, VoterSet(), ME)).election.state == ElectionState()
@@ -72,7 +74,7 @@ async def test_bytes_cut_off_the_end_are_counted_unless_they_are_zeros(tail: byt
     "name",
     ["foo.log", "foo.checkpoint", "1-2-3.checkpoint", "9" * 20 + ".log", "9" * 20 + "-" + "9" * 10 + ".checkpoint"],
 )
-async def test_files_with_other_names_are_left_alone(name: str) -> None:
+async def test_files_with_other_names_are_ignored(name: str) -> None:
     disk = await written(ME)
     disk.put(f"{DIRECTORY}/{name}", b"whatever")
     assert (await recover(disk, DIRECTORY, VoterSet(), ME)).shape.end_offset == 1

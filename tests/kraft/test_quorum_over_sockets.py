@@ -1,4 +1,4 @@
-"""Three replicas in one process, over real sockets: what holds in the core's own world holds here."""
+"""Three replicas in one process over real sockets."""
 
 from collections.abc import Callable
 from random import Random
@@ -20,7 +20,7 @@ from tests.support.nested_extensions import nested_extensions
 from tests.support.quorum_nodes import running_nodes
 
 
-async def test_what_one_appends_all_hear_in_one_order() -> None:
+async def test_appended_records_are_handed_over_to_all_replicas_in_one_order() -> None:
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a", b"b")
         await quorum.commit(b"c")
@@ -41,7 +41,7 @@ async def test_only_the_leader_of_the_epoch_appends_to_a_quorum() -> None:
 
 
 async def test_a_stopped_leader_is_replaced_within_round_trips(figure: Callable[[str], None]) -> None:
-    """Its connections break, so nobody waits for the fetch timeout."""
+    """Its connections are reset, so the others do not wait for the fetch timeout."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"first")
         times = []
@@ -77,8 +77,8 @@ async def test_nothing_is_committed_without_a_majority() -> None:
         assert leader.heard.records == [b"a"]
 
 
-async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(jumping_clock: MockClock) -> None:
-    """Check-quorum comes first: whoever asks it to append before it has looked around is refused."""
+async def test_suspended_leader_appends_nothing_when_it_resumes(jumping_clock: MockClock) -> None:
+    """Check-quorum comes first: an append right after the suspension is refused."""
     async with running_nodes(3) as quorum:
         leader = await quorum.leader()
         epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
@@ -88,8 +88,8 @@ async def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_wakes(j
         assert leader.quorum.end_offset == end_offset
 
 
-async def test_where_all_stood_still_the_leader_leads_on(jumping_clock: MockClock) -> None:
-    """As when a machine has more to do than time: they would go on electing instead of working."""
+async def test_leader_stays_when_all_replicas_were_suspended(jumping_clock: MockClock) -> None:
+    """As on an overloaded machine, where replicas would otherwise hold elections instead of working."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"before")
         await quorum.until(lambda: all(node.heard.records == [b"before"] for node in quorum.nodes.values()))
@@ -103,7 +103,7 @@ async def test_where_all_stood_still_the_leader_leads_on(jumping_clock: MockCloc
         assert [len(node.traced("role_changed")) for node in quorum.nodes.values()] == roles
 
 
-async def test_what_was_committed_survives_a_power_cut_of_all() -> None:
+async def test_committed_records_survive_a_power_cut_of_all_replicas() -> None:
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         await quorum.commit(b"b")
@@ -126,7 +126,7 @@ async def test_one_sync_covers_many_appends() -> None:
         assert leader.heard.records == [b"%d" % number for number in range(200)]
 
 
-async def test_a_leader_that_leaves_hands_over() -> None:
+async def test_leaving_leader_hands_over() -> None:
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         leader = await quorum.leader()
@@ -138,8 +138,8 @@ async def test_a_leader_that_leaves_hands_over() -> None:
         assert (await quorum.leader()) is not leader
 
 
-async def test_the_last_ones_leave_at_once() -> None:
-    """Nobody is left to hand over to, and who waited would lead once more."""
+async def test_last_replicas_leave_at_once() -> None:
+    """There is no replica to hand over to."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         leader = await quorum.leader()
@@ -153,7 +153,7 @@ async def test_the_last_ones_leave_at_once() -> None:
         assert leader.quorum.is_majority_absent
 
 
-async def test_voters_that_come_back_are_not_absent_any_more() -> None:
+async def test_returning_voters_count_as_present() -> None:
     async with running_nodes(3) as quorum:
         leader = await quorum.leader()
         others = [node for node in quorum.nodes.values() if node is not leader]
@@ -173,7 +173,7 @@ async def test_a_sole_voter_leaves_at_once() -> None:
         assert trio.current_time() - began < 0.2
 
 
-async def test_whoever_waits_for_a_commit_hears_that_the_replica_stops() -> None:
+async def test_wait_committed_raises_when_the_replica_stops() -> None:
     async with running_nodes(3) as quorum:
         leader = await quorum.leader()
         for node in quorum.nodes.values():
@@ -195,7 +195,7 @@ async def test_whoever_waits_for_a_commit_hears_that_the_replica_stops() -> None
                 await refused.wait()
 
 
-async def test_observers_hear_everything_and_become_voters() -> None:
+async def test_observers_replicate_everything_and_become_voters() -> None:
     """KIP-853: from one voter to three, and the first one removed, while appends go on."""
     async with running_nodes(1, spares=2) as quorum:
         await quorum.commit(b"a")
@@ -232,7 +232,7 @@ def greeting(cluster_id: str = "cluster", node_id: int = 9, directory: str = "d9
 
 
 async def exchanged(port: int, *frames: bytes) -> list[bytes]:
-    """The frames that a node answers to `frames` before it closes the connection."""
+    """The frames with which a node answers `frames` before it closes the connection."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     answers = []
     with trio.fail_after(5):
@@ -272,14 +272,14 @@ async def exchanged(port: int, *frames: bytes) -> list[bytes]:
         "long request",
     ],
 )
-async def test_bytes_that_make_no_sense_close_their_connection_and_nothing_else(frames: list[bytes]) -> None:
+async def test_invalid_bytes_close_only_their_connection(frames: list[bytes]) -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
         assert len(await exchanged(leader.port, *frames)) == len(frames) - 1
         await quorum.commit(b"still there")
 
 
-async def test_a_frame_larger_than_any_is_refused_before_it_is_read() -> None:
+async def test_oversized_frame_is_refused_before_it_is_read() -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
         stream = await trio.open_tcp_stream("127.0.0.1", leader.port)

@@ -1,4 +1,4 @@
-"""Machines lose their power one after the other, at any moment, while records are appended and snapshots taken."""
+"""Power cuts of one machine after the other, at any moment, while records are appended and snapshots taken."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ async def cut_power(quorum: QuorumNodes, node_id: int, rng: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_nothing_acknowledged_is_lost_or_doubled_through_power_cuts(seed: int, full: bool) -> None:
+async def test_acknowledged_records_are_neither_lost_nor_duplicated_by_power_cuts(seed: int, full: bool) -> None:
     rng, acknowledged = Random(seed), []
     async with running_nodes(3) as quorum:
         for round_number in range(100 if full else 8):

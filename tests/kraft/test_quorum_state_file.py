@@ -1,4 +1,4 @@
-"""The epoch and the vote: never forgotten once saved, whatever the disk does."""
+"""The saved epoch and vote survive failures of the disk."""
 
 from random import Random
 
@@ -20,13 +20,13 @@ def state(epoch: int) -> ElectionState:
     return ElectionState(epoch, ReplicaKey(epoch % 3, directory_id("d")) if epoch % 2 else None)
 
 
-async def test_a_new_file_knows_no_epoch() -> None:
+async def test_new_file_has_epoch_zero() -> None:
     assert (await QuorumStateFile.open(VolatileDisk(), DIRECTORY)).state == ElectionState()
 
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32), saved=st.integers(0, 5), restarts=st.integers(0, 2))
-def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, saved: int, restarts: int) -> None:
+def test_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, saved: int, restarts: int) -> None:
     async def run() -> None:
         disk = VolatileDisk()
         file = await QuorumStateFile.open(disk, DIRECTORY)
@@ -51,7 +51,7 @@ def test_a_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, s
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32), saved=st.integers(0, 5))
-def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothing(seed: int, saved: int) -> None:
+def test_power_cut_during_the_rewrite_after_a_failed_sync_loses_nothing(seed: int, saved: int) -> None:
     async def run() -> None:
         disk = VolatileDisk()
         file = await QuorumStateFile.open(disk, DIRECTORY)
@@ -79,8 +79,8 @@ def test_a_power_cut_while_what_a_failed_sync_left_is_written_again_loses_nothin
     trio.run(run)
 
 
-async def test_a_state_that_was_read_is_durable_before_it_is_relied_on() -> None:
-    """A failed sync leaves pages that read well and are not on the disk."""
+async def test_recovered_state_is_made_durable_before_it_is_used() -> None:
+    """After a failed sync, the page cache has pages that are not on the disk."""
     disk = VolatileDisk()
     file = await QuorumStateFile.open(disk, DIRECTORY)
     disk.failing = True

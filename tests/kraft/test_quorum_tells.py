@@ -1,4 +1,4 @@
-"""What a quorum tells of itself: who leads and where, how far the replicas are, who was reset, and its steps."""
+"""The leader's address, the description of a quorum, notifications of reset connections, and the trace."""
 
 import trio
 
@@ -7,7 +7,7 @@ from kraft.replicated_log import Leadership
 from tests.support.quorum_nodes import WALL_S, QuorumNode, running_nodes, snapshot
 
 
-async def test_all_know_where_the_leader_is() -> None:
+async def test_all_replicas_know_the_leaders_address() -> None:
     async with running_nodes(3, spares=1) as quorum:
         leader = await quorum.leader()
         assert leader.quorum.leader_address == leader.voter.address
@@ -16,7 +16,7 @@ async def test_all_know_where_the_leader_is() -> None:
         )
 
 
-async def test_nobody_is_named_while_the_leader_has_committed_nothing_in_its_epoch() -> None:
+async def test_leader_address_is_none_before_the_leader_has_committed_in_its_epoch() -> None:
     async with running_nodes(3) as quorum:
         await quorum.leader()
         for node in list(quorum.nodes.values())[1:]:
@@ -53,7 +53,7 @@ async def test_the_leader_describes_voters_and_observers() -> None:
             assert WALL_S * 1000 - 10_000 < state.last_caught_up_ms <= WALL_S * 1000
 
 
-async def test_the_others_describe_only_what_they_know() -> None:
+async def test_followers_describe_no_replica_states() -> None:
     async with running_nodes(3) as quorum:
         leader = await quorum.leader()
         other = next(node for node in quorum.nodes.values() if node is not leader)
@@ -63,7 +63,7 @@ async def test_the_others_describe_only_what_they_know() -> None:
         assert told.voters == quorum.plan.voters
 
 
-async def test_of_a_voter_that_never_fetched_from_the_leader_nothing_is_known() -> None:
+async def test_voter_that_never_fetched_has_no_end_offset_and_no_times() -> None:
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         former = await quorum.leader()
@@ -76,8 +76,8 @@ async def test_of_a_voter_that_never_fetched_from_the_leader_nothing_is_known() 
         assert (unknown.log_end_offset, unknown.last_fetch_ms, unknown.last_caught_up_ms) == (-1, -1, -1)
 
 
-async def test_listeners_hear_whose_connections_break() -> None:
-    """From both ends: the leader has no connection of its own to a follower that fetches, and none to an observer."""
+async def test_listeners_are_notified_of_reset_connections() -> None:
+    """On either end: the leader itself does not connect to a follower that fetches, nor to an observer."""
     async with running_nodes(3, spares=1) as quorum:
         leader = await quorum.leader()
         await quorum.until(lambda: all(node.quorum.leader_address is not None for node in quorum.nodes.values()))
@@ -143,7 +143,7 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
         assert (recovered["start_offset"], recovered["end_offset"]) == (end_offset, end_offset)
 
 
-async def test_a_replica_commits_what_a_majority_holds_before_its_own_disk_has_it() -> None:
+async def test_replica_commits_entries_of_a_majority_before_its_own_sync() -> None:
     """`committed` says what a majority has durably; `log_synced` comes later where this replica's disk is slow."""
     async with running_nodes(3, spares=1) as quorum:
         spare, may_sync = quorum.nodes[4], trio.Event()
@@ -165,7 +165,7 @@ async def test_a_replica_commits_what_a_majority_holds_before_its_own_disk_has_i
         await quorum.until(lambda: end_offset in ends(spare, "log_synced"))
 
 
-async def test_what_is_truncated_is_traced_with_the_voters_that_hold_again() -> None:
+async def test_truncation_is_traced_with_the_restored_voters() -> None:
     async with running_nodes(3, spares=1) as quorum:
         await quorum.commit(b"a")
         await quorum.until(lambda: all(len(node.heard.records) == 1 for node in quorum.nodes.values()))

@@ -1,6 +1,6 @@
-"""The tester tested, below the core: drivers and disks that keep a promise only in words have to be noticed.
+"""Planted bugs in the driver and the files, which its tests have to find.
 
-`tests/kraft/core/test_core_planted_bugs.py` has those of the core's rules.
+`tests/kraft/core/test_core_planted_bugs.py` has the bugs in the core.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +32,7 @@ ME = Voter(ReplicaKey(1, directory_id("disk1")), "127.0.0.1:2")
 
 @attrs.define
 class Replica:
-    """One that runs, and what its state machine heard."""
+    """A running replica, and its state machine."""
 
     quorum: RaftNode
     heard: Heard

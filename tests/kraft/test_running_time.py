@@ -1,4 +1,4 @@
-"""Time that a replica did not live through does not count."""
+"""RunningTime leaves out the time in which the process did not run."""
 
 from math import inf
 
@@ -17,7 +17,7 @@ class Clock:
         return self.s
 
 
-def test_it_goes_as_the_clock_does_while_deadlines_are_kept() -> None:
+def test_time_follows_the_clock_while_deadlines_are_kept() -> None:
     clock = Clock()
     time = RunningTime(clock)
     clock.s = 6.0
@@ -27,7 +27,7 @@ def test_it_goes_as_the_clock_does_while_deadlines_are_kept() -> None:
     assert time.clock_at(61_000) == 61.0
 
 
-def test_who_overslept_has_half_of_the_time_left() -> None:
+def test_overslept_deadline_leaves_half_of_the_time() -> None:
     clock = Clock()
     time = RunningTime(clock)
     clock.s = 9.0
@@ -37,7 +37,7 @@ def test_who_overslept_has_half_of_the_time_left() -> None:
     assert time.now_ms(6_000) == 6_000
 
 
-def test_who_oversleeps_the_same_again_has_had_its_time() -> None:
+def test_deadline_overslept_twice_has_passed() -> None:
     clock = Clock()
     time = RunningTime(clock)
     clock.s = 9.0
@@ -48,14 +48,14 @@ def test_who_oversleeps_the_same_again_has_had_its_time() -> None:
     assert time.now_ms(8_500) == 8_000
 
 
-def test_it_does_not_go_back() -> None:
+def test_time_does_not_go_back() -> None:
     clock = Clock()
     time = RunningTime(clock)
     clock.s = 9.0
     assert time.now_ms(4_000) == 5_000
 
 
-def test_what_was_overslept_counts_for_who_wants_to_be_sure() -> None:
+def test_count_in_full_includes_overslept_time() -> None:
     clock = Clock()
     time = RunningTime(clock)
     clock.s = 9.0
@@ -65,7 +65,7 @@ def test_what_was_overslept_counts_for_who_wants_to_be_sure() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(-1_000, 1_000), st.booleans()), max_size=20))
-def test_it_never_goes_back_nor_faster_than_the_clock(steps: list[tuple[float, float, bool]]) -> None:
+def test_time_never_goes_back_nor_faster_than_the_clock(steps: list[tuple[float, float, bool]]) -> None:
     clock = Clock()
     time = RunningTime(clock)
     latest, began = time.in_full_ms, clock.s

@@ -1,4 +1,4 @@
-"""Snapshots in a quorum that runs: the log is cut short, and who needs what was cut fetches the state instead."""
+"""Snapshots in a running quorum: they truncate the log, and lagging replicas fetch them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ async def test_a_follower_that_was_away_fetches_the_snapshot_in_chunks(monkeypat
         assert away.traced("snapshot_installed")
 
 
-async def test_snapshots_cut_the_log_and_all_restart_from_them() -> None:
+async def test_snapshots_truncate_the_log_and_replicas_restart_from_them() -> None:
     async with running_nodes(3) as quorum:
         expected = [b"%d" % number for number in range(10)]
         for value in expected:
@@ -65,8 +65,8 @@ async def test_snapshots_cut_the_log_and_all_restart_from_them() -> None:
         assert all(node.quorum.core.voters.ids == (1, 2, 3) for node in quorum.nodes.values())
 
 
-async def test_a_voter_whose_disk_is_lost_is_removed_catches_up_and_is_added_again() -> None:
-    """KIP-853: what comes back is another replica, with the same node id."""
+async def test_voter_with_a_lost_disk_is_removed_catches_up_and_is_added_again() -> None:
+    """KIP-853: the returning node is another replica with the same node id."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         leader = await quorum.leader()
@@ -116,7 +116,7 @@ async def test_a_snapshot_survives_a_power_cut_and_a_half_one_is_removed() -> No
     assert list(store.open_snapshot(PLACE).portions) == [(b"record",)]
 
 
-async def test_what_a_full_disk_did_not_take_is_removed(tmp_path: Path) -> None:
+async def test_snapshot_that_a_full_disk_refused_is_removed(tmp_path: Path) -> None:
     disk = FaultyDisk()
     store = await Snapshots.open(disk, str(tmp_path))
 
@@ -133,7 +133,7 @@ async def test_what_a_full_disk_did_not_take_is_removed(tmp_path: Path) -> None:
     assert store.latest is None
 
 
-async def test_a_snapshot_that_a_later_one_overtakes_is_given_up() -> None:
+async def test_snapshot_is_given_up_when_a_later_one_is_installed() -> None:
     disk = VolatileDisk()
     store = await Snapshots.open(disk, DIRECTORY)
     asked = []
@@ -151,7 +151,7 @@ async def test_a_snapshot_that_a_later_one_overtakes_is_given_up() -> None:
     assert store.latest == OffsetAndEpoch(9, 2)
 
 
-async def test_what_was_fetched_of_a_snapshot_in_vain_is_removed() -> None:
+async def test_partial_snapshot_is_removed_when_it_is_discarded() -> None:
     disk, store = await saved([b"record"])
     store.write_part(OffsetAndEpoch(9, 2), 0, b"some bytes")
     await store.discard_part(OffsetAndEpoch(9, 2))
@@ -159,7 +159,7 @@ async def test_what_was_fetched_of_a_snapshot_in_vain_is_removed() -> None:
     assert disk.list(DIRECTORY) == [f"{7:020}-{2:010}.checkpoint"]
 
 
-async def test_a_damaged_snapshot_is_not_believed() -> None:
+async def test_damaged_snapshot_is_refused() -> None:
     disk, store = await saved([b"record"] * 3)
     path = f"{DIRECTORY}/{7:020}-{2:010}.checkpoint"
     content = disk.content(path)

@@ -1,4 +1,4 @@
-"""The smallest quorum: order on append, durability before commit, one sync for many."""
+"""A quorum of one voter: appends are ordered at once, committed when durable, and share syncs."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from tests.support.volatile_disk import VolatileDisk
 DIRECTORY = "/data/__cluster_metadata-0"
 ME = Voter(ReplicaKey(3, directory_id("disk")), "localhost:9093")
 CONFIG = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
-# Behind the entries of the quorum's own that begin the first epoch: who leads, and who votes.
+# After the control records that start the first epoch: who leads, and who votes.
 FIRST = 2
 
 
@@ -84,7 +84,7 @@ async def test_nothing_is_committed_before_it_is_durable() -> None:
 
 
 async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
-    """Group commit; and what arrives within one turn of the event loop is one batch."""
+    """Group commit. Records appended in one turn of the event loop are one batch."""
     disk = VolatileDisk()
     async with running(disk) as (log, heard):
         gate = trio.Event()
@@ -102,7 +102,7 @@ async def test_appends_that_arrive_during_a_sync_share_the_next_one() -> None:
         assert heard.records == [b"first", *(b"%d" % i for i in range(50)), b"last"]
 
 
-async def test_what_is_too_much_for_one_batch_becomes_two(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_too_many_for_one_batch_become_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft.raft_node.APPEND_BYTES_MAX", 10)
     async with running(VolatileDisk()) as (log, heard):
         offsets = [log.append(1, [b"%04d" % number]) for number in range(5)]
@@ -112,7 +112,7 @@ async def test_what_is_too_much_for_one_batch_becomes_two(monkeypatch: pytest.Mo
         assert heard.records == [b"%04d" % number for number in range(5)]
 
 
-async def test_a_restart_hands_over_everything_before_it_leads_in_a_higher_epoch() -> None:
+async def test_restarted_replica_hands_over_everything_before_it_leads_in_a_higher_epoch() -> None:
     disk = VolatileDisk()
     async with running(disk) as (log, _):
         await log.wait_committed(1, log.append(1, [b"a", b"b"]))
@@ -165,6 +165,6 @@ async def test_a_commit_survives_a_power_cut() -> None:
         assert heard.records[:1] == [b"a"]
 
 
-async def test_nobody_is_woken_while_there_is_nothing_to_do() -> None:
+async def test_idle_replica_wakes_no_task() -> None:
     async with running(VolatileDisk()) as (log, _):
         assert log.core.deadline_ms == float("inf")

@@ -1,4 +1,4 @@
-"""The example in the package's docstring, run as it stands."""
+"""The example in the package's docstring runs."""
 
 import subprocess
 import sys

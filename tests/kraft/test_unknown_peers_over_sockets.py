@@ -1,4 +1,4 @@
-"""Who is refused at the quorum's port, and that nothing it says has an effect (README, "Ports")."""
+"""Requests of unknown peers on the quorum's port are refused and have no effect (README, "Ports")."""
 
 import pytest
 import trio
@@ -29,7 +29,7 @@ END = OffsetAndEpoch(1_000, 1)
 
 
 async def ask(node: QuorumNode, peer: ReplicaKey, request: Request, cluster_id: str = "cluster") -> Response:
-    """Raises ConnectionLost where the node refuses to answer."""
+    """Raises ConnectionLost if the node refuses to answer."""
     stream = await trio.open_tcp_stream("127.0.0.1", node.port)
     async with stream:
         frames = Frames(stream)
@@ -65,7 +65,7 @@ async def test_node_of_another_cluster_is_refused_with_a_reason() -> None:
     ],
     ids=lambda request: type(request).__name__,
 )
-async def test_request_with_ids_that_are_none_or_of_another_ends_its_connection(request_: Request) -> None:
+async def test_request_with_invalid_ids_or_of_another_sender_ends_its_connection(request_: Request) -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
         with pytest.raises(ConnectionLost):
@@ -76,8 +76,8 @@ async def test_request_with_ids_that_are_none_or_of_another_ends_its_connection(
 
 
 @pytest.mark.parametrize("peer", [STRANGER, ReplicaKey(2, directory_id("another disk".replace(" ", "-")))])
-async def test_what_a_stranger_claims_has_no_effect(peer: ReplicaKey) -> None:
-    """Neither an unknown node, nor one with a voter's id and another directory."""
+async def test_claims_of_an_unknown_peer_have_no_effect(peer: ReplicaKey) -> None:
+    """Neither an unknown node nor one with a voter's node id and another directory id has an effect."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"a")
         for node in quorum.nodes.values():
@@ -96,7 +96,7 @@ async def test_what_a_stranger_claims_has_no_effect(peer: ReplicaKey) -> None:
         assert (await quorum.leader()).quorum.core.voters == quorum.plan.voters
 
 
-async def test_stranger_may_read_the_log_as_observers_must_before_they_are_registered() -> None:
+async def test_unknown_peer_may_fetch_the_log() -> None:
     async with running_nodes(1) as quorum:
         await quorum.commit(b"a")
         leader = await quorum.leader()
@@ -105,7 +105,7 @@ async def test_stranger_may_read_the_log_as_observers_must_before_they_are_regis
         assert b"a" in [record for batch in response.batches for record in batch.records]
 
 
-async def test_snapshot_position_past_the_end_is_answered_with_nothing() -> None:
+async def test_snapshot_position_past_the_end_is_answered_without_bytes() -> None:
     async with running_nodes(1, formatted=[b"a"]) as quorum:
         leader = await quorum.leader()
         request = FetchSnapshotRequest(1, STRANGER, OffsetAndEpoch(0, 0), 2**62)
@@ -114,7 +114,7 @@ async def test_snapshot_position_past_the_end_is_answered_with_nothing() -> None
         assert (response.error, response.data) == (Error.NONE, b"")
 
 
-async def test_node_that_reaches_another_cluster_says_so_once() -> None:
+async def test_node_that_reaches_another_cluster_traces_it_once() -> None:
     async with running_nodes(1) as theirs, running_nodes(2) as ours:
         stranger = theirs.nodes[1]
         victim = ours.nodes[2]

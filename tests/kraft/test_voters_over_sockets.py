@@ -1,4 +1,4 @@
-"""Voters come and go in a quorum that runs, while records are appended all the time (KIP-853)."""
+"""Voters are added to and removed from a running quorum, while records are appended (KIP-853)."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes, s
 
 @asynccontextmanager
 async def appending(quorum: QuorumNodes) -> AsyncIterator[list[bytes]]:
-    """Append one record after the other; what was acknowledged so far, and at the end by everybody who is up."""
+    """Append one record after the other. At the end, all running replicas have the acknowledged records."""
     acknowledged: list[bytes] = []
     stopping = trio.Event()
     stopped = trio.Event()
@@ -37,7 +37,7 @@ async def appending(quorum: QuorumNodes) -> AsyncIterator[list[bytes]]:
 
 
 async def change(quorum: QuorumNodes, request: VoterChangeRequest) -> None:
-    """As an administrator would: at whoever leads, again where the leader changes meanwhile."""
+    """Send a voter change to the leader, again after a leader change, as an administrator would."""
     done = {Error.NONE, Error.DUPLICATE_VOTER if isinstance(request, AddVoterRequest) else Error.VOTER_NOT_FOUND}
     with trio.fail_after(10):
         while True:
@@ -65,7 +65,7 @@ async def test_from_one_voter_to_three_and_back(figure: Callable[[str], None]) -
 
 
 async def test_record_that_is_committed_with_the_removal_of_its_leader_is_acknowledged_kip_853() -> None:
-    """The commit of both ends the leadership. Whoever waited for the record heard that the leader had changed."""
+    """Committing both ends the leadership. Before the fix, `wait_committed` raised NotLeader for the record."""
     async with running_nodes(3) as nodes, trio.open_nursery() as nursery:
         leader = await nodes.leader()
         quorum = leader.quorum
@@ -103,7 +103,7 @@ async def test_a_voter_with_a_new_disk_is_removed_added_and_caught_up_by_a_snaps
 
 
 async def take_snapshots(quorum: QuorumNodes) -> None:
-    """On all that are up, of some records at least."""
+    """Take a snapshot on every running replica."""
 
     def has_some(node: QuorumNode) -> bool:
         return len(node.heard.records) > 10

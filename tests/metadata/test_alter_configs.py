@@ -37,7 +37,7 @@ def replace(cluster: Cluster, resource: ConfigResource, **configs: str | None) -
     return answer
 
 
-def test_incremental_changes_leave_the_rest_alone() -> None:
+def test_incremental_alter_keeps_other_configs() -> None:
     cluster = with_topic()
     assert change(cluster, TOPIC, ConfigChange("segment.ms", SET, "5000")) is None
     assert cluster.image.configs.topic("t") == {"retention.ms": "1000", "segment.ms": "5000"}
@@ -53,7 +53,7 @@ def test_lists_grow_and_shrink_from_their_default() -> None:
     assert cluster.image.configs.topic("t")["cleanup.policy"] == "compact"
 
 
-def test_only_lists_grow() -> None:
+def test_append_is_refused_for_other_types_than_lists() -> None:
     cluster = with_topic()
     assert change(cluster, TOPIC, ConfigChange("segment.ms", APPEND, "1")) == (
         "INVALID_CONFIG",
@@ -61,7 +61,7 @@ def test_only_lists_grow() -> None:
     )
 
 
-def test_a_replacement_takes_back_what_it_does_not_name() -> None:
+def test_alter_configs_removes_configs_that_are_not_named() -> None:
     cluster = with_topic()
     assert replace(cluster, TOPIC, segment_ms="5000") is None
     assert cluster.image.configs.topic("t") == {"segment.ms": "5000"}
@@ -69,7 +69,7 @@ def test_a_replacement_takes_back_what_it_does_not_name() -> None:
     assert TOPIC not in cluster.image.configs.resources
 
 
-def test_what_does_not_change_makes_no_record_except_for_brokers() -> None:
+def test_unchanged_config_has_no_record_except_for_brokers() -> None:
     cluster = with_topic()
     same = [(TOPIC, [ConfigChange("retention.ms", SET, "1000")])]
     assert not cluster.configs.incremental_alter(cluster.image, same).records
@@ -86,7 +86,7 @@ def test_brokers_have_configs_of_their_own_and_in_common() -> None:
     assert cluster.image.configs.all_brokers() == {"min.insync.replicas": "1", "log.cleaner.threads": "3"}
 
 
-def test_groups_have_configs_before_there_is_such_a_group() -> None:
+def test_group_configs_are_accepted_before_the_group_exists() -> None:
     cluster = with_topic()
     assert change(cluster, GROUP, ConfigChange("consumer.session.timeout.ms", SET, "50000")) is None
     assert change(cluster, GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "6000")) is None
@@ -170,7 +170,7 @@ def test_groups_have_configs_before_there_is_such_a_group() -> None:
         ),
     ],
 )
-def test_changes_that_are_refused(
+def test_invalid_changes_are_refused(
     resource: ConfigResource, changes: list[ConfigChange], name: str, message: str
 ) -> None:
     cluster = with_topic()

@@ -1,4 +1,4 @@
-"""AlterPartition: what a leader may change of its ISR, and on what ground (KIP-497, KIP-704, KIP-841, KIP-903)."""
+"""AlterPartition: the ISR changes that a leader may make (KIP-497, KIP-704, KIP-841, KIP-903)."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def refused(cluster: Cluster, new_isr: list[IsrMember], **changes: Any) -> type[
     return type(altered.error)
 
 
-def test_a_leader_drops_followers_and_takes_them_back() -> None:
+def test_leader_shrinks_and_expands_the_isr() -> None:
     """A change of the ISR alone raises the partition epoch and not the leader epoch (KAFKA-15021)."""
     cluster = cluster_of_three()
     altered = alter(cluster, isr_of(cluster, 1, 3))
@@ -86,14 +86,14 @@ def test_a_leader_drops_followers_and_takes_them_back() -> None:
     assert (partition(cluster).isr, partition(cluster).partition_epoch) == ((1, 2, 3), 2)
 
 
-def test_what_is_so_already_is_confirmed_without_a_record() -> None:
+def test_unchanged_isr_is_confirmed_without_a_record() -> None:
     cluster = cluster_of_three()
     end = cluster.image.offset
     assert alter(cluster, isr_of(cluster, 1, 2, 3)).partition == partition(cluster)
     assert cluster.image.offset == end
 
 
-def test_whoever_is_dropped_below_min_insync_replicas_stays_eligible() -> None:
+def test_replica_removed_below_min_insync_replicas_becomes_eligible() -> None:
     """KIP-966."""
     cluster = cluster_of_three(min_insync_replicas=2)
     alter(cluster, isr_of(cluster, 1, 2))
@@ -104,7 +104,7 @@ def test_whoever_is_dropped_below_min_insync_replicas_stays_eligible() -> None:
     assert partition(cluster).eligible_leader_replicas == ()
 
 
-def test_epochs_say_whether_the_leader_knows_what_is_true() -> None:
+def test_isr_change_with_wrong_epochs_is_refused() -> None:
     cluster = cluster_of_three()
     cluster.fence(1)
     cluster.heartbeat(1)
@@ -117,7 +117,7 @@ def test_epochs_say_whether_the_leader_knows_what_is_true() -> None:
     assert refused(cluster, isr, partition_epoch=now.partition_epoch + 1) is NotController
 
 
-def test_only_the_leader_is_asked() -> None:
+def test_isr_change_of_another_broker_than_the_leader_is_refused() -> None:
     cluster = cluster_of_three()
     now = partition(cluster)
     change = IsrChange(
@@ -135,19 +135,19 @@ def test_only_the_leader_is_asked() -> None:
 
 
 @pytest.mark.parametrize("brokers", [(), (2, 3), (1, 1), (1, 4)])
-def test_an_isr_is_of_replicas_each_once_and_the_leader_among_them(brokers: tuple[int, ...]) -> None:
+def test_isr_must_be_distinct_replicas_including_the_leader(brokers: tuple[int, ...]) -> None:
     cluster = cluster_of_three()
     assert refused(cluster, isr_of(cluster, *brokers)) is InvalidRequest
 
 
-def test_unknown_topics_and_partitions() -> None:
+def test_isr_change_of_an_unknown_topic_or_partition_is_refused() -> None:
     cluster = cluster_of_three()
     assert refused(cluster, isr_of(cluster, 1), topic_id=b"?" * 16) is UnknownTopicId
     assert refused(cluster, isr_of(cluster, 1), partition_id=7) is UnknownTopicOrPartition
 
 
 @pytest.mark.parametrize("why", ["fenced", "shutting down", "unregistered"])
-def test_no_isr_gets_a_broker_that_is_not_active(why: str) -> None:
+def test_inactive_broker_is_not_added_to_an_isr(why: str) -> None:
     """KIP-841."""
     cluster = cluster_of_three()
     members = isr_of(cluster, 1, 2, 3)
@@ -164,8 +164,8 @@ def test_no_isr_gets_a_broker_that_is_not_active(why: str) -> None:
     assert refused(cluster, members) is IneligibleReplica
 
 
-def test_no_isr_gets_a_broker_for_what_it_had_in_a_former_life() -> None:
-    """KIP-903: it may have lost since what made the leader ask for it."""
+def test_kip_903_broker_of_a_former_incarnation_is_not_added_to_an_isr() -> None:
+    """KIP-903: since its restart, the broker may lack the records for which the leader adds it."""
     cluster = cluster_of_three()
     before = isr_of(cluster, 1, 2, 3)
     cluster.join(2)
@@ -174,7 +174,7 @@ def test_no_isr_gets_a_broker_for_what_it_had_in_a_former_life() -> None:
     assert alter(cluster, [IsrMember(broker) for broker in (1, 2, 3)]).error is None, "-1 skips this check"
 
 
-def test_a_leader_that_was_elected_uncleanly_recovers_alone_and_once() -> None:
+def test_kip_704_uncleanly_elected_leader_recovers_alone_and_once() -> None:
     """KIP-704."""
     cluster = cluster_of_three()
     for broker in (2, 3, 1):

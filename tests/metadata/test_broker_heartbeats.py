@@ -1,4 +1,4 @@
-"""What heartbeats change: unfencing, fencing, controlled shutdown (KIP-631, KIP-841), failed directories (KIP-858)."""
+"""Heartbeats: unfencing, fencing, controlled shutdown (KIP-631, KIP-841), failed directories (KIP-858)."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ from tests.support.metadata import Cluster
 
 
 def with_replicas(brokers: int, *assignments: tuple[int, ...], min_insync_replicas: int = 1) -> Cluster:
-    """A topic of one partition for each assignment: t0, t1, ..."""
+    """Create a topic with one partition for each assignment: t0, t1, ..."""
     cluster = Cluster(brokers)
     configs = {"min.insync.replicas": str(min_insync_replicas)}
     topics = [
@@ -59,7 +59,7 @@ def test_a_heartbeat_that_changes_nothing_makes_no_record() -> None:
     assert cluster.image.offset == end
 
 
-def test_a_broker_speaks_for_its_current_registration_only() -> None:
+def test_request_with_a_stale_broker_epoch_is_refused() -> None:
     cluster = Cluster(1)
     with pytest.raises(StaleBrokerEpoch):
         cluster.heartbeat(1, broker_epoch=77)
@@ -70,7 +70,7 @@ def test_a_broker_speaks_for_its_current_registration_only() -> None:
         cluster.heartbeats.heartbeat(cluster.image, cluster.sessions, stranger)
 
 
-def test_a_fenced_broker_leads_nothing_in_the_same_batch() -> None:
+def test_fencing_removes_the_broker_as_a_leader_in_the_same_batch() -> None:
     cluster = with_replicas(3, (1, 2), (1, 3), (2, 1), (3, 2))
     cluster.fence(1)
     assert led(cluster) == [2, 3, 2, 3]
@@ -87,7 +87,7 @@ def test_a_broker_may_ask_to_be_fenced() -> None:
     assert led(cluster) == [2]
 
 
-def test_partitions_without_a_leader_get_the_broker_that_comes_if_it_was_in_sync() -> None:
+def test_unfenced_broker_is_elected_in_leaderless_partitions_if_it_was_in_sync() -> None:
     cluster = with_replicas(3, (1, 2), (1,), (3, 2))
     cluster.fence(2)
     cluster.fence(1)
@@ -98,7 +98,7 @@ def test_partitions_without_a_leader_get_the_broker_that_comes_if_it_was_in_sync
     assert led(cluster) == [1, 1, 3]
 
 
-def test_a_controlled_shutdown_ends_when_all_others_have_heard_of_it() -> None:
+def test_controlled_shutdown_ends_when_all_other_brokers_have_replayed_it() -> None:
     """KIP-841."""
     cluster = with_replicas(3, (1, 2), (1, 3))
     for broker in (1, 2, 3):
@@ -118,21 +118,21 @@ def test_a_controlled_shutdown_ends_when_all_others_have_heard_of_it() -> None:
     assert cluster.image.cluster.brokers[1].fenced
 
 
-def test_a_broker_that_leads_nothing_may_go_at_once() -> None:
+def test_broker_without_leaderships_may_stop_at_once() -> None:
     cluster = with_replicas(2, (2, 1))
     reply = cluster.heartbeat(1, want_shut_down=True)
     assert (reply.is_fenced, reply.should_shut_down) == (True, True)
     assert partition(cluster).isr == (2,)
 
 
-def test_a_fenced_broker_may_go_at_once() -> None:
+def test_fenced_broker_may_stop_at_once() -> None:
     cluster = Cluster(2)
     cluster.fence(1)
     assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_process_that_began_to_shut_down_does_not_come_back() -> None:
-    """KIP-841: only a new registration makes an active broker of it."""
+def test_broker_in_controlled_shutdown_is_not_unfenced() -> None:
+    """KIP-841: the broker becomes active again only with a new registration."""
     cluster = with_replicas(3, (1, 2))
     cluster.heartbeat(1, want_shut_down=True)
     cluster.fence(1)
@@ -141,8 +141,8 @@ def test_a_process_that_began_to_shut_down_does_not_come_back() -> None:
     assert cluster.image.cluster.is_active(1)
 
 
-def test_the_last_active_broker_goes_at_once_and_finds_all_unchanged() -> None:
-    """There is nobody to hand over to, and a clean restart costs no records."""
+def test_last_active_broker_stops_at_once_and_keeps_its_leaderships() -> None:
+    """It has no broker to hand over to, and a clean restart loses no records."""
     cluster = with_replicas(2, (1, 2), (1,))
     cluster.fence(2)
     before, end = cluster.image.topics, cluster.image.offset
@@ -173,7 +173,7 @@ def test_a_broker_id_in_use_is_refused_to_another_process() -> None:
 
 
 @pytest.mark.parametrize("gone", ["fenced", "shutting down", "suspect", "never heard of by this controller"])
-def test_a_broker_id_is_free_once_its_process_is_plainly_gone(gone: str) -> None:
+def test_broker_id_is_free_once_its_process_is_known_to_be_gone(gone: str) -> None:
     cluster = with_replicas(2, (1, 2))
     match gone:
         case "fenced":
@@ -197,7 +197,7 @@ def test_the_same_process_may_register_again_at_any_time() -> None:
 
 
 def test_a_crash_takes_a_replica_out_of_isr_and_elr() -> None:
-    """KIP-966: what only its page cache held may be gone."""
+    """KIP-966: the broker may have lost its page cache."""
     cluster = with_replicas(3, (1, 2, 3), min_insync_replicas=2)
     cluster.fence(1)
     cluster.fence(2)
@@ -225,7 +225,7 @@ def test_a_clean_shutdown_keeps_a_replica_eligible() -> None:
     assert partition(cluster).eligible_leader_replicas == (2,)
 
 
-def test_an_unregistered_broker_is_forgotten_and_its_replicas_stay() -> None:
+def test_unregistered_broker_keeps_its_replicas_assigned() -> None:
     cluster = with_replicas(3, (1, 2), (3, 1), min_insync_replicas=2)
     cluster.decide(cluster.brokers.unregister(cluster.image, 1))
     assert list(cluster.image.cluster.brokers) == [2, 3]
@@ -236,7 +236,7 @@ def test_an_unregistered_broker_is_forgotten_and_its_replicas_stay() -> None:
         cluster.brokers.unregister(cluster.image, 1)
 
 
-def test_a_directory_that_fails_loses_its_partitions_and_no_others() -> None:
+def test_failed_directory_loses_only_its_own_partitions() -> None:
     """KIP-858."""
     cluster = Cluster(0)
     rng = Random(3)
@@ -257,8 +257,8 @@ def test_a_directory_that_fails_loses_its_partitions_and_no_others() -> None:
     assert cluster.image.offset == end
 
 
-def test_what_a_broker_does_costs_what_it_has() -> None:
-    """The index by broker follows every change of replicas."""
+def test_cost_of_a_broker_change_depends_on_its_replicas_only() -> None:
+    """The index by broker is updated with every change of replicas."""
     cluster = with_replicas(3, (1, 2), (3,), (2, 3))
 
     def found(broker: int) -> dict[str, list[int]]:

@@ -1,4 +1,4 @@
-"""The controller on a log, watching brokers: whom it fences and when, and what it does when it leads no more."""
+"""The controller on a log: which brokers it fences and when, and its end as the active controller."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ async def beat_for(node: MetadataNode, broker_id: int, epoch: int, seconds: floa
         await trio.sleep(min(2, end - trio.current_time()))
 
 
-async def test_a_silent_broker_is_fenced_after_nine_seconds_and_comes_back(autojump_clock: MockClock) -> None:
+async def test_silent_broker_is_fenced_after_nine_seconds_and_unfenced_on_return(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, second):
         await beat_for(node, 1, first, 8.9)
         assert not is_fenced(node, 2)
@@ -43,7 +43,7 @@ async def test_a_silent_broker_is_fenced_after_nine_seconds_and_comes_back(autoj
         assert not is_fenced(node, 2)
 
 
-async def test_what_a_silent_broker_led_has_no_leader_until_it_is_back(autojump_clock: MockClock) -> None:
+async def test_partition_of_a_fenced_sole_replica_has_no_leader_until_it_returns(autojump_clock: MockClock) -> None:
     async with metadata_node(VolatileDisk(), watches_brokers=True) as node:
         epoch = await node.join(1)
         await node.controller.create_topics([NewTopic("t")])
@@ -66,11 +66,11 @@ async def test_a_broken_connection_fences_after_a_short_grace_unless_a_heartbeat
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (False, True)
 
 
-async def test_a_suspect_that_is_gone_is_fenced_at_once(autojump_clock: MockClock) -> None:
+async def test_suspect_broker_that_is_gone_is_fenced_at_once(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, second):
         node.controller.broker_connection_lost(1, first)
-        node.controller.broker_gone(1, first - 1)  # a former life of it
-        node.controller.broker_gone(2, second)  # nobody suspects it
+        node.controller.broker_gone(1, first - 1)  # a former incarnation
+        node.controller.broker_gone(2, second)  # it is no suspect
         await trio.sleep(0.1)
         assert node.controller.suspect(1) == node.loader.image.cluster.brokers[1]
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (False, False)
@@ -80,7 +80,7 @@ async def test_a_suspect_that_is_gone_is_fenced_at_once(autojump_clock: MockCloc
         assert node.controller.suspect(1) is None
 
 
-async def test_a_connection_of_a_former_life_says_nothing(autojump_clock: MockClock) -> None:
+async def test_broken_connection_of_a_former_incarnation_is_ignored(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, _):
         node.controller.broker_connection_lost(1, first - 1)
         node.controller.broker_connection_lost(77, 0)
@@ -88,7 +88,7 @@ async def test_a_connection_of_a_former_life_says_nothing(autojump_clock: MockCl
         assert not is_fenced(node, 1)
 
 
-async def test_a_reset_link_tells_of_a_broker_that_the_new_controller_has_not_heard_of(
+async def test_reset_connection_makes_a_broker_without_heartbeats_a_suspect(
     autojump_clock: MockClock,
 ) -> None:
     async with two_brokers(autojump_clock) as (node, first, _):
@@ -100,7 +100,7 @@ async def test_a_reset_link_tells_of_a_broker_that_the_new_controller_has_not_he
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (False, True)
 
 
-async def test_a_new_controller_gives_every_broker_a_whole_session(autojump_clock: MockClock) -> None:
+async def test_new_controller_starts_a_whole_session_for_every_broker(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, _, second):
         await trio.sleep(5)
         node.controller.handle_leader_change(node.log.leadership)
@@ -111,7 +111,7 @@ async def test_a_new_controller_gives_every_broker_a_whole_session(autojump_cloc
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (True, False)
 
 
-async def test_a_process_that_was_stopped_reads_its_heartbeats_before_it_fences(autojump_clock: MockClock) -> None:
+async def test_suspended_controller_reads_heartbeats_before_it_fences(autojump_clock: MockClock) -> None:
     async with metadata_node(VolatileDisk(), watches_brokers=True) as node:
         epoch, end = await node.join(1), node.log.end_offset
         autojump_clock.jump(60)
@@ -128,7 +128,7 @@ async def test_heartbeats_write_nothing(autojump_clock: MockClock) -> None:
         assert node.log.end_offset == end
 
 
-async def test_an_unregistered_broker_is_not_watched_any_more(autojump_clock: MockClock) -> None:
+async def test_unregistered_broker_has_no_session(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, _):
         await node.controller.unregister_broker(1)
         with pytest.raises(StaleBrokerEpoch):
@@ -137,7 +137,7 @@ async def test_an_unregistered_broker_is_not_watched_any_more(autojump_clock: Mo
         assert list(node.loader.image.cluster.brokers) == [2]
 
 
-async def test_a_deposed_controller_fences_nobody_and_answers_nobody(autojump_clock: MockClock) -> None:
+async def test_deposed_controller_fences_no_broker_and_refuses_requests(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, _):
         end = node.log.end_offset
         node.controller.handle_leader_change(Leadership(2, 99))
@@ -154,7 +154,7 @@ async def test_a_deposed_controller_fences_nobody_and_answers_nobody(autojump_cl
 async def test_leadership_lost_while_appending_changes_nothing(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quorum may learn, when it is about to append, that its time as the leader is over."""
+    """An append may raise NotLeader, if the replica finds at that moment that it no longer leads."""
     async with two_brokers(autojump_clock) as (node, first, second):
         image, end = node.controller.image, node.log.end_offset
 
@@ -175,7 +175,7 @@ async def test_leadership_lost_while_appending_changes_nothing(
 
 
 async def test_a_refusal_is_confirmed_by_a_commit(autojump_clock: MockClock) -> None:
-    """A controller that was replaced, and has not heard of it, must not say what is not true any more."""
+    """A controller that was replaced without knowing it must not respond from its old state."""
     async with two_brokers(autojump_clock) as (node, _, _):
         await node.controller.create_topics([NewTopic("t")])
         end = node.log.end_offset

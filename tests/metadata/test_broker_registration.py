@@ -1,4 +1,4 @@
-"""Brokers that join, and come back; the blocks of producer ids they get."""
+"""Broker registrations and restarts; blocks of producer ids."""
 
 from random import Random
 
@@ -48,8 +48,8 @@ def test_a_process_that_registers_again_keeps_its_epoch() -> None:
     assert (after.fenced, after.rack) == (False, "new")
 
 
-def test_a_new_process_leads_nothing_until_it_is_unfenced_and_then_under_a_higher_epoch() -> None:
-    """KIP-320: readers of records that a crash lost have to see that the log was another one then."""
+def test_new_incarnation_leads_only_after_it_is_unfenced_with_a_higher_epoch() -> None:
+    """KIP-320: consumers of records that a crash lost have to detect the truncation by the leader epoch."""
     cluster = with_topic(2)
     led = [partition.leader == 1 for partition in partitions(cluster.image)]
     assert True in led
@@ -98,7 +98,7 @@ def test_a_clean_restart_costs_no_partition_records() -> None:
         ),
     ],
 )
-def test_registrations_that_are_refused(changes: dict[str, object], error: type[ApiError], message: str) -> None:
+def test_invalid_registrations_are_refused(changes: dict[str, object], error: type[ApiError], message: str) -> None:
     cluster = Cluster()
     with pytest.raises(error) as refused:
         cluster.register(2, **changes)
@@ -120,7 +120,7 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
         (1, 77, "Expected broker epoch 5, but got broker epoch 77"),
     ],
 )
-def test_a_broker_speaks_for_its_current_registration_only(broker_id: int, broker_epoch: int, message: str) -> None:
+def test_request_with_a_stale_broker_epoch_is_refused(broker_id: int, broker_epoch: int, message: str) -> None:
     cluster = Cluster()
     with pytest.raises(StaleBrokerEpoch) as refused:
         allocate_producer_ids(cluster.image, broker_id, broker_epoch)
@@ -143,7 +143,7 @@ def test_producer_ids_end_before_int64_does() -> None:
         allocate_producer_ids(cluster.image, 1, broker_epoch)
 
 
-def test_a_topic_with_several_log_directories_to_go_to_leaves_the_choice_to_the_broker() -> None:
+def test_broker_with_several_log_directories_chooses_the_directory() -> None:
     cluster = Cluster(0, ControllerConfig(cluster_id=CLUSTER_ID))
     rng = Random(9)
     cluster.join(1, log_dirs=[rng.randbytes(16), rng.randbytes(16)])

@@ -1,4 +1,4 @@
-"""Who is alive, as far as the controller has heard (KIP-631): sessions, suspects, and a controller that takes over."""
+"""Broker sessions (KIP-631): expiration, suspects, and a new controller."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_a_silent_broker_is_fenced_after_the_session_timeout() -> None:
     assert sessions.expired(now_ms=17_000) == [3, 1, 2]
 
 
-def test_a_broker_whose_connection_broke_has_a_short_time_to_be_heard_again() -> None:
+def test_broker_whose_connection_broke_expires_after_the_grace_time() -> None:
     sessions = taken_over()
     for broker in (1, 2):
         sessions.record_contact(broker, 5, now_ms=1_000)
@@ -37,7 +37,7 @@ def test_a_broker_whose_connection_broke_has_a_short_time_to_be_heard_again() ->
     assert sessions.expired(now_ms=2_300) == [2]
 
 
-def test_losing_more_connections_gives_a_suspect_no_more_time() -> None:
+def test_further_broken_connections_do_not_extend_the_grace_time() -> None:
     sessions = taken_over()
     sessions.record_contact(1, 5, now_ms=0)
     for now_ms in (100, 200, 300):
@@ -45,7 +45,7 @@ def test_losing_more_connections_gives_a_suspect_no_more_time() -> None:
     assert sessions.expired(now_ms=400) == [1]
 
 
-def test_nobody_waits_for_a_suspect_that_is_known_to_be_gone() -> None:
+def test_suspect_that_is_confirmed_gone_expires_at_once() -> None:
     sessions = taken_over()
     sessions.record_contact(1, 5, now_ms=1_000)
     sessions.connection_lost(1, now_ms=2_000)
@@ -54,8 +54,8 @@ def test_nobody_waits_for_a_suspect_that_is_known_to_be_gone() -> None:
     assert sessions.expired(now_ms=2_010) == [1]
 
 
-def test_a_broker_that_was_heard_is_not_gone() -> None:
-    """Its listener may have refused a connection before it was heard over another."""
+def test_confirm_gone_is_ignored_after_a_heartbeat() -> None:
+    """The broker's listener may have refused a connection before its heartbeat."""
     sessions = taken_over()
     sessions.connection_lost(1, now_ms=2_000)
     sessions.record_contact(1, 5, now_ms=2_005)
@@ -64,8 +64,8 @@ def test_a_broker_that_was_heard_is_not_gone() -> None:
     assert sessions.expired(now_ms=3_000) == []
 
 
-def test_another_connection_says_nothing_about_a_broker_that_is_heard() -> None:
-    """Its heartbeats come over one that still stands; where nothing came yet, a refused connection is all there is."""
+def test_reset_of_another_connection_is_ignored_for_a_broker_with_heartbeats() -> None:
+    """Its connection for heartbeats is intact. Without a heartbeat yet, a refused connection is the only evidence."""
     sessions = taken_over()
     sessions.record_contact(1, 5, now_ms=0)
     sessions.connection_reset(1, now_ms=10)
@@ -73,7 +73,7 @@ def test_another_connection_says_nothing_about_a_broker_that_is_heard() -> None:
     assert sessions.expired(now_ms=310) == [2]
 
 
-def test_what_a_controller_took_over_keeps_brokers_unfenced_but_proves_nothing() -> None:
+def test_presumed_session_keeps_its_broker_unfenced_but_is_no_proof() -> None:
     sessions = taken_over(now_ms=5_000)
     assert not sessions.is_proven(1, now_ms=5_001)
     assert sessions.expired(now_ms=13_999) == []
@@ -84,8 +84,8 @@ def test_what_a_controller_took_over_keeps_brokers_unfenced_but_proves_nothing()
     assert not sessions.is_proven(1, now_ms=7_000)
 
 
-def test_whoever_is_late_because_the_controller_did_not_run_gets_time_to_be_heard() -> None:
-    """A process that was stopped wakes to a clock far ahead, and heartbeats that lie in its sockets."""
+def test_expired_session_is_extended_when_the_controller_did_not_run() -> None:
+    """After a suspension, the clock has advanced and the sockets have unread heartbeats."""
     sessions = taken_over()
     sessions.extend_expired(now_ms=30_000)
     assert sessions.expired(now_ms=30_000) == []
@@ -104,8 +104,8 @@ def test_fenced_brokers_have_no_session() -> None:
     assert cluster.sessions.next_end_ms() is None
 
 
-def test_a_new_controller_has_everybody_see_what_it_saw_before_a_broker_may_go() -> None:
-    """KIP-841: that a broker is shutting down is in the log; who has seen it is not."""
+def test_new_controller_requires_its_own_offset_for_a_controlled_shutdown() -> None:
+    """KIP-841: the log has the controlled shutdown, but not which brokers have replayed it."""
     cluster = Cluster(2)
     cluster.decide(cluster.topics.create(cluster.image, [NewTopic("t", 2, 1)]))
     cluster.heartbeat(1, want_shut_down=True)
@@ -121,7 +121,7 @@ def test_a_new_controller_has_everybody_see_what_it_saw_before_a_broker_may_go()
         max_size=30,
     )
 )
-def test_the_next_end_is_when_somebody_expires_and_nobody_heard_lately_does(steps: list[tuple[str, int, int]]) -> None:
+def test_next_end_is_the_first_expiration_without_a_recent_heartbeat(steps: list[tuple[str, int, int]]) -> None:
     sessions, now_ms, heard_ms = taken_over(), 0, dict.fromkeys((1, 2, 3), 0)
     broken: set[int] = set()
     for what, broker, passed_ms in steps:

@@ -1,4 +1,4 @@
-"""The active controller on a log: it answers after commit, keeps nothing to itself, and starts again where it was."""
+"""The active controller on a log: responses after commits, publication, and restarts."""
 
 from random import Random
 from time import thread_time
@@ -16,7 +16,7 @@ from tests.support.metadata import metadata_node
 from tests.support.volatile_disk import VolatileDisk
 
 
-async def test_an_answer_waits_until_it_is_durable_and_published() -> None:
+async def test_response_waits_until_its_records_are_durable_and_published() -> None:
     disk = VolatileDisk()
     async with metadata_node(disk) as node:
         await node.join()
@@ -37,7 +37,7 @@ async def test_an_answer_waits_until_it_is_durable_and_published() -> None:
         assert [answer.error for answer in answers] == [None]
 
 
-async def test_a_refusal_that_rests_on_what_is_not_committed_waits_for_it() -> None:
+async def test_error_based_on_uncommitted_records_waits_for_their_commit() -> None:
     disk = VolatileDisk()
     async with metadata_node(disk) as node:
         await node.join()
@@ -108,7 +108,7 @@ async def test_many_requests_share_few_syncs() -> None:
         assert disk.syncs - before < 20
 
 
-async def test_without_leadership_nothing_is_decided_and_what_was_pending_is_dropped() -> None:
+async def test_controller_without_leadership_decides_nothing_and_drops_pending_requests() -> None:
     async with metadata_node(VolatileDisk()) as node:
         await node.join()
         node.controller.handle_leader_change(Leadership(2, 9))
@@ -153,7 +153,7 @@ def _cost_of_a_change(image: MetadataImage) -> float:
     return fastest
 
 
-async def test_ten_thousand_partitions_come_back_quickly() -> None:
+async def test_ten_thousand_partitions_are_replayed_quickly() -> None:
     disk = VolatileDisk()
     async with metadata_node(disk) as node:
         await node.join()

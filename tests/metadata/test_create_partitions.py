@@ -29,7 +29,7 @@ def test_new_partitions_are_placed_like_the_others() -> None:
     assert all(len(partition.replicas) == 2 for partition in partitions.values())
 
 
-def test_new_partitions_go_where_they_are_assigned() -> None:
+def test_new_partitions_follow_a_manual_assignment() -> None:
     cluster = with_topic()
     assert grow(cluster, NewPartitions("t", 4, [(2, 1), (1, 2)])) == [("t", None)]
     partitions = cluster.image.topics.by_name["t"].partitions
@@ -59,7 +59,7 @@ def test_new_partitions_go_where_they_are_assigned() -> None:
         ),
     ],
 )
-def test_growth_that_cannot_be(wanted: NewPartitions, name: str, message: str) -> None:
+def test_invalid_growth_is_refused(wanted: NewPartitions, name: str, message: str) -> None:
     cluster = with_topic()
     assert grow(cluster, wanted) == [(wanted.name, (name, message))]
     assert len(cluster.image.topics.by_name["t"].partitions) == 2

@@ -1,4 +1,4 @@
-"""CreateTopics: what is refused, in Kafka's words, and what is made."""
+"""CreateTopics: created topics, and errors with Kafka's messages."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def create(cluster: Cluster, *topics: NewTopic) -> list[CreatedTopic]:
 
 
 def refusal(cluster: Cluster, topic: NewTopic) -> tuple[str, str]:
-    """The error's name and message; nothing may be made."""
+    """The error's name and message. No topic may have been created."""
     decision = cluster.topics.create(cluster.image, [topic])
     assert not decision.records
     error = decision.response[0].error
@@ -22,7 +22,7 @@ def refusal(cluster: Cluster, topic: NewTopic) -> tuple[str, str]:
     return error.name, error.message
 
 
-def test_a_topic_has_an_id_its_partitions_and_a_leader() -> None:
+def test_created_topic_has_an_id_partitions_and_leaders() -> None:
     cluster = Cluster()
     (created,) = create(cluster, NewTopic("orders", 3, 1, configs={"retention.ms": "1000"}))
     assert created == CreatedTopic("orders", None, created.topic_id, 3, 1, {"retention.ms": "1000"})
@@ -56,29 +56,29 @@ def test_defaults_come_from_the_broker() -> None:
         ("line\n", "'line\n' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
     ],
 )
-def test_names_that_no_topic_may_have(name: str, reason: str) -> None:
+def test_invalid_topic_names_are_refused(name: str, reason: str) -> None:
     assert refusal(Cluster(), NewTopic(name, 1, 1)) == ("INVALID_TOPIC_EXCEPTION", f"Topic name is invalid: {reason}")
 
 
-def test_the_longest_name_and_internal_names_are_fine() -> None:
+def test_longest_name_and_internal_names_are_accepted() -> None:
     created = create(Cluster(), NewTopic("x" * 249), NewTopic("__consumer_offsets"), NewTopic("a.B-9"))
     assert [topic.error for topic in created] == [None, None, None]
 
 
-def test_the_metadata_log_is_no_topic_to_create() -> None:
+def test_cluster_metadata_topic_cannot_be_created() -> None:
     assert refusal(Cluster(), NewTopic("__cluster_metadata")) == (
         "INVALID_REQUEST",
         "Creation of internal topic __cluster_metadata is prohibited.",
     )
 
 
-def test_a_name_is_taken_once() -> None:
+def test_existing_topic_name_is_refused() -> None:
     cluster = Cluster()
     create(cluster, NewTopic("a.b"))
     assert refusal(cluster, NewTopic("a.b")) == ("TOPIC_ALREADY_EXISTS", "Topic 'a.b' already exists.")
 
 
-def test_names_that_metrics_could_not_tell_apart_collide() -> None:
+def test_names_that_are_equal_in_metrics_collide() -> None:
     cluster = Cluster()
     create(cluster, NewTopic("a.b"))
     assert refusal(cluster, NewTopic("a_b")) == (
@@ -130,7 +130,7 @@ def test_without_an_unfenced_broker_nothing_is_placed() -> None:
     assert refusal(cluster, NewTopic("t", 1, 1)) == expected
 
 
-def test_a_name_given_twice_is_made_neither_time() -> None:
+def test_repeated_name_is_not_created() -> None:
     cluster = Cluster()
     made = create(cluster, NewTopic("twice", 1), NewTopic("once"), NewTopic("twice", 2))
     assert [(topic.name, topic.error and topic.error.message) for topic in made] == [
@@ -207,7 +207,7 @@ def test_assignments_are_taken_as_given() -> None:
         ),
     ],
 )
-def test_assignments_that_cannot_be(topic: NewTopic, name: str, message: str) -> None:
+def test_invalid_assignments_are_refused(topic: NewTopic, name: str, message: str) -> None:
     cluster = Cluster(2)
     cluster.register(3)  # and never unfenced
     assert refusal(cluster, topic) == (name, message)

@@ -20,7 +20,7 @@ def delete(cluster: Cluster, *topics: TopicToDelete) -> list[tuple[str | None, b
     return [(a.name, a.topic_id, refusal(a.error)) for a in answers]
 
 
-def test_topics_go_by_name_and_by_id_with_their_configs() -> None:
+def test_topics_are_deleted_by_name_or_id_with_their_configs() -> None:
     cluster, (first, second, third) = with_topics("one", "two", "three")
     answers = delete(cluster, TopicToDelete("one"), TopicToDelete(topic_id=second))
     assert answers == [("one", first, None), ("two", second, None)]
@@ -30,7 +30,7 @@ def test_topics_go_by_name_and_by_id_with_their_configs() -> None:
     assert cluster.image.configs.topic("three") == {"retention.ms": "1"}
 
 
-def test_a_deleted_topic_made_again_is_another_one() -> None:
+def test_recreated_topic_has_another_id() -> None:
     cluster, (first,) = with_topics("one")
     delete(cluster, TopicToDelete("one"))
     (again,) = cluster.decide(cluster.topics.create(cluster.image, [NewTopic("one")]))
@@ -38,7 +38,7 @@ def test_a_deleted_topic_made_again_is_another_one() -> None:
     assert cluster.image.configs.topic("one") == {}
 
 
-def test_what_is_not_there_cannot_be_deleted() -> None:
+def test_unknown_topic_cannot_be_deleted() -> None:
     cluster, _ = with_topics("one")
     unknown = b"\x01" * 16
     assert delete(cluster, TopicToDelete("none"), TopicToDelete(topic_id=unknown)) == [
@@ -47,7 +47,7 @@ def test_what_is_not_there_cannot_be_deleted() -> None:
     ]
 
 
-def test_a_topic_is_named_in_one_way_and_once() -> None:
+def test_topic_to_delete_is_given_once_by_name_or_by_id() -> None:
     cluster, (one, _, three) = with_topics("one", "two", "three")
     answers = delete(
         cluster,
@@ -71,7 +71,7 @@ def test_a_topic_is_named_in_one_way_and_once() -> None:
     assert len(cluster.image.topics.by_id) == 3
 
 
-def test_deletion_can_be_turned_off() -> None:
+def test_deletion_can_be_disabled() -> None:
     cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, delete_topic_enable=False))
     with pytest.raises(TopicDeletionDisabled, match="Topic deletion is disabled"):
         cluster.topics.delete(cluster.image, [TopicToDelete("one")])

@@ -1,4 +1,4 @@
-"""Elections that an operator asks for, rule by rule (KIP-460)."""
+"""Elections that an operator requests (KIP-460)."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def partition(cluster: Cluster, partition_id: int = 0) -> PartitionImage:
 def elect(
     cluster: Cluster, kind: int, wanted: Sequence[tuple[str, Sequence[int]]] | None = (("t", (0,)),)
 ) -> list[tuple[str, int, str | None]]:
-    """Topic, partition and error of each answer."""
+    """Topic, partition and error of each result."""
     topics: list[ElectedTopic] = cluster.decide(ElectLeadersControl(schema()).elect(cluster.image, kind, wanted))
     return [
         (topic.name, each.partition_id, each.error.name if each.error else None)
@@ -40,12 +40,12 @@ def elect(
 
 
 def come_back(cluster: Cluster, broker_id: int) -> None:
-    """The broker lives again, and is in sync again."""
+    """The broker is unfenced, and added to the ISR."""
     cluster.join(broker_id)
     cluster.catch_up(broker_id)
 
 
-def test_the_preferred_leader_that_came_back_leads_again() -> None:
+def test_preferred_election_elects_the_returned_preferred_leader() -> None:
     cluster = cluster_with()
     cluster.fence(1)
     come_back(cluster, 1)
@@ -58,7 +58,7 @@ def test_the_preferred_leader_that_came_back_leads_again() -> None:
     assert (after.leader, after.isr, after.leader_epoch) == (1, before.isr, before.leader_epoch + 1)
 
 
-def test_nothing_is_done_where_the_preferred_leader_leads() -> None:
+def test_preferred_election_is_not_needed_when_the_preferred_leader_leads() -> None:
     cluster = cluster_with()
     assert elect(cluster, PREFERRED) == [("t", 0, "ELECTION_NOT_NEEDED")]
     assert partition(cluster).leader_epoch == 0
@@ -80,7 +80,7 @@ def test_preferred_elections_are_never_unclean() -> None:
     assert partition(cluster).leader == NO_LEADER
 
 
-def test_an_unclean_election_takes_whoever_lives() -> None:
+def test_unclean_election_elects_any_active_replica() -> None:
     cluster = cluster_with((1, 2))
     lose_all_but(cluster, 2)
 
@@ -90,19 +90,19 @@ def test_an_unclean_election_takes_whoever_lives() -> None:
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), LEADER_RECOVERING)
 
 
-def test_an_unclean_election_is_not_needed_where_somebody_leads() -> None:
+def test_unclean_election_is_not_needed_with_a_leader() -> None:
     cluster = cluster_with()
     cluster.fence(1)
     assert elect(cluster, UNCLEAN) == [("t", 0, "ELECTION_NOT_NEEDED")]
 
 
-def test_an_unclean_election_without_a_living_replica() -> None:
+def test_unclean_election_without_an_active_replica_is_refused() -> None:
     cluster = cluster_with((1,))
     cluster.fence(1)
     assert elect(cluster, UNCLEAN) == [("t", 0, "ELIGIBLE_LEADERS_NOT_AVAILABLE")]
 
 
-def test_each_partition_is_answered_for_itself_and_decided_once() -> None:
+def test_each_partition_has_its_own_result_and_is_decided_once() -> None:
     cluster = cluster_with(partitions=2)
     cluster.fence(1)
     come_back(cluster, 1)
@@ -117,7 +117,7 @@ def test_each_partition_is_answered_for_itself_and_decided_once() -> None:
     assert partition(cluster, 1).leader == 2
 
 
-def test_of_all_partitions_those_are_told_of_that_needed_an_election() -> None:
+def test_election_of_all_partitions_returns_those_that_needed_one() -> None:
     cluster = cluster_with(partitions=2)
     cluster.decide(cluster.topics.create(cluster.image, [NewTopic("other", assignments=[(0, (3, 2))])]))
     cluster.fence(1)
@@ -132,13 +132,13 @@ def test_of_all_partitions_those_are_told_of_that_needed_an_election() -> None:
     }
 
 
-def test_a_type_that_there_is_not() -> None:
+def test_unknown_election_type_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="Unknown election type 2"):
         elect(cluster_with(), 2)
 
 
 def lose_all_but(cluster: Cluster, broker_id: int) -> None:
-    """Everybody goes; `broker_id`, which was out of sync before the others went, is the only one to come back."""
+    """Fence all brokers and unfence only `broker_id`, which was not in the ISR before."""
     cluster.fence(broker_id)
     for other in cluster.image.topics.by_name["t"].partitions[0].replicas:
         if other != broker_id:
@@ -146,8 +146,8 @@ def lose_all_but(cluster: Cluster, broker_id: int) -> None:
     cluster.join(broker_id)
 
 
-def test_a_new_controller_elects_by_its_own_defaults_what_its_predecessor_could_not() -> None:
-    """Kafka looks for partitions without a leader every 5 minutes; here all other reasons are met as they come."""
+def test_new_controller_elects_leaders_that_its_own_defaults_allow() -> None:
+    """Kafka looks for partitions without a leader every 5 minutes. Here all other elections are not delayed."""
     cluster = cluster_with((1, 2))
     lose_all_but(cluster, 2)
     assert overdue_elections(cluster.image, schema()) == []

@@ -37,8 +37,9 @@ brokers = st.sampled_from(BROKERS)
 
 @attrs.define
 class Process:
-    """A broker's. `view` is the partition as it has heard of it; `caught_up` has for each follower of a leader in which
-    life it was seen to have how many of the leader's records.
+    """The process of a broker. `view` is the partition in its metadata.
+
+    If it leads, `caught_up` has the incarnation of each follower and the number of records that it has fetched.
     """
 
     alive: bool = True
@@ -75,9 +76,9 @@ class ReplicatedPartition(RuleBasedStateMachine):
         return self.cluster.image.cluster.brokers[broker].broker_epoch
 
     def hear(self, broker: int) -> None:
-        """The broker follows the metadata; a leader that is new forgets what it knew of followers.
+        """The broker replays the metadata. A new leader resets the progress of its followers.
 
-        A log that the broker should not have is deleted.
+        A log of which the broker is no replica is deleted.
         """
         process = self.processes[broker]
         if process.alive and process.view != self.partition:
@@ -95,7 +96,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def produce(self, broker: int) -> None:
-        """With acks=all; a leader takes it only with enough replicas in sync, as far as it knows."""
+        """Produce with acks=all, which needs min.insync.replicas members in the ISR of the leader's metadata."""
         leader = self.processes[broker]
         view = leader.view
         if view is None or view.leader != broker:
@@ -111,7 +112,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def produce_without_waiting(self, broker: int) -> None:
-        """With acks=1: only the leader has it, and nobody promised anything."""
+        """Produce with acks=1: only the leader has the record, which may be lost."""
         leader = self.processes[broker]
         if leader.view is not None and leader.view.leader == broker:
             leader.log.append(self.new_record())
@@ -128,7 +129,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
                 self.fetch(follower, view.leader)
 
     def fetch(self, follower: int, leader: int) -> bool:
-        """Whether the follower has all that the leader has now: both must mean the same leader epoch."""
+        """Fetch, if both have the same leader epoch. Returns True if the follower has all records of the leader."""
         source, sink = self.processes[leader], self.processes[follower]
         if source.view is None or sink.view is None or source.view.leader != leader:
             return False
@@ -142,7 +143,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers, wanted=st.sets(brokers))
     def alter_isr(self, broker: int, wanted: set[int]) -> None:
-        """A leader asks for whom it has seen catch up, or drops whom it has not."""
+        """A leader adds followers that have caught up to the ISR, or removes others."""
         leader = self.processes[broker]
         view = leader.view
         if view is None or view.leader != broker:
@@ -161,14 +162,14 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(replicas=st.none() | st.lists(brokers, min_size=1, max_size=3, unique=True))
     def reassign(self, replicas: list[int] | None) -> None:
-        """Move the partition, or cancel its move."""
+        """Start or cancel a reassignment."""
         wanted = Reassignment(0, None if replicas is None else tuple(replicas))
         topics = [TopicReassignments("t", [wanted])]
         self.cluster.decide(self.reassignments.alter(self.cluster.image, topics, allow_factor_change=True))
 
     @rule(broker=brokers)
     def fall_silent(self, broker: int) -> None:
-        """Its session ends, whether it lives or not."""
+        """The broker's session expires, whether its process is alive or not."""
         if broker in self.cluster.image.cluster.brokers:
             self.cluster.fence(broker)
 
@@ -179,7 +180,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers, kept=st.sampled_from([0, 1, 2, 1_000]))
     def crash(self, broker: int, kept: int) -> None:
-        """The process dies, and of its log remains what had reached the disk."""
+        """The process dies, and its log keeps only the flushed records."""
         process = self.processes[broker]
         if process.alive:
             self.processes[broker] = Process(alive=False, log=process.log[:kept])
@@ -187,7 +188,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers, waits=st.booleans())
     def shut_down(self, broker: int, waits: bool) -> None:
-        """Cleanly; that of a broker which does not wait for the controller's leave is clean as well."""
+        """The process shuts down cleanly, with or without waiting for the controller's permission."""
         process = self.processes[broker]
         if process.alive:
             reply = self.cluster.heartbeat(broker, want_shut_down=True)
@@ -211,7 +212,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def unregister(self, broker: int) -> None:
-        """What an operator does to one that is gone for good, or so it seems."""
+        """An operator unregisters a broker that seems to be gone for good."""
         if not self.processes[broker].alive and broker in self.cluster.image.cluster.brokers:
             self.cluster.decide(self.cluster.brokers.unregister(self.cluster.image, broker))
 

@@ -1,4 +1,4 @@
-"""The features and levels are Kafka 4.3's, as `tests/kafka_facts` has them."""
+"""The features and levels equal those of Kafka 4.3, as in `tests/kafka_facts`."""
 
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES, SUPPORTED_FEATURES, release_level
 from metadata.controller.feature_levels import FEATURE_LEVELS, RECORD_CHANGES
@@ -16,7 +16,7 @@ def test_metadata_versions_are_kafkas() -> None:
     assert {int(row["level"]) for row in METADATA if row["changes_metadata"] == "true"} == RECORD_CHANGES
 
 
-def test_the_other_features_and_what_they_rest_on_are_kafkas() -> None:
+def test_other_features_and_their_dependencies_are_kafkas() -> None:
     levels = {
         (name, level, each.metadata_version, " ".join(f"{other}={least}" for other, least in each.depends_on.items()))
         for name, of_feature in FEATURE_LEVELS.items()
@@ -36,7 +36,7 @@ def test_the_supported_ranges_are_kafkas() -> None:
     assert {name: VersionRange(min(each), max(each)) for name, each in levels.items()} == SUPPORTED_FEATURES
 
 
-def test_new_clusters_begin_at_kafka_4_3_with_what_is_served() -> None:
+def test_new_clusters_start_at_kafka_4_3_with_the_served_features() -> None:
     assert DEFAULT_FEATURES == {
         "metadata.version": 30,
         "kraft.version": 1,

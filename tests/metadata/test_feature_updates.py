@@ -1,4 +1,4 @@
-"""UpdateFeatures (KIP-584), and what comes with eligible leader replicas (KIP-966): agreed election configs."""
+"""UpdateFeatures (KIP-584), and the configs that eligible leader replicas require (KIP-966)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -45,7 +45,7 @@ def update(cluster: Cluster, *updates: FeatureUpdate, voters: Sequence[int] = ()
 def register_a_controller(
     cluster: Cluster, controller_id: int, features: Mapping[str, VersionRange]
 ) -> ControllerRegistration:
-    """Another life of it each time."""
+    """Register a new incarnation of a controller."""
     registration = ControllerRegistration(
         controller_id=controller_id,
         incarnation_id=bytes([cluster.image.offset % 251]) * 16,
@@ -83,7 +83,7 @@ def test_a_level_goes_up_and_down() -> None:
     assert cluster.image.features == LEVELS
 
 
-def test_the_level_that_is_there_may_be_asked_for_in_any_way() -> None:
+def test_current_level_is_accepted_with_any_upgrade_type() -> None:
     for upgrade_type in UpgradeType:
         update(Cluster(1), FeatureUpdate("metadata.version", 30, upgrade_type))
         update(Cluster(1), FeatureUpdate("kraft.version", 1, upgrade_type))
@@ -113,7 +113,7 @@ def test_the_level_that_is_there_may_be_asked_for_in_any_way() -> None:
         (FeatureUpdate("no.such.feature", 1), "Local controller 7 does not support this feature."),
     ],
 )
-def test_updates_that_are_refused(asked: FeatureUpdate, reason: str) -> None:
+def test_invalid_updates_are_refused(asked: FeatureUpdate, reason: str) -> None:
     cluster = Cluster(1)
     with pytest.raises(InvalidUpdateVersion) as refused:
         update(cluster, FeatureUpdate("metadata.version", 30), asked)
@@ -193,7 +193,7 @@ def test_every_registered_controller_has_to_understand_the_level() -> None:
     update(cluster, FeatureUpdate(ELR, 1))
 
 
-def test_nothing_is_taken_for_granted_of_a_voter_that_has_not_registered() -> None:
+def test_update_is_refused_while_a_voter_has_not_registered() -> None:
     cluster = without_elr(1)
     with pytest.raises(InvalidUpdateVersion, match="controller 9 has not registered, and may not support"):
         update(cluster, FeatureUpdate(ELR, 1), voters=[7, 8, 9][::2])
@@ -201,7 +201,7 @@ def test_nothing_is_taken_for_granted_of_a_voter_that_has_not_registered() -> No
     update(cluster, FeatureUpdate(ELR, 1), voters=[7, 9])
 
 
-def test_a_controller_is_known_by_its_last_life() -> None:
+def test_last_incarnation_of_a_controller_counts() -> None:
     cluster = without_elr(0)
     first = register_a_controller(cluster, 9, SUPPORTED_FEATURES)
     assert register_controller(cluster.image, first).records == ()
@@ -212,13 +212,13 @@ def test_a_controller_is_known_by_its_last_life() -> None:
     assert cluster.image.cluster.brokers == {}
 
 
-def test_a_new_cluster_agrees_on_min_insync_replicas() -> None:
-    """KIP-966: leaders and controller must not differ about it."""
+def test_new_cluster_sets_min_insync_replicas_for_all_brokers() -> None:
+    """KIP-966: leaders and controller must use the same value."""
     assert Cluster(0).image.configs.all_brokers() == {MIN_ISR: "1"}
     assert without_elr(0).image.configs.all_brokers() == {}
 
 
-def test_a_cluster_that_was_formatted_agrees_when_a_controller_takes_over() -> None:
+def test_formatted_cluster_sets_min_insync_replicas_with_its_first_controller() -> None:
     cluster = without_elr(0)
     cluster.take([FeatureLevelRecord(name=ELR, feature_level=1)])
     config = ControllerConfig(cluster_id=CLUSTER_ID)
@@ -228,7 +228,7 @@ def test_a_cluster_that_was_formatted_agrees_when_a_controller_takes_over() -> N
     assert bootstrap(cluster.image, config, schema()) == []
 
 
-def test_turning_elr_on_takes_back_what_single_brokers_had_set() -> None:
+def test_enabling_elr_removes_min_insync_replicas_of_single_brokers() -> None:
     cluster = without_elr()
     assert change(cluster, BROKER, MIN_ISR, "3") is None
     assert change(cluster, ALL_BROKERS, MIN_ISR, "2") is None
@@ -256,8 +256,8 @@ def test_with_elr_min_insync_replicas_is_for_all_brokers_and_stays_set() -> None
 
 
 @pytest.mark.parametrize("resource", [TOPIC, ALL_BROKERS])
-def test_fewer_replicas_to_wait_for_end_eligibility_in_the_same_batch(resource: ConfigResource) -> None:
-    """KIP-966: what is acknowledged from then on, those that left the ISR do not have."""
+def test_lower_min_insync_replicas_clears_the_elr_in_the_same_batch(resource: ConfigResource) -> None:
+    """KIP-966: replicas that left the ISR lack the records that are acknowledged from then on."""
     cluster = with_topic(3, min_insync_replicas=2)
     if resource is ALL_BROKERS:
         change(cluster, ALL_BROKERS, MIN_ISR, "2")
@@ -271,7 +271,7 @@ def test_fewer_replicas_to_wait_for_end_eligibility_in_the_same_batch(resource: 
     assert partition(cluster).eligible_leader_replicas == ()
 
 
-def test_min_insync_replicas_counts_for_as_many_as_there_are() -> None:
+def test_min_insync_replicas_is_limited_to_the_number_of_replicas() -> None:
     cluster = with_topic(2, min_insync_replicas=5)
     cluster.fence(2)
     assert partition(cluster).eligible_leader_replicas == (2,)
@@ -280,7 +280,7 @@ def test_min_insync_replicas_counts_for_as_many_as_there_are() -> None:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, ALL_BROKERS])
-def test_unclean_elections_happen_at_once_where_they_become_allowed(resource: ConfigResource) -> None:
+def test_enabling_unclean_elections_elects_leaders_at_once(resource: ConfigResource) -> None:
     cluster = with_topic(2, min_insync_replicas=1)
     cluster.fence(2)
     cluster.fence(1)

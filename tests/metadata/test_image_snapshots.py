@@ -1,4 +1,4 @@
-"""Images as records and back again, and what a loader tells of a snapshot."""
+"""Conversion of images to records and back, and loading of snapshots."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ CONFIGS = st.dictionaries(
 
 @st.composite
 def states(draw: st.DrawFn) -> list[MetadataRecord]:
-    """Records without one that takes another back: each has to come back from the image."""
+    """Records of which none reverts another one, so each has to be among the records of the image."""
     levels = draw(FEATURES)
     brokers = draw(st.lists(st.fixed_dictionaries(BROKER), max_size=3, unique_by=lambda broker: broker["broker_id"]))
     topics = draw(st.lists(st.sampled_from(sorted(TOPICS)), unique=True))
@@ -101,7 +101,7 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[list[MetadataRecord], list[MetadataRecord]]:
-    """Two states of one cluster, far apart: topics that are in both have no fewer partitions in the second."""
+    """Two states of one cluster. Topics that are in both have at least as many partitions in the second one."""
     before, after = draw(states()), draw(states())
     topics = {record.topic_id for record in after if isinstance(record, TopicRecord)}
     places = {(record.topic_id, record.partition_id) for record in after if isinstance(record, PartitionRecord)}
@@ -126,7 +126,7 @@ def in_portions(records: Sequence[MetadataRecord], size: int = 3) -> Iterator[tu
 
 @settings(deadline=None)
 @given(states())
-def test_any_image_comes_back_from_its_records_and_these_from_it(records: list[MetadataRecord]) -> None:
+def test_image_and_its_records_round_trip(records: list[MetadataRecord]) -> None:
     image = image_of(records)
     again = list(image_records(image))
     assert packed(again) == packed(records)
@@ -136,8 +136,8 @@ def test_any_image_comes_back_from_its_records_and_these_from_it(records: list[M
         assert list(topic.partitions) == list(range(len(topic.partitions)))
 
 
-def test_the_images_drawn_have_every_field() -> None:
-    """Whoever gives an image another field has it drawn above, and so finds whether it survives a snapshot."""
+def test_generated_images_cover_every_field() -> None:
+    """A new field of an image has to be generated above, which tests that snapshots preserve it."""
     assert {field.name for field in attrs.fields(PartitionImage)} == set(PARTITION)
     assert {field.name for field in attrs.fields(BrokerImage)} == set(BROKER)
     aspects = {"features", "cluster", "topics", "configs", "next_producer_id"}
@@ -164,7 +164,7 @@ def test_the_difference_of_two_images_turns_one_into_the_other(
         assert (broker_id in delta.cluster.changed) == (image.cluster.brokers.get(broker_id) != broker)
 
 
-def test_equal_states_make_equal_images_whatever_came_before() -> None:
+def test_equal_states_result_in_equal_images_with_any_history() -> None:
     dotted, underscored = (TopicRecord(name=name, topic_id=TOPICS[name]) for name in ("a.b", "a_b"))
     other = TopicRecord(name="other", topic_id=b"o" * 16)
     one = image_of([dotted, underscored, other, RemoveTopicRecord(topic_id=other.topic_id)])
@@ -172,7 +172,7 @@ def test_equal_states_make_equal_images_whatever_came_before() -> None:
     assert one.topics.unified_names["a_b"] == ("a.b", "a_b")
 
 
-def test_snapshots_tell_what_was_taken_back_from_what_never_was() -> None:
+def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     topic = TopicRecord(name="gone", topic_id=bytes(16))
     config = ConfigRecord(resource_type=2, resource_name="gone", name="retention.ms", value="1")
     broker = RegisterBrokerRecord(broker_id=1, incarnation_id=bytes(16), broker_epoch=0)
@@ -195,7 +195,7 @@ def test_snapshots_tell_what_was_taken_back_from_what_never_was() -> None:
 
 @settings(deadline=None)
 @given(lives())
-async def test_a_loader_that_lags_behind_is_told_what_a_snapshot_makes_different(
+async def test_lagging_loader_publishes_the_difference_to_a_snapshot(
     life: tuple[list[MetadataRecord], list[MetadataRecord]],
 ) -> None:
     before, after = life
@@ -214,7 +214,7 @@ async def test_a_loader_that_lags_behind_is_told_what_a_snapshot_makes_different
     assert loader.image.offset == end_offset
 
 
-async def test_the_snapshot_of_a_log_that_has_not_begun_lies_before_its_first_record() -> None:
+async def test_snapshot_of_an_empty_log_has_offset_minus_one() -> None:
     loader = MetadataLoader()
     await loader.handle_snapshot(0, in_portions([FeatureLevelRecord(name="metadata.version", feature_level=25)]))
     assert (loader.image.offset, loader.image.features) == (-1, {"metadata.version": 25})

@@ -1,4 +1,4 @@
-"""Leadership goes back to preferred leaders: which partitions, when, how many at a time, and at what cost."""
+"""Automatic preferred leader elections: the partitions, the time, the batch size and the cost."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ INTERVAL_MS = 300_000.0
 
 
 class Balanced(Cluster):
-    """A cluster whose controller looks after the balance; every decision goes through it."""
+    """A cluster with a LeaderBalance, which follows every decision."""
 
     def __init__(self, *assignments: tuple[int, ...], interval_ms: float | None = INTERVAL_MS) -> None:
         self.balance = LeaderBalance(schema(), interval_ms)
@@ -39,7 +39,7 @@ class Balanced(Cluster):
         return [partition.leader for partition in self.image.topics.by_name[name].partitions.values()]
 
     def check(self) -> int:
-        """The check that is due, at its time; how many partitions it moves."""
+        """Run the check that is due, and return the number of its elections."""
         due_ms = self.balance.next_check_ms
         assert due_ms is not None, "a check is due"
         self.now_ms = due_ms
@@ -48,12 +48,12 @@ class Balanced(Cluster):
         return len(records)
 
 
-def test_nothing_is_due_while_all_preferred_leaders_lead() -> None:
+def test_no_check_is_due_while_all_preferred_leaders_lead() -> None:
     cluster = Balanced((1, 2, 3), (2, 3, 1))
     assert cluster.balance.next_check_ms is None
 
 
-def test_what_can_be_moved_is_moved_after_the_interval() -> None:
+def test_imbalanced_partitions_get_their_preferred_leaders_after_the_interval() -> None:
     cluster = Balanced((1, 2, 3), (2, 3, 1), (1, 3, 2))
     cluster.fence(1)
     assert cluster.leaders() == [2, 2, 3]
@@ -70,7 +70,7 @@ def test_what_can_be_moved_is_moved_after_the_interval() -> None:
     assert cluster.balance.next_check_ms is None
 
 
-def test_nothing_is_moved_where_the_operator_does_not_want_it() -> None:
+def test_no_leader_is_elected_when_rebalancing_is_disabled() -> None:
     cluster = Balanced((1, 2), interval_ms=None)
     cluster.fence(1)
     cluster.join(1)
@@ -78,7 +78,7 @@ def test_nothing_is_moved_where_the_operator_does_not_want_it() -> None:
     assert cluster.balance.next_check_ms is None
 
 
-def test_who_moved_otherwise_or_went_is_of_no_interest_any_more() -> None:
+def test_partition_that_was_balanced_or_deleted_is_not_elected() -> None:
     cluster = Balanced((1, 2), (1, 3))
     cluster.create("gone", (1, 2), (1, 3))
     cluster.fence(1)
@@ -91,8 +91,8 @@ def test_who_moved_otherwise_or_went_is_of_no_interest_any_more() -> None:
     assert cluster.leaders() == [1, 1]
 
 
-def test_a_check_moves_a_batch_and_the_next_follows_soon() -> None:
-    """A thousand leaders at a time, as in Kafka."""
+def test_check_elects_one_batch_and_the_next_follows_soon() -> None:
+    """Kafka's batch size is a thousand elections, too."""
     cluster = Balanced(*[(1, 2)] * (ELECTIONS_PER_BATCH_MAX + 1))
     cluster.fence(1)
     cluster.join(1)
@@ -104,7 +104,7 @@ def test_a_check_moves_a_batch_and_the_next_follows_soon() -> None:
     assert set(cluster.leaders()) == {1}
 
 
-def test_a_controller_that_takes_over_knows_what_can_be_moved() -> None:
+def test_new_controller_finds_the_imbalanced_partitions() -> None:
     cluster = Balanced((1, 2), (2, 1))
     cluster.fence(1)
     cluster.join(1)
@@ -115,7 +115,7 @@ def test_a_controller_that_takes_over_knows_what_can_be_moved() -> None:
     assert [record.partition_id for record in successor.batch(cluster.image, 0.0)] == [0]
 
 
-async def test_the_active_controller_does_so_by_itself(autojump_clock: MockClock) -> None:
+async def test_active_controller_elects_preferred_leaders_by_itself(autojump_clock: MockClock) -> None:
     async with metadata_node(VolatileDisk(), watches_brokers=True) as node:
         epochs = {broker_id: await node.join(broker_id) for broker_id in (1, 2)}
         await node.controller.create_topics([NewTopic("t", assignments=[(0, (1, 2))])])
@@ -150,7 +150,7 @@ async def beat_for(node: MetadataNode, epochs: Mapping[int, int], seconds: int) 
             await node.heartbeat(broker_id, epoch)
 
 
-def test_the_operator_says_whether_and_how_often() -> None:
+def test_rebalancing_follows_its_configs() -> None:
     config = ControllerConfig(cluster_id=CLUSTER_ID)
     assert config.leader_balance_interval_ms == INTERVAL_MS
     assert attrs.evolve(config, leader_imbalance_check_interval_seconds=5).leader_balance_interval_ms == 5_000

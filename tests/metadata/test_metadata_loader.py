@@ -1,4 +1,4 @@
-"""From committed batches to images, deltas and publishers."""
+"""MetadataLoader: images, deltas and publishers."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ class Published:
         loader.add_publisher(lambda delta, image: self.calls.append((delta, image)))
 
 
-def test_what_comes_together_is_published_once() -> None:
+def test_batches_of_one_commit_are_published_once() -> None:
     loader = MetadataLoader()
     published = Published(loader)
     loader.handle_commit([batch(0, [FEATURE, topic(1)]), batch(2, [topic(2)], epoch=3)])
@@ -36,7 +36,7 @@ def test_what_comes_together_is_published_once() -> None:
     assert delta.features == {"metadata.version": 25}
 
 
-def test_what_did_not_change_is_shared_with_the_image_before() -> None:
+def test_unchanged_parts_are_shared_with_the_previous_image() -> None:
     loader = MetadataLoader()
     published = Published(loader)
     loader.handle_commit([batch(0, [FEATURE])])
@@ -48,7 +48,7 @@ def test_what_did_not_change_is_shared_with_the_image_before() -> None:
     assert "topic-1" not in before.topics.by_name
 
 
-def test_the_leaders_own_work_is_published_as_it_is_even_when_merged_into_one_batch() -> None:
+def test_appended_changes_are_published_unchanged_even_from_a_merged_batch() -> None:
     loader = MetadataLoader()
     published = Published(loader)
     image, appended = loader.image, []
@@ -64,7 +64,7 @@ def test_the_leaders_own_work_is_published_as_it_is_even_when_merged_into_one_ba
     assert loader.image is image
 
 
-def test_a_lost_leader_forgets_what_it_foretold() -> None:
+def test_loader_drops_appended_changes_when_leadership_is_lost() -> None:
     loader = MetadataLoader()
     delta = MetadataDelta(loader.image)
     delta.replay([topic(1)])
@@ -74,7 +74,7 @@ def test_a_lost_leader_forgets_what_it_foretold() -> None:
     assert list(loader.image.topics.by_name) == ["topic-2"]
 
 
-def test_a_publisher_that_comes_late_is_refused() -> None:
+def test_publisher_added_after_the_first_record_is_refused() -> None:
     loader = MetadataLoader()
     loader.handle_commit([batch(0, [FEATURE])])
     with pytest.raises(AssertionError, match="would miss"):

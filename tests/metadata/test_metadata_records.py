@@ -1,4 +1,4 @@
-"""The metadata records and their bytes."""
+"""The metadata records and their encoding."""
 
 from collections.abc import Callable
 
@@ -126,7 +126,7 @@ RECORDS = st.one_of(
 
 
 @given(RECORDS)
-def test_a_record_comes_back_as_it_went_with_the_fields_of_newer_versions(record: MetadataRecord) -> None:
+def test_record_round_trips_with_unknown_fields(record: MetadataRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
@@ -147,7 +147,7 @@ def test_the_numbers_are_those_of_kafka() -> None:
     }
 
 
-def test_defaults_take_no_room() -> None:
+def test_default_values_are_not_encoded() -> None:
     change = PartitionChangeRecord(topic_id=bytes(16), partition_id=4, leader=2)
     assert msgpack.unpackb(encode_record(change), strict_map_key=False) == [5, 2, {0: bytes(16), 1: 4, 3: 2}]
 
@@ -159,7 +159,7 @@ def test_fields_of_a_newer_version_are_kept_apart() -> None:
     assert attrs.evolve(record, unknown={}) == TopicRecord(name="orders", topic_id=bytes(16))
 
 
-def test_a_record_that_means_nothing_to_us_is_refused() -> None:
+def test_unknown_record_type_is_refused() -> None:
     with pytest.raises(UnknownRecordType, match="type 77 is unknown"):
         decode_record(msgpack.packb([77, 0, {}]))
 
@@ -180,7 +180,7 @@ def test_a_record_that_means_nothing_to_us_is_refused() -> None:
         b"\x93\x1b\x00\x81\x02\x05",
     ],
 )
-def test_bytes_that_are_no_record_are_malformed(data: bytes) -> None:
-    """A node that is handed them by its leader ends with this sentence, as it cannot know the state after them."""
+def test_invalid_bytes_are_malformed_records(data: bytes) -> None:
+    """A node that gets them from its leader ends with this message, because it cannot know the state after them."""
     with pytest.raises((MalformedRecord, UnknownRecordType)):
         decode_record(data)

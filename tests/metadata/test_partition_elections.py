@@ -1,4 +1,4 @@
-"""Elections, rule by rule: who leads, who is in sync, who is eligible, and what is written (KIP-966)."""
+"""PartitionChangeBuilder: the leader, the ISR and the ELR after a change, and the record (KIP-966)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -51,11 +51,11 @@ def outcome(
     return before if change is None else changed_partition(before, change)
 
 
-def test_nothing_is_written_where_nothing_changes() -> None:
+def test_no_record_without_a_change() -> None:
     assert record(partition(), (1, 2, 3)) is None
 
 
-def test_a_leader_that_can_stays() -> None:
+def test_active_leader_stays() -> None:
     change = record(partition(leader=3), (1, 3), (1, 3))
     assert change == PartitionChangeRecord(topic_id=b"t" * 16, partition_id=0, isr=(1, 3))
 
@@ -71,23 +71,23 @@ def test_the_preferred_leader_is_elected_where_it_is_in_sync() -> None:
     assert outcome(partition(leader=3), (2, 3), (1, 2), prefer_first=True).leader == 2
 
 
-def test_below_min_insync_replicas_whoever_leaves_is_eligible() -> None:
+def test_replica_that_leaves_below_min_insync_replicas_is_eligible() -> None:
     after = outcome(partition(isr=(1, 2)), (1,), (1,))
     assert (after.isr, after.eligible_leader_replicas) == ((1,), (2,))
 
 
-def test_at_min_insync_replicas_nobody_is_eligible() -> None:
+def test_elr_is_empty_at_min_insync_replicas() -> None:
     assert outcome(partition(), (1, 2), (1, 2)).eligible_leader_replicas == ()
     assert outcome(partition(isr=(1,), eligible_leader_replicas=(2,)), (1, 3)).eligible_leader_replicas == ()
 
 
-def test_the_last_leader_is_remembered_when_nobody_is_in_sync() -> None:
+def test_last_known_elr_is_the_last_leader_when_the_isr_is_empty() -> None:
     after = outcome(partition(isr=(1,), eligible_leader_replicas=(2,)), (), ())
     assert (after.leader, after.isr) == (NO_LEADER, ())
     assert (after.eligible_leader_replicas, after.last_known_elr) == ((1, 2), (1,))
 
 
-def test_an_eligible_replica_leads_where_nobody_is_in_sync() -> None:
+def test_eligible_replica_is_elected_when_the_isr_is_empty() -> None:
     before = partition(isr=(), leader=NO_LEADER, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
     after = outcome(before, (), (2, 3))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1,))
@@ -95,13 +95,13 @@ def test_an_eligible_replica_leads_where_nobody_is_in_sync() -> None:
     assert after.last_known_elr == ()
 
 
-def test_an_eligible_replica_does_not_lead_while_somebody_is_in_sync() -> None:
+def test_eligible_replica_is_not_elected_while_the_isr_has_a_member() -> None:
     before = partition(isr=(1,), eligible_leader_replicas=(2,))
     assert record(before, (1,), (2,)) is not None
     assert outcome(before, (1,), (2,)).leader == NO_LEADER
 
 
-def test_a_leader_that_may_acknowledge_alone_leaves_nobody_eligible() -> None:
+def test_elr_is_empty_when_min_insync_replicas_is_one() -> None:
     before = partition(isr=(), leader=NO_LEADER, eligible_leader_replicas=(1, 2))
     after = outcome(before, (), (2,), attrs.evolve(CLEAN, min_insync_replicas=1))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), ())
@@ -114,15 +114,15 @@ def test_an_unclean_shutdown_ends_eligibility() -> None:
     assert (alone.leader, alone.eligible_leader_replicas) == (3, (2,))
 
 
-def test_when_nobody_has_everything_for_certain_the_last_leader_leads() -> None:
-    """KIP-966's balanced recovery; records may be lost, and so the leader recovers (KIP-704)."""
+def test_last_known_leader_is_elected_when_isr_and_elr_are_empty() -> None:
+    """KIP-966's balanced recovery. Records may be lost, so the leader is recovering (KIP-704)."""
     before = partition(isr=(), leader=NO_LEADER, last_known_elr=(2,))
     assert record(before, (), (1, 3)) is None
     after = outcome(before, (), (1, 2, 3))
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), LEADER_RECOVERING)
 
 
-def test_anybody_leads_where_unclean_elections_are_allowed() -> None:
+def test_any_active_replica_is_elected_when_unclean_elections_are_enabled() -> None:
     before = partition(isr=(1,), eligible_leader_replicas=(2,))
     after = outcome(before, (), (3,), UNCLEAN)
     assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), LEADER_RECOVERING)
@@ -137,7 +137,7 @@ def test_without_elr_the_last_member_remains_in_the_isr() -> None:
 
 
 @pytest.mark.parametrize("active", [(), (1,), (2,)])
-def test_turning_elr_off_leaves_no_partition_without_a_way_back(active: tuple[int, ...]) -> None:
+def test_disabling_elr_leaves_every_partition_electable(active: tuple[int, ...]) -> None:
     before = partition(isr=(), leader=NO_LEADER, eligible_leader_replicas=(1,), last_known_elr=(2,))
     after = outcome(before, (), active, WITHOUT_ELR)
     assert after.leader == (1 if active == (1,) else NO_LEADER)
@@ -157,7 +157,7 @@ SUBSETS = st.sets(st.integers(1, 3))
     rules=st.builds(ElectionRules, st.integers(1, 3), st.booleans(), st.booleans()),
     prefer_first=st.booleans(),
 )
-def test_whatever_happens_the_partition_stays_sound(
+def test_partition_invariants_hold_after_any_change(
     isr: set[int],
     elr: set[int],
     target: set[int],

@@ -1,4 +1,4 @@
-"""The map that shares what did not change."""
+"""PersistentMap."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-def test_it_holds_what_a_dict_would_and_older_versions_stay_as_they_were(
+def test_map_equals_a_dict_and_older_versions_stay_unchanged(
     changes: list[tuple[dict[int, int], set[int]]],
 ) -> None:
     versions: list[tuple[PersistentMap[int, int], dict[int, int]]] = [(PersistentMap(place_number), {})]
@@ -38,7 +38,7 @@ def test_it_holds_what_a_dict_would_and_older_versions_stay_as_they_were(
 
 
 @given(st.lists(st.integers(1, 200), max_size=6))
-def test_numbers_put_in_order_come_in_order(steps: list[int]) -> None:
+def test_numbers_inserted_in_order_iterate_in_order(steps: list[int]) -> None:
     current: PersistentMap[int, str] = PersistentMap(place_number)
     for step in steps:
         count = len(current)
@@ -55,7 +55,7 @@ def test_a_change_copies_a_small_part() -> None:
     assert max(map(len, large._buckets)) < 100
 
 
-def test_the_order_does_not_depend_on_the_process() -> None:
+def test_order_is_the_same_in_every_process() -> None:
     program = (
         "from metadata.image.persistent_map import *\n"
         "m = PersistentMap(place_text, {f'topic-{i}': i for i in range(500)}).changed({'x': 1}, ['topic-3'])\n"

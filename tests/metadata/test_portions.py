@@ -1,4 +1,4 @@
-"""How large requests to the controller are taken apart: metadata/controller/portions.py."""
+"""Splitting of large requests to the controller (metadata/controller/portions.py)."""
 
 from itertools import groupby
 
@@ -23,12 +23,12 @@ def test_pieces_in_portions_name_each_partition_once_and_in_order(named: list[tu
 
 
 @given(topics)
-def test_no_portion_is_larger_than_one_decision_may_be(named: list[tuple[str, list[int]]]) -> None:
+def test_portions_are_bounded(named: list[tuple[str, list[int]]]) -> None:
     portions = list(pieces_in_portions(named))
     assert portions
     for portion in portions:
         assert sum(max(len(members), 1) for _, members in portion) <= PORTION_SIZE
 
 
-def test_a_request_that_names_nothing_is_one_portion_so_that_its_other_fields_are_checked() -> None:
+def test_empty_request_is_one_portion() -> None:
     assert list(pieces_in_portions([])) == [[]]

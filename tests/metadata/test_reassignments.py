@@ -1,4 +1,4 @@
-"""Reassignments step by step: who comes, who goes, who leads, and how they end (KIP-455)."""
+"""Reassignments: added and removed replicas, leaders, completion and cancellation (KIP-455)."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ class Moving:
     def move(
         self, replicas: Sequence[int] | None, index: int = 0, *, topic: str = "t", allow_factor_change: bool = True
     ) -> tuple[str, str] | None:
-        """Ask for one partition's move, or that it be cancelled; the refusal, if it is refused."""
+        """Start or cancel a reassignment of one partition. Returns the error if it is refused."""
         wanted = Reassignment(index, None if replicas is None else tuple(replicas))
         decision = self.control.alter(
             self.cluster.image, [TopicReassignments(topic, [wanted])], allow_factor_change=allow_factor_change
@@ -56,7 +56,7 @@ class Moving:
         return refusal(self.cluster.decide(decision)[0].partitions[0].error)
 
     def in_sync(self, *isr: int, index: int = 0) -> str | None:
-        """The leader says who is in sync; the error, if there is one."""
+        """The leader requests an ISR. Returns the error, if any."""
         partition = self.partition(index)
         change = IsrChange(
             partition_id=index,
@@ -87,7 +87,7 @@ def state(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], 
     )
 
 
-def test_replicas_that_come_join_and_those_that_go_stay_until_they_are_in_sync() -> None:
+def test_reassignment_adds_replicas_and_keeps_the_others_until_the_target_is_in_sync() -> None:
     moving = Moving()
     assert moving.move((4, 5, 6)) is None
     assert state(moving.partition()) == ((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3), (1, 2, 3), 1)
@@ -96,7 +96,7 @@ def test_replicas_that_come_join_and_those_that_go_stay_until_they_are_in_sync()
     assert moving.ongoing() == [0]
 
 
-def test_the_target_takes_over_in_one_step_and_the_leader_hears_that_it_is_none_any_more() -> None:
+def test_reassignment_completes_in_one_step_and_the_old_leader_is_told() -> None:
     moving = Moving()
     moving.move((4, 5, 6))
     assert moving.in_sync(1, 2, 3, 6, 5, 4) == "NEW_LEADER_ELECTED"
@@ -108,8 +108,8 @@ def test_the_target_takes_over_in_one_step_and_the_leader_hears_that_it_is_none_
     assert after.directories == tuple(directories[broker] for broker in (4, 5, 6))
 
 
-def test_a_leader_that_remains_goes_on_in_another_epoch() -> None:
-    """Whoever goes must not be heard any more."""
+def test_remaining_leader_gets_a_new_epoch() -> None:
+    """The new leader epoch fences the removed replicas."""
     moving = Moving()
     moving.move((2, 1, 4))
     assert moving.in_sync(1, 2, 3, 4) is None
@@ -117,7 +117,7 @@ def test_a_leader_that_remains_goes_on_in_another_epoch() -> None:
     assert moving.partition().leader_epoch == 1
 
 
-def test_it_ends_without_replicas_that_go_being_in_sync() -> None:
+def test_reassignment_completes_without_the_removed_replicas_in_sync() -> None:
     moving = Moving()
     moving.move((1, 2, 4))
     moving.cluster.fence(3)
@@ -126,7 +126,7 @@ def test_it_ends_without_replicas_that_go_being_in_sync() -> None:
     assert state(moving.partition()) == ((1, 2, 4), (), (), (1, 2, 4), 1)
 
 
-def test_another_order_and_fewer_replicas_need_no_waiting() -> None:
+def test_reordering_and_shrinking_complete_at_once() -> None:
     moving = Moving()
     assert moving.move((3, 2, 1)) is None
     assert state(moving.partition()) == ((3, 2, 1), (), (), (1, 2, 3), 1)
@@ -136,7 +136,7 @@ def test_another_order_and_fewer_replicas_need_no_waiting() -> None:
     assert moving.partition().leader_epoch == 1
 
 
-def test_fewer_replicas_have_to_wait_for_one_that_is_not_in_sync() -> None:
+def test_shrinking_waits_for_a_target_replica_that_is_not_in_sync() -> None:
     moving = Moving()
     moving.cluster.fence(3)
     assert moving.move((1, 3)) is None
@@ -146,7 +146,7 @@ def test_fewer_replicas_have_to_wait_for_one_that_is_not_in_sync() -> None:
     assert state(moving.partition()) == ((1, 3), (), (), (1, 3), 1)
 
 
-def test_what_is_asked_for_already_changes_nothing() -> None:
+def test_repeated_reassignment_changes_nothing() -> None:
     moving = Moving()
     epoch = moving.partition().partition_epoch
     assert moving.move((1, 2, 3)) is None
@@ -160,7 +160,7 @@ def test_what_is_asked_for_already_changes_nothing() -> None:
 # Cancelled, and replaced
 
 
-def test_cancelled_it_is_as_before_but_for_the_order() -> None:
+def test_cancelled_reassignment_restores_the_replicas_but_not_their_order() -> None:
     moving = Moving()
     moving.move((4, 3, 5))
     moving.in_sync(1, 2, 3, 4)
@@ -172,7 +172,7 @@ def test_cancelled_it_is_as_before_but_for_the_order() -> None:
     assert moving.move(None) == ("NO_REASSIGNMENT_IN_PROGRESS", "No partition reassignment is in progress.")
 
 
-def test_a_leader_that_was_to_come_goes_with_the_reassignment() -> None:
+def test_cancelled_reassignment_removes_an_added_leader() -> None:
     moving = Moving((1, 2))
     moving.move((4, 5))
     moving.in_sync(1, 2, 4)
@@ -182,7 +182,7 @@ def test_a_leader_that_was_to_come_goes_with_the_reassignment() -> None:
     assert state(moving.partition()) == ((1, 2), (), (), (2,), 2)
 
 
-def test_it_cannot_be_cancelled_where_nobody_is_left_that_was_there_before() -> None:
+def test_reassignment_cannot_be_cancelled_without_an_original_replica_in_sync() -> None:
     moving = Moving((1, 2), min_isr=1)
     moving.move((4, 5))
     moving.in_sync(1, 4)
@@ -196,8 +196,8 @@ def test_it_cannot_be_cancelled_where_nobody_is_left_that_was_there_before() -> 
     assert moving.partition() == before
 
 
-def test_one_that_is_eligible_is_enough_to_go_back_to() -> None:
-    """Below min.insync.replicas nothing was acknowledged since it left (KIP-966)."""
+def test_reassignment_can_be_cancelled_with_an_eligible_original_replica() -> None:
+    """Nothing was acknowledged after it left the ISR, which is below min.insync.replicas (KIP-966)."""
     moving = Moving((1, 2), min_isr=2)
     moving.move((4, 5))
     moving.in_sync(1, 4)
@@ -211,7 +211,7 @@ def test_one_that_is_eligible_is_enough_to_go_back_to() -> None:
     assert (moving.partition().leader, moving.partition().isr) == (1, (1,))
 
 
-def test_another_reassignment_takes_over_from_where_the_first_one_is() -> None:
+def test_second_reassignment_replaces_the_first_one() -> None:
     moving = Moving()
     moving.move((1, 2, 4))
     moving.in_sync(1, 2, 3, 4)
@@ -223,7 +223,7 @@ def test_another_reassignment_takes_over_from_where_the_first_one_is() -> None:
     assert state(moving.partition()) == ((1, 6, 3), (), (), (1, 3, 6), 1)
 
 
-def test_one_that_was_to_come_and_is_to_come_still_goes_when_all_is_cancelled() -> None:
+def test_replica_added_by_both_reassignments_is_removed_by_a_cancellation() -> None:
     moving = Moving()
     moving.move((1, 2, 4))
     moving.move((1, 4, 5))
@@ -232,7 +232,7 @@ def test_one_that_was_to_come_and_is_to_come_still_goes_when_all_is_cancelled() 
     assert state(moving.partition()) == ((1, 2, 3), (), (), (1, 2, 3), 1)
 
 
-def test_back_to_where_it_was_is_done_at_once() -> None:
+def test_reassignment_back_to_the_original_replicas_completes_at_once() -> None:
     moving = Moving()
     moving.move((1, 2, 4))
     moving.in_sync(1, 2, 3)
@@ -243,7 +243,7 @@ def test_back_to_where_it_was_is_done_at_once() -> None:
 # Refused
 
 
-def test_refusals() -> None:
+def test_invalid_reassignments_are_refused() -> None:
     moving = Moving()
     invalid = "INVALID_REPLICA_ASSIGNMENT"
     assigned = "The manual partition assignment includes"
@@ -257,15 +257,15 @@ def test_refusals() -> None:
     assert moving.ongoing() == []
 
 
-def test_a_broker_that_is_away_may_get_replicas() -> None:
+def test_fenced_broker_may_get_replicas() -> None:
     moving = Moving()
     moving.cluster.fence(4)
     assert moving.move((1, 2, 4)) is None
     assert moving.in_sync(1, 2, 3, 4) == "INELIGIBLE_REPLICA"
 
 
-def test_the_replication_factor_may_be_held_fast() -> None:
-    """KIP-860; of a partition that moves, it is the one that it moves to."""
+def test_kip_860_change_of_the_replication_factor_can_be_refused() -> None:
+    """KIP-860. The replication factor of a partition in a reassignment is that of its target."""
     moving = Moving()
     factor = ("INVALID_REPLICATION_FACTOR", "The replication factor is changed from 3 to 2")
     assert moving.move((4, 5), allow_factor_change=False) == factor
@@ -275,24 +275,24 @@ def test_the_replication_factor_may_be_held_fast() -> None:
     assert moving.move(None, allow_factor_change=False) is None
 
 
-def test_a_request_may_be_no_larger_than_a_batch() -> None:
+def test_reassignments_of_one_request_are_bounded() -> None:
     moving = Moving()
     many = TopicReassignments("t", [Reassignment(0, (1,))] * (MAX_PARTITIONS_PER_BATCH + 1))
     with pytest.raises(PolicyViolation):
         moving.control.alter(moving.cluster.image, [many], allow_factor_change=True)
 
 
-def test_of_a_partition_that_is_named_twice_the_last_word_counts() -> None:
+def test_last_reassignment_of_a_repeated_partition_counts() -> None:
     moving = Moving()
     twice = TopicReassignments("t", [Reassignment(0, (4,)), Reassignment(0, (5,))])
     moving.cluster.decide(moving.control.alter(moving.cluster.image, [twice], allow_factor_change=True))
     assert moving.partition().adding_replicas == (5,)
 
 
-# What else goes on meanwhile
+# Interactions with other changes
 
 
-def test_new_partitions_get_as_many_replicas_as_there_are_to_be() -> None:
+def test_new_partitions_get_the_target_replication_factor() -> None:
     moving = Moving()
     moving.move((4, 5, 6))
     wanted = [NewPartitions("t", 2)]
@@ -300,7 +300,7 @@ def test_new_partitions_get_as_many_replicas_as_there_are_to_be() -> None:
     assert len(moving.partition(1).replicas) == 3
 
 
-def test_a_topic_may_be_deleted_meanwhile() -> None:
+def test_topic_may_be_deleted_during_a_reassignment() -> None:
     moving = Moving()
     moving.move((4, 5, 6))
     moving.cluster.decide(moving.cluster.topics.delete(moving.cluster.image, [TopicToDelete("t")]))
@@ -308,7 +308,7 @@ def test_a_topic_may_be_deleted_meanwhile() -> None:
     assert moving.cluster.image.topics.by_broker == {}
 
 
-def test_who_is_to_remain_leads_first() -> None:
+def test_target_replicas_are_preferred_as_leaders() -> None:
     moving = Moving()
     moving.move((4, 5, 6))
     moving.in_sync(1, 2, 3, 5)
@@ -316,8 +316,8 @@ def test_who_is_to_remain_leads_first() -> None:
     assert moving.partition().leader == 5
 
 
-def test_an_unclean_election_prefers_those_that_have_something() -> None:
-    """Those that are only just being added come first in order, and may be empty."""
+def test_unclean_election_prefers_replicas_that_are_not_being_added() -> None:
+    """Replicas that are being added come first in the order, but may be empty."""
     moving = Moving((1, 2), min_isr=1, unclean=True)
     moving.cluster.fence(2)
     moving.move((4, 5))
@@ -330,7 +330,7 @@ def test_an_unclean_election_prefers_those_that_have_something() -> None:
     assert moving.partition().leader == 2
 
 
-def test_listing_names_what_was_asked_for_and_is_going_on() -> None:
+def test_list_returns_the_wanted_ongoing_reassignments() -> None:
     moving = Moving((1, 2, 3), (1, 2, 3), (1, 2, 3))
     moving.move((4, 2, 3), index=2)
     moving.move((4, 2, 3), index=0)

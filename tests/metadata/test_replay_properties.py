@@ -1,4 +1,4 @@
-"""Whatever the controller decides, replaying it gives the same state: in one go, in steps, and from its bytes."""
+"""Replaying any decided records gives the same state: at once, step by step, and from their encoding."""
 
 from random import Random
 
@@ -47,7 +47,7 @@ def decided(cluster: Cluster, kind: str, names: list[str], number: int) -> Decis
 
 @settings(deadline=None)
 @given(STEPS, st.integers(0, 2**32))
-def test_replaying_what_was_decided_gives_equal_state(steps: list[tuple[str, list[str], int]], seed: int) -> None:
+def test_replaying_decided_records_gives_an_equal_state(steps: list[tuple[str, list[str], int]], seed: int) -> None:
     cluster = Cluster()
     for kind, names, number in steps:
         if kind == "join":

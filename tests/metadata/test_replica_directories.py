@@ -1,4 +1,4 @@
-"""In which log directories replicas are, and what fails with a directory (KIP-858)."""
+"""Log directories of replicas, and failed directories (KIP-858)."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ OF_1 = [ONE, TWO, GONE]
 
 
 def cluster_of_three(replicas: tuple[int, ...] = (1, 2, 3), min_insync_replicas: int = 2) -> Cluster:
-    """The partition's leader is broker 1, and has yet to say where it has its replica."""
+    """Broker 1 leads the partition, and has not reported the directory of its replica yet."""
     cluster = Cluster(0)
     cluster.join(1, log_dirs=OF_1)
     for broker_id in (2, 3):
@@ -62,7 +62,7 @@ def fail(cluster: Cluster, *directories: bytes) -> None:
     cluster.heartbeat(1, offline_log_dirs=list(directories))
 
 
-def test_a_broker_says_where_its_replica_is() -> None:
+def test_assignment_sets_the_directory_of_a_replica() -> None:
     cluster = cluster_of_three()
     before = partition(cluster)
     assert directory(cluster) == UNASSIGNED_DIRECTORY
@@ -73,7 +73,7 @@ def test_a_broker_says_where_its_replica_is() -> None:
     assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch, before.isr)
 
 
-def test_saying_so_again_changes_nothing() -> None:
+def test_repeated_assignment_changes_nothing() -> None:
     cluster = cluster_of_three()
     assign(cluster, TWO)
     end = cluster.image.offset
@@ -89,7 +89,7 @@ def test_a_replica_may_move_between_directories_that_work() -> None:
     assert partition(cluster).isr == (1, 2, 3)
 
 
-def test_only_what_is_in_a_directory_fails_with_it() -> None:
+def test_failed_directory_affects_only_its_replicas() -> None:
     cluster = cluster_of_three()
     assign(cluster, TWO)
     fail(cluster, ONE)
@@ -101,17 +101,17 @@ def test_only_what_is_in_a_directory_fails_with_it() -> None:
     assert not cluster.image.cluster.brokers[1].fenced
 
 
-def test_a_directory_that_failed_before_it_was_told_of() -> None:
+def test_assignment_to_a_failed_directory_removes_the_replica_from_the_isr() -> None:
     cluster = cluster_of_three()
     fail(cluster, TWO)
-    assert partition(cluster).leader == 1  # nobody knows yet
+    assert partition(cluster).leader == 1  # the controller does not know yet
     assign(cluster, TWO)
     assert directory(cluster) == TWO
     assert partition(cluster).leader == 2
     assert 1 not in partition(cluster).isr
 
 
-def test_nobody_leads_what_was_in_the_only_directory() -> None:
+def test_partition_has_no_leader_when_the_directory_of_its_sole_replica_failed() -> None:
     cluster = cluster_of_three((1,), min_insync_replicas=1)
     assign(cluster, TWO)
     fail(cluster, TWO)
@@ -119,20 +119,20 @@ def test_nobody_leads_what_was_in_the_only_directory() -> None:
     assert partition(cluster).eligible_leader_replicas == (1,)  # it may be back after a restart
 
 
-def test_a_replica_that_begins_anew_has_nothing() -> None:
-    """It was eligible, since all it had was in a directory that only has to come back; now it is in another one."""
+def test_replica_restarted_in_another_directory_counts_as_empty() -> None:
+    """It was eligible while its failed directory could return with its records; now its replica is in another one."""
     cluster = cluster_of_three((1,), min_insync_replicas=1)
     assign(cluster, TWO)
     fail(cluster, TWO)
     assign(cluster, ONE)
     assert partition(cluster).eligible_leader_replicas == ()
     assert partition(cluster).last_known_elr == ()
-    # Nobody else ever had anything: it leads again, and is known to recover (KIP-966).
+    # No other replica ever had records: it leads again, and is known to recover (KIP-966).
     assert partition(cluster).leader == 1
     assert partition(cluster).leader_recovery_state == 1
 
 
-def test_others_lead_when_a_replica_begins_anew() -> None:
+def test_other_replicas_lead_when_a_replica_restarts_in_another_directory() -> None:
     cluster = cluster_of_three(min_insync_replicas=3)
     assign(cluster, TWO)
     fail(cluster, TWO)
@@ -155,8 +155,8 @@ def test_a_replica_that_cannot_be_found_counts_as_lost() -> None:
     assert partition(cluster).leader == 2
 
 
-def test_a_restart_without_a_directory_is_no_restart_that_changes_nothing() -> None:
-    """The last active broker leads on when it restarts cleanly: but not what is not there any more."""
+def test_clean_restart_without_a_log_directory_changes_partitions() -> None:
+    """The last active broker keeps its leaderships over a clean restart, but not those of a missing directory."""
     cluster = Cluster(0)
     cluster.join(1, log_dirs=[ONE, TWO])
     topics = [NewTopic("t", assignments=[(0, (1,))])]
@@ -167,7 +167,7 @@ def test_a_restart_without_a_directory_is_no_restart_that_changes_nothing() -> N
     assert partition(cluster).leader == NO_LEADER
 
 
-def test_what_is_refused() -> None:
+def test_invalid_assignments_of_directories_are_refused() -> None:
     cluster = cluster_of_three((1, 2))
     before = cluster.image.offset
     unknown = DirectoryAssignment(ONE, b"unknown".ljust(16), 0)

@@ -1,4 +1,4 @@
-"""Where new partitions go."""
+"""Placement of new partitions."""
 
 from collections import Counter
 from random import Random
@@ -24,7 +24,7 @@ BROKERS = st.lists(st.tuples(RACKS, st.booleans()), min_size=1, max_size=9).map(
 
 
 @given(BROKERS, st.integers(1, 9), st.integers(1, 30), st.randoms(use_true_random=False))
-def test_replicas_are_distinct_led_by_a_live_one_and_spread_over_racks(
+def test_replicas_are_distinct_active_leader_first_and_spread_over_racks(
     brokers: list[BrokerImage], factor: int, count: int, rng: Random
 ) -> None:
     live = {each.broker_id for each in brokers if not each.fenced}
@@ -48,8 +48,8 @@ SHAPES = [(1, 1), (1, 5), (3, 1), (3, 3), (4, 2)]
     ("racks", "per_rack", "factor"),
     [(racks, per_rack, factor) for racks, per_rack in SHAPES for factor in range(1, min(racks * per_rack, 5) + 1)],
 )
-def test_leaders_and_replicas_are_even(racks: int, per_rack: int, factor: int) -> None:
-    """In each round everybody leads once, and has as many replicas as all others, give or take one."""
+def test_leaders_and_replicas_are_balanced(racks: int, per_rack: int, factor: int) -> None:
+    """In each round, every broker leads once, and the numbers of replicas differ by one at most."""
     count = racks * per_rack
     placer = StripedReplicaPlacer([broker(i, f"rack-{i % racks}") for i in range(count)], factor, Random(3))
     for _ in range(20):
@@ -59,7 +59,7 @@ def test_leaders_and_replicas_are_even(racks: int, per_rack: int, factor: int) -
         assert max(everybody.values()) - min(everybody[i] for i in range(count)) <= 1
 
 
-def test_replicas_go_round_the_racks() -> None:
+def test_racks_take_turns() -> None:
     brokers = [broker(i, "abc"[i % 3]) for i in range(9)]
     placer = StripedReplicaPlacer(brokers, 4, Random(3))
     racks = [["abc"[replica % 3] for replica in placer.place()] for _ in range(3)]
@@ -68,7 +68,7 @@ def test_replicas_go_round_the_racks() -> None:
     assert racks == [[*first[turn:], *first[:turn], first[turn]] for turn in range(3)]
 
 
-def test_racks_without_a_living_broker_give_no_leaders_and_none_of_the_others_leads_more_for_it() -> None:
+def test_racks_without_active_brokers_get_no_leaders_and_the_others_stay_balanced() -> None:
     brokers = [broker(i, "abc"[i % 3], fenced=i % 3 == 2) for i in range(9)]
     placer = StripedReplicaPlacer(brokers, 3, Random(3))
     placed = [placer.place() for _ in range(60)]
@@ -76,13 +76,13 @@ def test_racks_without_a_living_broker_give_no_leaders_and_none_of_the_others_le
     assert all(len({replica % 3 for replica in replicas}) == 3 for replicas in placed), "racks come before lives"
 
 
-def test_no_broker_shares_all_it_has_with_another() -> None:
+def test_no_two_brokers_share_all_partitions() -> None:
     placer = StripedReplicaPlacer([broker(i) for i in range(6)], 3, Random(3))
     together = Counter(frozenset(placer.place()) for _ in range(600))
     assert len(together) == 20, "all sets of three of six"
 
 
-def test_replicas_leave_a_broker_alone_that_is_shutting_down_as_long_as_there_are_others() -> None:
+def test_broker_in_shutdown_gets_no_replicas_while_there_are_others() -> None:
     brokers = [broker(1), attrs.evolve(broker(2), in_controlled_shutdown=True), broker(3)]
     placer = StripedReplicaPlacer(brokers, 2, Random(1))
     assert all(set(placer.place()) == {1, 3} for _ in range(20))
@@ -90,7 +90,7 @@ def test_replicas_leave_a_broker_alone_that_is_shutting_down_as_long_as_there_ar
     assert all(placer.place()[2] == 2 for _ in range(20))
 
 
-def test_small_topics_do_not_all_go_to_the_same_brokers() -> None:
+def test_small_topics_are_spread_over_brokers() -> None:
     brokers = [broker(i) for i in range(5)]
     rng = Random(3)
     assert len({StripedReplicaPlacer(brokers, 1, rng).place() for _ in range(50)}) == 5

@@ -1,4 +1,4 @@
-"""When a snapshot of the metadata is due, and that a node starts from it."""
+"""Snapshots of the metadata: when they are due, and a node that starts from one."""
 
 import errno
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def names_of(image: MetadataImage) -> Sequence[str]:
     return sorted(image.topics.by_name)
 
 
-async def test_a_snapshot_is_taken_after_so_many_bytes_and_a_node_starts_from_it() -> None:
+async def test_snapshot_is_taken_after_max_bytes_and_loaded_by_a_restart() -> None:
     """KIP-630; metadata.log.max.record.bytes.between.snapshots."""
     disk, names = VolatileDisk(), [f"topic-{number}" for number in range(40)]
     async with metadata_node(disk, snapshot_bytes=1_500) as node:
@@ -56,7 +56,7 @@ async def test_a_snapshot_is_taken_after_so_many_bytes_and_a_node_starts_from_it
         assert names_of(node.loader.image) == sorted(names)
 
 
-async def test_a_snapshot_is_taken_in_time_if_there_is_anything_new(autojump_clock: MockClock) -> None:
+async def test_snapshot_is_taken_after_the_interval_if_there_are_new_records(autojump_clock: MockClock) -> None:
     """metadata.log.max.snapshot.interval.ms."""
     async with metadata_node(VolatileDisk(), snapshot_interval_ms=MINUTE_MS) as node:
         await node.join()
@@ -78,7 +78,7 @@ async def test_a_snapshot_is_taken_in_time_if_there_is_anything_new(autojump_clo
         assert start_offset(node) == node.loader.image.offset + 1
 
 
-async def test_without_an_interval_time_brings_no_snapshot(autojump_clock: MockClock) -> None:
+async def test_no_snapshot_is_taken_by_time_without_an_interval(autojump_clock: MockClock) -> None:
     async with metadata_node(VolatileDisk(), snapshot_interval_ms=0) as node:
         await node.join()
         await trio.sleep(80_000)
@@ -86,7 +86,7 @@ async def test_without_an_interval_time_brings_no_snapshot(autojump_clock: MockC
 
 
 async def test_the_bytes_before_a_restart_count() -> None:
-    """They are in the log, and it is the log that is to be kept short."""
+    """These bytes are in the log, whose length the snapshots bound."""
     disk = VolatileDisk()
     for life, expected in enumerate((False, False, True)):
         async with metadata_node(disk, snapshot_bytes=3_000, seed=life) as node:
@@ -96,7 +96,7 @@ async def test_the_bytes_before_a_restart_count() -> None:
             assert (start_offset(node) > 0) == expected
 
 
-async def test_requests_go_on_while_a_snapshot_is_written_and_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_continue_while_a_snapshot_is_written_and_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "PORTION_BYTES", 1 << 12)
     disk = VolatileDisk()
     async with metadata_node(disk) as node:
@@ -118,7 +118,7 @@ async def test_requests_go_on_while_a_snapshot_is_written_and_are_not_in_it(monk
 
 
 class FillingDisk(VolatileDisk):
-    """Has no control left for files that begin with `refused`."""
+    """Has no space left for files that begin with `refused`."""
 
     refused = "none"
 
@@ -128,7 +128,7 @@ class FillingDisk(VolatileDisk):
         return super().open(path, create=create)
 
 
-async def test_a_disk_that_does_not_take_the_snapshot_ends_the_node(autojump_clock: MockClock) -> None:
+async def test_failed_snapshot_write_ends_the_node(autojump_clock: MockClock) -> None:
     disk = FillingDisk()
     with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="no space left"), flatten_subgroups=True):
         async with metadata_node(disk, snapshot_interval_ms=MINUTE_MS) as node:
@@ -141,7 +141,7 @@ async def test_a_disk_that_does_not_take_the_snapshot_ends_the_node(autojump_clo
         assert names_of(node.loader.image) == ["kept"]
 
 
-async def test_nothing_acknowledged_is_lost_when_the_power_is_cut_around_snapshots() -> None:
+async def test_acknowledged_records_survive_power_cuts_around_snapshots() -> None:
     disk, rng, kept = VolatileDisk(), Random(7), list[str]()
     disk.during_sync = trio.lowlevel.checkpoint
     starts = set()

@@ -36,7 +36,7 @@ _RULES: Final = {
 # Questions may begin with "What" and "Who".
 _SENTENCE: Final = re.compile(r"(?<=[.!:;])\s+|(?<=\?)\s+")
 _TEST_NAME: Final = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
-_TEST_NAME_RULE: Final = re.compile(r"_(?:who|whoever|whose|nobody|somebody|anew|life|what|of_what)_|_behind(?:_|$)")
+_TEST_NAME_RULE: Final = re.compile(r"_(?:who|whoever|nobody|somebody|anew|life|what|of_what)_|_behind(?:_|$)")
 _COMMENT: Final = re.compile(r"(?:^|  )#(?:: | |$)(.*)")
 _MARKUP: Final = re.compile(r"^(?:[-*>#]+|\d+\.|\|)\s+|`[^`]*`")
 

@@ -1,4 +1,4 @@
-"""Majorities, the table of roles, and the shape of logs, each against another way to compute the same."""
+"""Majorities, role transitions and log states, each compared with another way to compute the same."""
 
 from itertools import combinations
 
@@ -22,13 +22,13 @@ def test_any_two_majorities_share_a_voter(size: int) -> None:
 
 
 @given(st.lists(st.integers(-1, 50), min_size=1, max_size=9))
-def test_the_high_watermark_is_the_highest_offset_that_enough_voters_have(offsets: list[int]) -> None:
+def test_high_watermark_is_the_highest_offset_held_by_a_majority(offsets: list[int]) -> None:
     enough = [end for end in range(-1, 51) if 2 * sum(offset >= end for offset in offsets) > len(offsets)]
     assert reached_by_majority(offsets) == max(enough)
 
 
 @given(st.permutations(list(range(5))), st.lists(st.integers(0, 9), min_size=5, max_size=5))
-def test_which_voter_has_what_does_not_matter(order: list[int], offsets: list[int]) -> None:
+def test_high_watermark_is_independent_of_the_order_of_voters(order: list[int], offsets: list[int]) -> None:
     assert reached_by_majority(offsets) == reached_by_majority([offsets[index] for index in order])
 
 
@@ -56,7 +56,7 @@ def test_every_role_can_be_reached_and_left() -> None:
     assert reached == set(Role)
 
 
-def test_whoever_hears_of_a_higher_epoch_leaves_its_role() -> None:
+def test_every_role_becomes_unattached_in_a_higher_epoch() -> None:
     """Raft's paper, section 5.1."""
     assert {next_role(role, Cause.HIGHER_EPOCH) for role in Role} == {Role.UNATTACHED}
 
@@ -65,12 +65,12 @@ def test_only_a_candidate_becomes_leader() -> None:
     assert {old for (old, _), new in TRANSITIONS.items() if new is Role.LEADER} == {Role.CANDIDATE}
 
 
-def test_what_the_table_does_not_have_is_refused() -> None:
+def test_transition_that_is_not_in_the_table_is_refused() -> None:
     with pytest.raises(IllegalTransition, match="LEADER cannot be left"):
         next_role(Role.LEADER, Cause.LEADER_FOUND)
 
 
-def test_the_diagram_has_every_way() -> None:
+def test_diagram_has_every_transition() -> None:
     assert diagram().count("-->") == len(TRANSITIONS) + 1
 
 
@@ -91,7 +91,7 @@ def test_an_epoch_ends_where_the_next_begins(epochs: list[int], epoch: int) -> N
 
 
 @given(Epochs, st.data())
-def test_truncation_leaves_what_was_there_before(epochs: list[int], data: st.DataObject) -> None:
+def test_truncation_keeps_the_entries_below(epochs: list[int], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(epochs)))
     log = shape_of(epochs)
     log.truncate(cut)
@@ -100,10 +100,10 @@ def test_truncation_leaves_what_was_there_before(epochs: list[int], data: st.Dat
 
 
 @given(Epochs, Epochs, st.data())
-def test_fetching_and_truncating_ends_at_the_last_common_entry(
+def test_repeated_fetch_and_truncation_ends_at_the_last_common_entry(
     mine: list[int], leaders: list[int], data: st.DataObject
 ) -> None:
-    """KIP-595: a follower that truncates where it is told to ends where both logs agree, and drops nothing that was."""
+    """KIP-595: a follower that truncates as told ends where both logs agree, and keeps all common entries."""
     common = data.draw(st.integers(0, min(len(mine), len(leaders))))
     mine = [*leaders[:common], *(epoch for epoch in mine if epoch >= (leaders[common - 1] if common else 0))]
     agree = common
@@ -123,7 +123,7 @@ def test_fetching_and_truncating_ends_at_the_last_common_entry(
 
 
 @given(Epochs.filter(bool), st.data())
-def test_a_snapshot_changes_nothing_above_it(epochs: list[int], data: st.DataObject) -> None:
+def test_snapshot_leaves_the_entries_above_unchanged(epochs: list[int], data: st.DataObject) -> None:
     start = data.draw(st.integers(1, len(epochs)))
     log, whole = shape_of(epochs), shape_of(epochs)
     log.start_at(OffsetAndEpoch(start, epochs[start - 1]))
@@ -137,7 +137,7 @@ def test_a_snapshot_changes_nothing_above_it(epochs: list[int], data: st.DataObj
         assert log.match(place) == (Match.BELOW_START, log.start)
 
 
-def test_a_sync_says_nothing_of_what_was_truncated_meanwhile() -> None:
+def test_sync_does_not_count_entries_that_were_truncated_meanwhile() -> None:
     log = shape_of([1, 1, 1])
     end = log.end
     log.truncate(1)
@@ -152,7 +152,7 @@ def voters(*node_ids: int) -> VoterSet:
     return VoterSet(tuple(Voter(ReplicaKey(node_id, directory_id(f"d{node_id}"))) for node_id in node_ids))
 
 
-def test_the_latest_voters_in_the_log_count_until_they_are_truncated() -> None:
+def test_latest_voter_set_is_in_effect_until_it_is_truncated() -> None:
     """Raft's dissertation, section 4.1."""
     history = VoterSetHistory(voters(1))
     history.append(3, voters(1, 2))
@@ -164,7 +164,7 @@ def test_the_latest_voters_in_the_log_count_until_they_are_truncated() -> None:
     assert (history.latest.ids, history.latest_offset) == ((1, 2), 4)
 
 
-def test_a_replica_with_another_disk_is_another_replica() -> None:
+def test_replica_with_another_directory_id_is_another_replica() -> None:
     """KIP-853."""
     assert voters(1, 2).contains(ReplicaKey(2, directory_id("d2")))
     assert voters(1, 2).contains(ReplicaKey(2))

@@ -1,4 +1,4 @@
-"""Random lives of quorums. `pytest --full` lives more of them; a failing seed is named by the test."""
+"""Random runs of quorums under faults. `pytest --full` runs more seeds; a failing test names its seed."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ SHAPES = [(3, 0), (5, 0), (1, 2), (3, 2)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}_voters_{shape[1]}_spares")
-def test_raft_keeps_its_promises_through_any_faults(
+def test_raft_invariants_hold_under_random_faults(
     shape: tuple[int, int], full: bool, figure: Callable[[str], None]
 ) -> None:
     """Election safety, log matching, leader completeness, state machine safety: Raft's paper, figure 3."""

@@ -1,4 +1,4 @@
-"""However slow messages are, one election replaces a leader that died: rivals do not split the votes for long."""
+"""One election replaces a leader that died, with any latency of messages: rivals do not split the votes for long."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ LIVES = 40
 
 
 def epochs_of_a_failover(seed: int, pace_ms: float, *, noticed: bool) -> int:
-    """How many epochs three voters go through when the leader dies, and two are left that both notice at once."""
+    """The number of epochs of a failover, if the leader of three voters dies and both others detect it at once."""
     rng = Random(seed)
 
     def delay_ms() -> float:
@@ -32,5 +32,5 @@ def epochs_of_a_failover(seed: int, pace_ms: float, *, noticed: bool) -> int:
 
 @pytest.mark.parametrize("noticed", [True, False])
 @pytest.mark.parametrize("pace_ms", [10.0, 30.0])
-def test_one_election_is_enough(pace_ms: float, noticed: bool) -> None:
+def test_failover_takes_one_election(pace_ms: float, noticed: bool) -> None:
     assert [epochs_of_a_failover(seed, pace_ms, noticed=noticed) for seed in range(LIVES)] == [1] * LIVES

@@ -1,4 +1,4 @@
-"""The tester tested: each bug breaks one rule, and random lives or a named scenario have to notice."""
+"""Planted bugs, each of which breaks one rule: random runs or a named scenario have to find it."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ from tests.support.raft_chaos import Chaos
 from tests.support.raft_invariants import Violation
 from tests.support.raft_world import RaftWorld
 
-# How many random lives may pass before a bug is found; without one, thousands pass.
+# The number of random runs within which a bug is found; without a bug, thousands of runs pass.
 SEEDS = 150
 
 
 def found_by(seeds: int, shape: tuple[int, int], prepare: Callable[[RaftWorld], None] | None = None) -> int:
-    """The first seed that notices."""
+    """The first seed that finds the bug."""
     for seed in range(seeds):
         try:
             Chaos(seed, *shape, prepare).run()
@@ -34,12 +34,12 @@ def isolate(world: RaftWorld, inside: set[int]) -> None:
 
 
 def patience(**by_node: float) -> Callable[[int], Callable[[], float]]:
-    """Who of the nodes loses patience when: `n1=0.0` first."""
+    """The random numbers of each node's timeouts: the node with the lowest one starts its election first."""
     return lambda node_id: lambda: by_node[f"n{node_id}"]
 
 
 def voter_that_restarts(*, votes_are_durable: bool) -> None:
-    """Nodes 1 and 3 stand in the same epoch; node 2 votes for 1, dies, comes back, and is asked by 3."""
+    """Nodes 1 and 3 stand in the same epoch. Node 2 votes for 1, crashes, restarts, and gets a request from 3."""
     world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0375))
     world.votes_are_durable = votes_are_durable
     world.start_all()
@@ -52,28 +52,30 @@ def voter_that_restarts(*, votes_are_durable: bool) -> None:
     world.run(500)
 
 
-def test_a_vote_that_is_not_durable_is_found() -> None:
+def test_planted_bug_vote_not_durable_is_found() -> None:
     """Raft's paper, section 5.2: both are elected in one epoch."""
     voter_that_restarts(votes_are_durable=True)
     with pytest.raises(Violation, match="led in epoch 1"):
         voter_that_restarts(votes_are_durable=False)
 
 
-def test_a_log_that_is_not_durable_is_found(figure: Callable[[str], None]) -> None:
+def test_planted_bug_log_not_durable_is_found(figure: Callable[[str], None]) -> None:
     def forget_entries(world: RaftWorld) -> None:
         world.log_is_durable = False
 
     figure(f"found by seed {found_by(SEEDS, (3, 0), forget_entries)}")
 
 
-def test_acknowledging_before_a_majority_is_found(
+def test_planted_bug_commit_without_a_majority_is_found(
     monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
 ) -> None:
     monkeypatch.setattr(leading, "reached_by_majority", max)
     figure(f"found by seed {found_by(SEEDS, (3, 0))}")
 
 
-def test_a_majority_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]) -> None:
+def test_planted_bug_majority_too_small_is_found(
+    monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
+) -> None:
     monkeypatch.setattr(quorum, "majority", lambda size: max(1, size // 2))
     figure(f"found by seed {found_by(SEEDS, (5, 0))}")
 
@@ -84,7 +86,7 @@ def match_by_offset_alone(log: LogState, end: OffsetAndEpoch) -> tuple[Match, Of
     return (Match.SAME, end) if end.offset <= log.end_offset else (Match.DIVERGED, log.end)
 
 
-def test_a_fetch_without_a_look_at_the_previous_epoch_is_found(
+def test_planted_bug_fetch_ignores_the_previous_epoch_is_found(
     monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
 ) -> None:
     monkeypatch.setattr(LogState, "match", match_by_offset_alone)
@@ -92,19 +94,19 @@ def test_a_fetch_without_a_look_at_the_previous_epoch_is_found(
 
 
 def figure_8() -> None:
-    """Raft's paper, figure 8, with three nodes and one entry to an answer."""
+    """Raft's paper, figure 8, with three nodes and one entry per response."""
     world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.5))
     world.start_all()
     one, two, three = world.hosts.values()
     assert world.run_until(lambda: one.live.role is Role.LEADER, 5_000)
     world.run(100)
     isolate(world, {1})
-    world.append(1, "old")  # nobody else gets it
+    world.append(1, "old")  # no other node fetches it
     old_offset = one.live.end_offset - 1
     world.run(5)
     world.crash(1)
     assert world.run_until(lambda: three.live.role is Role.LEADER, 5_000)
-    isolate(world, {3})  # nobody gets the first entry of its epoch
+    isolate(world, {3})  # no other node fetches the first entry of its epoch
     world.run(5)
     world.crash(3)
     world.cuts.clear()
@@ -121,7 +123,7 @@ def figure_8() -> None:
     assert two.disk.batches[old_offset].records != (b"old",)
 
 
-def test_committing_an_old_epochs_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bug_commit_of_an_earlier_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raft_world, "BATCHES_IN_ANSWER", 1)
     figure_8()
     monkeypatch.setattr(leading, "may_commit", lambda leader, end_offset: True)
@@ -130,7 +132,7 @@ def test_committing_an_old_epochs_entry_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def two_removals() -> None:
-    """A leader without touch removes both others; these elect another, and know nothing of it."""
+    """An isolated leader removes both other voters, which elect another leader without knowing of it."""
     world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.4, n3=0.9))
     world.start_all()
     assert world.run_until(lambda: world.hosts[1].live.role is Role.LEADER, 5_000)
@@ -143,8 +145,8 @@ def two_removals() -> None:
     assert world.hosts[2].live.role is Role.LEADER
 
 
-def test_two_changes_of_voters_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-853: the sets before and after need no common majority then."""
+def test_planted_bug_two_voter_changes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-853: with two changes, the majorities of the voter sets before and after need not overlap."""
     two_removals()
     monkeypatch.setattr(reconfiguration, "may_change", lambda replica, leader: True)
     with pytest.raises(Violation, match="committed"):
@@ -152,7 +154,7 @@ def test_two_changes_of_voters_at_once_are_found(monkeypatch: pytest.MonkeyPatch
 
 
 def deaf_node(monkeypatch: pytest.MonkeyPatch | None = None) -> int:
-    """By how much the epoch grows while a follower is heard, and hears nothing, for a minute."""
+    """The increase of the epoch in a minute in which a follower can send, but receives nothing."""
     world = RaftWorld([1, 2, 3])
     world.start_all()
     world.run(5_000)
@@ -167,8 +169,8 @@ def deaf_node(monkeypatch: pytest.MonkeyPatch | None = None) -> int:
     return max(host.live.epoch for host in world.live) - before
 
 
-def test_pre_votes_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KIP-996: whether a deaf follower disturbs the others is what pre-votes are for."""
+def test_planted_bug_pre_votes_ignored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-996: pre-votes keep a follower that receives nothing from disturbing the others."""
     assert deaf_node() <= 1
 
     def start_at_once(replica: Replica, cause: Cause) -> None:
@@ -181,9 +183,9 @@ def test_pre_votes_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -
     assert deaf_node() > 5
 
 
-def test_a_lost_disk_that_passes_for_the_old_one_is_found(
+def test_planted_bug_directory_id_ignored_is_found(
     monkeypatch: pytest.MonkeyPatch, figure: Callable[[str], None]
 ) -> None:
-    """KIP-853: what directory ids are for. It has forgotten its votes, and what it acknowledged."""
+    """KIP-853: a replica with a new disk has lost its votes and the entries that it acknowledged."""
     monkeypatch.setattr(ReplicaKey, "matches", lambda self, other: self.node_id == other.node_id)
     figure(f"found by seed {found_by(SEEDS, (3, 0))}")

@@ -1,4 +1,4 @@
-"""One test for each rule of elections and replication, told to one core; where it is from stands beside it."""
+"""One test per rule of elections and replication, on a single core. The names and docstrings cite the source."""
 
 import pytest
 
@@ -20,8 +20,8 @@ from kraft.replicated_log import Batch
 from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, One, established, kinds, sends
 
 
-def test_5_2_one_vote_in_an_epoch() -> None:
-    """Raft's paper, section 5.2: first come, first served; the same candidate may ask again."""
+def test_5_2_replica_votes_once_per_epoch() -> None:
+    """Raft's paper, section 5.2: the first candidate gets the vote, also when it asks again."""
     one = One()
     assert one.vote_for(2, 5, EMPTY)
     assert not one.vote_for(3, 5, EMPTY)
@@ -29,13 +29,13 @@ def test_5_2_one_vote_in_an_epoch() -> None:
     assert one.vote_for(3, 6, EMPTY)
 
 
-def test_5_2_a_vote_survives_a_restart() -> None:
+def test_5_2_vote_survives_a_restart() -> None:
     one = One(election=ElectionState(5, KEYS[2]))
     assert not one.vote_for(3, 5, EMPTY)
     assert one.vote_for(2, 5, EMPTY)
 
 
-def test_5_2_a_vote_is_durable_before_it_is_given_once_for_epoch_and_vote() -> None:
+def test_5_2_vote_and_epoch_are_persisted_together_before_the_response() -> None:
     effects = One().ask(said.VoteRequest(5, KEYS[2], KEYS[1], EMPTY, pre_vote=False))
     assert kinds(effects) == [todo.RoleChanged, todo.PersistElection, todo.Answer]
     assert todo.PersistElection(ElectionState(5, KEYS[2])) in effects
@@ -52,12 +52,14 @@ def test_5_2_a_vote_is_durable_before_it_is_given_once_for_epoch_and_vote() -> N
     ],
 )
 @pytest.mark.parametrize("pre_vote", [False, True])
-def test_5_4_1_votes_go_to_logs_that_are_as_up_to_date(end: OffsetAndEpoch, granted: bool, pre_vote: bool) -> None:
+def test_5_4_1_vote_is_granted_only_to_a_log_that_is_as_up_to_date(
+    end: OffsetAndEpoch, granted: bool, pre_vote: bool
+) -> None:
     """Raft's paper, section 5.4.1: the later epoch wins, then the longer log."""
     assert One(1, 4, 4).vote_for(2, 7, end, pre_vote=pre_vote) is granted
 
 
-def test_5_1_a_request_of_an_older_epoch_is_refused() -> None:
+def test_5_1_request_of_an_older_epoch_is_refused() -> None:
     one = One(election=ElectionState(5))
     for request in (
         said.VoteRequest(4, KEYS[2], KEYS[1], EMPTY, pre_vote=False),
@@ -70,7 +72,7 @@ def test_5_1_a_request_of_an_older_epoch_is_refused() -> None:
         assert response.current_leader == CurrentLeader(5)
 
 
-def test_5_1_a_leader_that_hears_of_a_higher_epoch_steps_down_and_tells_who_waits() -> None:
+def test_5_1_leader_in_a_higher_epoch_steps_down_and_fails_waiting_requests() -> None:
     one = One().elected()
     one.fetch(3, 2, 1)
     effects = one.ask(said.VoteRequest(9, KEYS[2], KEYS[1], EMPTY, pre_vote=False))
@@ -79,14 +81,14 @@ def test_5_1_a_leader_that_hears_of_a_higher_epoch_steps_down_and_tells_who_wait
     assert [response.error for response in waiting] == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
 
-def test_5_2_a_candidate_follows_whoever_won() -> None:
+def test_5_2_candidate_follows_the_elected_leader() -> None:
     one = One()
     one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     assert (one.core.role, one.core.epoch) == (Role.CANDIDATE, 1)
     one.follow(3, 1)
 
 
-def test_5_2_a_lost_election_is_tried_again_in_another_epoch() -> None:
+def test_5_2_lost_election_is_repeated_in_another_epoch() -> None:
     one = One()
     effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     for node_id, vote in zip((2, 3), sends(effects), strict=True):
@@ -95,7 +97,7 @@ def test_5_2_a_lost_election_is_tried_again_in_another_epoch() -> None:
     assert (one.core.role, one.core.epoch) == (Role.PROSPECTIVE, 1)
 
 
-def test_kip_996_the_epoch_stays_until_a_majority_would_vote() -> None:
+def test_kip_996_epoch_rises_only_after_pre_votes_of_a_majority() -> None:
     one = One(election=ElectionState(7))
     for request in one.time_out():
         assert request.pre_vote
@@ -103,14 +105,14 @@ def test_kip_996_the_epoch_stays_until_a_majority_would_vote() -> None:
     assert (one.core.role, one.core.epoch) == (Role.PROSPECTIVE, 7)
 
 
-def test_kip_996_a_pre_vote_is_no_vote() -> None:
+def test_kip_996_pre_vote_does_not_count_as_a_vote() -> None:
     one = One()
     assert one.vote_for(2, 0, EMPTY, pre_vote=True)
     assert one.vote_for(3, 0, EMPTY, pre_vote=True)
     assert one.core.election == ElectionState()
 
 
-def test_kip_996_nobody_would_vote_while_it_hears_its_leader() -> None:
+def test_kip_996_follower_with_a_leader_refuses_pre_votes() -> None:
     one = One()
     fetch = one.follow(2, 1)
     one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0)))
@@ -119,12 +121,12 @@ def test_kip_996_nobody_would_vote_while_it_hears_its_leader() -> None:
     assert one.vote_for(3, 1, EMPTY, pre_vote=True)
 
 
-def test_kip_996_a_leader_would_vote_for_nobody() -> None:
+def test_kip_996_leader_refuses_pre_votes() -> None:
     one = One().elected()
     assert not one.vote_for(3, 1, OffsetAndEpoch(9, 1), pre_vote=True)
 
 
-def test_kip_996_who_is_refused_goes_back_to_its_leader() -> None:
+def test_kip_996_prospective_replica_follows_its_leader_again_when_refused() -> None:
     one = One()
     one.follow(2, 1)
     requests = one.time_out()
@@ -134,7 +136,7 @@ def test_kip_996_who_is_refused_goes_back_to_its_leader() -> None:
     assert (one.core.role, one.core.leader_id, one.core.epoch) == (Role.FOLLOWER, 2, 1)
 
 
-def test_kip_996_word_of_the_lost_leader_counts_only_from_itself() -> None:
+def test_kip_996_prospective_replica_follows_the_lost_leader_only_on_its_own_message() -> None:
     one = One()
     one.follow(2, 1)
     requests = one.time_out()
@@ -144,20 +146,20 @@ def test_kip_996_word_of_the_lost_leader_counts_only_from_itself() -> None:
     assert one.core.role is Role.FOLLOWER
 
 
-def test_8_a_leader_begins_with_an_entry_of_its_epoch() -> None:
-    """Raft's paper, section 8: it cannot know what is committed before one of its own is."""
+def test_8_leader_appends_an_entry_of_its_epoch_first() -> None:
+    """Raft's paper, section 8: a leader knows which entries are committed only after one of its own is."""
     one = One(1, 1).elected()
     assert one.core.epoch == 2
     assert one.core.log.end_of_epoch(2).epoch == 2
 
 
-def test_5_3_a_leader_commits_what_a_majority_has_durably() -> None:
+def test_5_3_leader_commits_entries_durable_on_a_majority() -> None:
     one = One().elected()
     assert not [effect for effect in one.fetch(2, 2, 1) if isinstance(effect, todo.Committed)]
     assert todo.Committed(2) in one.sync()
 
 
-def test_5_3_what_the_leader_has_not_synced_does_not_count() -> None:
+def test_5_3_unsynced_entries_of_the_leader_do_not_count() -> None:
     one = One().elected()
     one.fetch(2, 2, 1)
     assert one.core.high_watermark == 0
@@ -175,8 +177,8 @@ def test_5_4_2_entries_of_older_epochs_are_not_committed_by_counting() -> None:
     assert one.core.high_watermark == 4
 
 
-def test_5_3_a_fetch_is_checked_against_the_epoch_before_it() -> None:
-    """Log matching, KIP-595: what follows is only handed out behind the same entry."""
+def test_5_3_fetch_is_checked_against_the_epoch_of_the_previous_entry() -> None:
+    """Log matching, KIP-595: entries are sent only to a log that has the same entry before them."""
     one = One(1, 1, 3).elected()
     one.sync()
     response = one.answer_to(said.FetchRequest(4, KEYS[2], OffsetAndEpoch(3, 2), 0))
@@ -185,7 +187,7 @@ def test_5_3_a_fetch_is_checked_against_the_epoch_before_it() -> None:
     assert one.core.high_watermark == 0
 
 
-def test_kip_630_who_is_behind_the_start_is_sent_to_the_snapshot() -> None:
+def test_kip_630_fetch_below_the_log_start_is_answered_with_the_snapshot() -> None:
     one = One(1, 1, 1).elected()
     one.sync()
     one.fetch(2, one.core.end_offset, 2)
@@ -196,8 +198,8 @@ def test_kip_630_who_is_behind_the_start_is_sent_to_the_snapshot() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_what_was_fetched_of_a_snapshot_is_discarded_when_it_is_not_to_be_had_any_more(is_gone: bool) -> None:
-    """The leader has a later one, or somebody else leads, who may have a later one."""
+def test_partial_snapshot_is_discarded_when_the_leader_no_longer_has_it(is_gone: bool) -> None:
+    """The leader has a later snapshot, or another leader may have one."""
     one = One()
     wanted = OffsetAndEpoch(5, 1)
     fetch = one.follow(2, 1)
@@ -214,8 +216,8 @@ def test_what_was_fetched_of_a_snapshot_is_discarded_when_it_is_not_to_be_had_an
     assert todo.DiscardSnapshot(wanted) in effects
 
 
-def test_kip_630_an_own_snapshot_does_not_cut_a_log_that_a_fetched_one_replaces() -> None:
-    """It was taken slowly, and comes while the later one is being installed."""
+def test_kip_630_own_snapshot_is_ignored_while_a_fetched_one_is_installed() -> None:
+    """The own snapshot took long, and is complete only while a later one is being installed."""
     one = One(1, 1, 1)
     fetch = one.follow(2, 1)
     (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 2))))
@@ -228,7 +230,7 @@ def test_kip_630_an_own_snapshot_does_not_cut_a_log_that_a_fetched_one_replaces(
     assert one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1))) == []
 
 
-def test_a_follower_acknowledges_only_what_is_durable() -> None:
+def test_follower_acknowledges_only_durable_entries() -> None:
     """Raft's paper, section 5.3: the Fetch that acknowledges waits for the sync."""
     one = One()
     fetch = one.follow(2, 1)
@@ -240,7 +242,7 @@ def test_a_follower_acknowledges_only_what_is_durable() -> None:
     assert request.log_end == OffsetAndEpoch(1, 1)
 
 
-def test_a_follower_takes_no_batches_that_do_not_follow() -> None:
+def test_follower_refuses_batches_that_do_not_continue_its_log() -> None:
     one = One()
     fetch = one.follow(2, 1)
     stray = Batch(4, 1, 0, (b"x",))
@@ -249,7 +251,7 @@ def test_a_follower_takes_no_batches_that_do_not_follow() -> None:
     assert one.core.end_offset == 0
 
 
-def test_a_follower_never_truncates_what_is_committed() -> None:
+def test_follower_never_truncates_committed_entries() -> None:
     one = One(1, 1)
     fetch = one.follow(2, 2)
     one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(2, 2), 2)))
@@ -260,7 +262,7 @@ def test_a_follower_never_truncates_what_is_committed() -> None:
     assert one.core.end_offset == 2
 
 
-def test_check_quorum_a_leader_without_fetches_from_a_majority_resigns() -> None:
+def test_check_quorum_leader_without_fetches_from_a_majority_resigns() -> None:
     """KIP-595 and Raft's dissertation, section 6.2."""
     one = One().elected()
     one.step(happened.Tick(), 2_999.0)
@@ -278,7 +280,7 @@ def test_check_quorum_fetches_from_one_other_of_three_suffice() -> None:
     assert one.core.role is Role.LEADER
 
 
-def test_kip_595_the_best_successor_stands_at_once_and_the_others_wait() -> None:
+def test_kip_595_first_preferred_successor_stands_at_once_and_others_wait() -> None:
     for successors, role in (((1, 3), Role.CANDIDATE), ((3, 1), Role.FOLLOWER)):
         one = One()
         one.follow(2, 1)
@@ -291,7 +293,7 @@ def test_kip_595_the_best_successor_stands_at_once_and_the_others_wait() -> None
 LONG_MS = 10_000.0
 
 
-def test_a_leader_that_leaves_never_stands_again() -> None:
+def test_leaving_leader_never_stands_again() -> None:
     one = established()
     one.step(happened.Leave())
     assert one.core.role is Role.RESIGNED
@@ -301,7 +303,7 @@ def test_a_leader_that_leaves_never_stands_again() -> None:
     assert one.vote_for(2, 2, OffsetAndEpoch(2, 1)), "but it helps others to be elected"
 
 
-def test_a_follower_that_leaves_does_not_stand_and_is_no_successor() -> None:
+def test_leaving_follower_does_not_stand_and_is_no_successor() -> None:
     one = One()
     one.follow(2, 1)
     one.step(happened.Leave())
@@ -311,7 +313,7 @@ def test_a_follower_that_leaves_does_not_stand_and_is_no_successor() -> None:
     assert (one.core.role, one.core.epoch) == (Role.UNATTACHED, 1)
 
 
-def test_who_stands_for_election_and_leaves_is_not_elected_any_more() -> None:
+def test_leaving_candidate_is_not_elected() -> None:
     asking = One()
     (pre_vote, _) = asking.time_out()
     asking.step(happened.Leave())
@@ -326,7 +328,7 @@ def test_who_stands_for_election_and_leaves_is_not_elected_any_more() -> None:
     assert (standing.core.role, standing.core.epoch) == (Role.UNATTACHED, 1)
 
 
-def test_a_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
+def test_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
     one = One()
     one.follow(2, 1)
     one.step(happened.ConnectionReset(3))
@@ -337,8 +339,8 @@ def test_a_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
     assert (one.core.role, one.core.epoch) == (Role.PROSPECTIVE, 1)
 
 
-def test_an_answer_of_a_former_role_counts_for_nothing() -> None:
-    """A vote that was asked for in an epoch before does not elect in this one."""
+def test_response_to_a_request_of_a_former_role_is_ignored() -> None:
+    """A vote of an earlier epoch does not count in the current one."""
     one = One()
     effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     late = sends(effects)[0]
@@ -347,7 +349,7 @@ def test_an_answer_of_a_former_role_counts_for_nothing() -> None:
     assert (one.core.role, one.core.epoch) == (Role.FOLLOWER, 2)
 
 
-def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
+def test_started_replica_requests_pre_votes_at_once_and_finds_the_leader() -> None:
     one = One(election=ElectionState(3))
     assert one.core.deadline_ms <= 40.0
     (pre_vote, _) = one.time_out()
@@ -359,7 +361,7 @@ def test_who_starts_asks_around_at_once_and_finds_the_leader() -> None:
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
 
-def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> None:
+def test_prospective_replica_with_the_lower_id_gets_the_pre_vote_of_the_other() -> None:
     lower, higher = One(), One()
     higher.core = Core(
         QuorumConfig(KEYS[3], "host3:1"),
@@ -379,7 +381,7 @@ def test_of_two_that_ask_each_other_the_one_with_the_lower_id_goes_first() -> No
         assert response.granted is (one is higher)
 
 
-def test_a_candidate_encourages_a_rival_only_once_it_has_lost() -> None:
+def test_candidate_grants_a_pre_vote_only_after_it_has_lost() -> None:
     one = One()
     (pre_vote, _) = one.time_out()
     votes = sends(one.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True))))
@@ -390,7 +392,7 @@ def test_a_candidate_encourages_a_rival_only_once_it_has_lost() -> None:
     assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)
 
 
-def test_whoever_encourages_another_gives_it_time() -> None:
+def test_replica_that_granted_a_pre_vote_postpones_its_own_election() -> None:
     one = One()
     one.follow(2, 1)
     one.step(happened.ConnectionReset(2))

@@ -1,4 +1,4 @@
-"""Golden traces: scripts and what comes of them, to be read. `pytest --rewrite-traces` writes them anew."""
+"""Golden traces: scripts with their expected traces, as readable text. `pytest --rewrite-traces` rewrites them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TRACES = sorted((Path(__file__).parents[2] / "traces" / "raft").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
-def test_what_happens_is_what_the_trace_says(path: Path, pytestconfig: pytest.Config) -> None:
+def test_run_matches_its_golden_trace(path: Path, pytestconfig: pytest.Config) -> None:
     expected = path.read_text()
     trace = Script().play(expected)
     if pytestconfig.getoption("--rewrite-traces"):
@@ -19,5 +19,5 @@ def test_what_happens_is_what_the_trace_says(path: Path, pytestconfig: pytest.Co
         assert trace == expected
 
 
-def test_there_are_traces() -> None:
+def test_golden_traces_exist() -> None:
     assert TRACES

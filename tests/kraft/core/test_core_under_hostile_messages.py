@@ -1,4 +1,4 @@
-"""A core keeps its own promises whatever well-formed messages say: it never fails, nor asks for the impossible."""
+"""A core never fails, and never returns an impossible effect, whatever well-formed messages it gets."""
 
 from random import Random
 
@@ -16,7 +16,7 @@ EVENTS = 4_000
 
 
 class Disk:
-    """What the driver has written, as strict as `kraft.log.DurableLog` is."""
+    """The log of a driver, with the same assertions as `kraft.log.DurableLog`."""
 
     def __init__(self) -> None:
         self.start_offset = 0
@@ -42,7 +42,7 @@ class Disk:
 
 
 class Driven:
-    """A core whose effects are performed at once; what it sends is kept until it is answered."""
+    """A core whose effects are performed at once. Its requests are kept until they are answered."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -86,7 +86,7 @@ class Driven:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_core_never_fails_and_never_asks_for_the_impossible(seed: int) -> None:
+def test_core_never_fails_and_returns_only_possible_effects(seed: int) -> None:
     driven = Driven(seed)
     core, rng = driven.one.core, driven.rng
     roles: set[Role] = set()

@@ -1,4 +1,4 @@
-"""What a voter or a leader with a bug says is refused, and changes nothing: it never ends the replica."""
+"""Invalid messages of a faulty voter or leader are refused and change nothing; they never end the replica."""
 
 import pytest
 
@@ -42,14 +42,14 @@ def test_batch_that_cannot_be_read_is_not_appended(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("snapshot", [OffsetAndEpoch(1, 1), OffsetAndEpoch(5, 2), OffsetAndEpoch(0, 0)])
-def test_snapshot_that_lacks_what_is_committed_or_is_of_a_later_epoch_is_not_fetched(snapshot: OffsetAndEpoch) -> None:
+def test_snapshot_without_committed_entries_or_of_a_later_epoch_is_not_fetched(snapshot: OffsetAndEpoch) -> None:
     one, fetch = following(1, 1)
     (again,) = sends(fetched(one, fetch, said.FetchResponse(LEADER, 2)))
     effects = fetched(one, again, said.FetchResponse(LEADER, 2, snapshot=snapshot))
     assert not sends(effects)
 
 
-def test_snapshot_that_turns_out_to_be_none_is_asked_for_again_later() -> None:
+def test_malformed_snapshot_is_fetched_again_after_a_backoff() -> None:
     one, fetch = following()
     place = OffsetAndEpoch(5, 1)
     (part,) = sends(fetched(one, fetch, said.FetchResponse(LEADER, 5, snapshot=place)))
@@ -60,7 +60,7 @@ def test_snapshot_that_turns_out_to_be_none_is_asked_for_again_later() -> None:
     assert isinstance(sends(one.step(happened.Tick(), 1_000))[0], said.FetchRequest)
 
 
-def test_high_watermark_and_divergence_within_a_batch_are_taken_to_its_beginning() -> None:
+def test_high_watermark_and_divergence_within_a_batch_are_rounded_down_to_its_start() -> None:
     one, fetch = following()
     batches = (Batch(0, 1, 0, (b"a",)), Batch(1, 1, 0, (b"b",) * 4))
     fetched(one, fetch, said.FetchResponse(LEADER, 3, batches=batches))
@@ -70,7 +70,7 @@ def test_high_watermark_and_divergence_within_a_batch_are_taken_to_its_beginning
     assert todo.TruncateLog(1) in effects
 
 
-def test_acknowledgement_within_a_batch_counts_for_what_is_before_it() -> None:
+def test_acknowledgement_within_a_batch_counts_for_the_batches_before() -> None:
     one = established()
     one.step(happened.Append((b"a", b"b", b"c"), 0))
     one.sync()
@@ -78,8 +78,8 @@ def test_acknowledgement_within_a_batch_counts_for_what_is_before_it() -> None:
     assert one.core.high_watermark == 2
 
 
-def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections() -> None:
-    """A voter that was removed, and does not know it, is refused by all others for as long as it runs."""
+def test_thousand_refused_votes_do_not_overflow_the_election_backoff() -> None:
+    """All other voters refuse a voter that was removed and does not know it, as long as it runs."""
     one = One()
     for _ in range(1_100):
         for pre_vote in one.time_out() or one.time_out():
@@ -107,7 +107,7 @@ def test_thousand_refusals_of_a_vote_do_not_overflow_the_pause_between_elections
     ],
 )
 @pytest.mark.parametrize("leads", [True, False])
-def test_stranger_changes_nothing(request_: said.Request, leads: bool) -> None:
+def test_request_of_an_unknown_peer_changes_nothing(request_: said.Request, leads: bool) -> None:
     one = established() if leads else One(election=ElectionState(1))
     before = (one.core.role, one.core.election, one.core.current_leader, one.core.high_watermark, one.core.voters)
     effects = one.step(happened.Received(99, request_, is_unknown_peer=True))
@@ -123,7 +123,7 @@ def test_stranger_changes_nothing(request_: said.Request, leads: bool) -> None:
     assert not getattr(answer.response, "granted", False)
 
 
-def test_observers_beyond_the_bound_are_answered_and_not_kept_in_mind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observers_beyond_the_bound_are_answered_and_not_tracked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraft.core.leading.OBSERVERS_MAX", 1)
     one = established()
     for node_id in (4, 5):
@@ -132,8 +132,8 @@ def test_observers_beyond_the_bound_are_answered_and_not_kept_in_mind(monkeypatc
     assert list(one.core.leader_state.observers) == [KEYS[4]]
 
 
-def test_voter_without_a_leader_asks_its_bootstrap_servers_when_a_stranger_claims_to_lead() -> None:
-    """Its log may lack the entry that made the leader a voter: it must not be locked out (KIP-853)."""
+def test_voter_without_a_leader_asks_its_bootstrap_servers_when_an_unknown_peer_claims_to_lead() -> None:
+    """The voter's log may lack the entry that made the leader a voter, and it must not be locked out (KIP-853)."""
     one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
     (fetch,) = sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))
@@ -143,7 +143,7 @@ def test_voter_without_a_leader_asks_its_bootstrap_servers_when_a_stranger_claim
     assert (one.core.epoch, one.core.leader_id) == (7, 5)
 
 
-def test_voter_with_a_leader_asks_nobody_when_a_stranger_claims_to_lead() -> None:
+def test_voter_with_a_leader_sends_nothing_when_an_unknown_peer_claims_to_lead() -> None:
     one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     one.follow(2, 1)
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])

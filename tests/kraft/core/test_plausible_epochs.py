@@ -1,4 +1,4 @@
-"""A replica believes only epochs that an honest quorum can have reached (`kraft.core.plausible_epochs`)."""
+"""A replica accepts only epochs that a correct quorum can have reached (`kraft.core.plausible_epochs`)."""
 
 from collections.abc import Callable
 
@@ -63,8 +63,8 @@ def test_replica_that_was_away_for_long_catches_up_at_once() -> None:
     assert (one.core.epoch, one.core.leader_id) == (HIGHEST, 3)
 
 
-def test_replicas_that_a_broken_peer_led_to_different_epochs_believe_each_other() -> None:
-    """It leads the one replica through many large steps, and that one then stands."""
+def test_replicas_that_a_faulty_peer_led_to_different_epochs_accept_each_others_epochs() -> None:
+    """The faulty peer raises one replica's epoch in many large steps, and that replica then stands for election."""
     misled, other = One(), One()
     for step in range(1, 2_001):
         misled.ask(vote(step * 100_000))

@@ -1,4 +1,4 @@
-"""One test for each rule of changing voters and their disks, told to one core; where it is from stands beside it."""
+"""One test per rule of voter changes and directory ids, on a single core. The names and docstrings cite the source."""
 
 import pytest
 
@@ -28,13 +28,13 @@ def test_check_quorum_a_wiped_voter_does_not_count() -> None:
     assert one.core.high_watermark == 0
 
 
-def test_kip_853_votes_meant_for_a_lost_disk_are_refused() -> None:
+def test_kip_853_vote_request_for_a_lost_directory_is_refused() -> None:
     request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, directory_id("lost")), EMPTY, pre_vote=False)
     response = One().answer_to(request)
     assert response.error is Error.INVALID_VOTER_KEY
 
 
-def test_kip_853_one_with_another_disk_learns_who_leads_from_what_is_meant_for_the_lost_one() -> None:
+def test_kip_853_replica_with_another_directory_follows_on_begin_epoch_for_the_lost_one() -> None:
     one = One()
     effects = one.ask(said.BeginEpochRequest(3, 2, "host2:1", ReplicaKey(1, directory_id("lost"))))
     answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
@@ -70,7 +70,7 @@ def test_kip_853_one_change_at_a_time() -> None:
 
 
 def test_kip_853_a_removed_voter_with_a_higher_epoch_deposes_the_leader() -> None:
-    """It stood for election while it was cut off, and no leader of a lower epoch answers what it fetches."""
+    """It stood for election while it was partitioned, and a leader of a lower epoch does not answer its Fetches."""
     one = established()
     one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
     one.sync()
@@ -89,7 +89,7 @@ def test_kip_853_a_voter_is_added_once_it_has_caught_up() -> None:
     assert one.core.voters.ids == (1, 2, 3, 4)
 
 
-def test_kip_853_refused_changes_say_why() -> None:
+def test_kip_853_refused_change_has_a_message() -> None:
     one = established()
     for request, error in (
         (add(3), Error.DUPLICATE_VOTER),
@@ -121,7 +121,7 @@ def test_kip_853_a_new_address_goes_through_the_log() -> None:
     assert voter.address == "moved:1"
 
 
-def test_kip_853_a_leader_that_removed_itself_does_not_count_itself() -> None:
+def test_kip_853_leader_that_removed_itself_does_not_count_itself() -> None:
     one = established()
     one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
     one.sync()
@@ -132,8 +132,8 @@ def test_kip_853_a_leader_that_removed_itself_does_not_count_itself() -> None:
     assert one.core.role is Role.RESIGNED
 
 
-def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
-    """Raft's dissertation, section 4.2.2: nobody else may have the entry that removes it."""
+def test_4_2_2_removed_voter_may_stand_until_the_removal_is_committed() -> None:
+    """Raft's dissertation, section 4.2.2: it may be the only replica with the entry that removes it."""
     one = established()
     one.ask(said.RemoveVoterRequest(KEYS[1], 5_000))
     one.step(happened.Tick(), 3_000.0)
@@ -142,8 +142,8 @@ def test_4_2_2_who_is_removed_may_stand_until_that_is_committed() -> None:
     assert one.core.role is Role.PROSPECTIVE
 
 
-def test_kip_853_whoever_lost_its_disk_does_not_stand_where_the_voter_was_just_named() -> None:
-    """After a restart nothing is known to be committed, and the set before named no disks."""
+def test_kip_853_replica_with_a_lost_directory_does_not_stand_when_the_voter_set_names_another() -> None:
+    """After a restart, no entry is known to be committed, and the set before had no directory ids."""
     one = One(named=Voter(ReplicaKey(1), "host1:1"))
     named = VoterSet((Voter(ReplicaKey(1, directory_id("lost")), "host1:1"), *THREE.voters[1:]))
     sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1])))
@@ -176,14 +176,14 @@ def test_kip_853_a_leader_names_itself_in_the_log() -> None:
     assert one.core.voters.get(1) == Voter(KEYS[1], "moved:1")
 
 
-def test_kip_853_a_leader_that_has_moved_says_so_once_its_epoch_has_committed() -> None:
+def test_kip_853_leader_updates_its_own_address_once_its_epoch_has_committed() -> None:
     one = established()
     one.core._replica.config = MOVED
     assert sends(one.step(happened.Tick())) == []
     assert one.core.voters.get(1) == Voter(KEYS[1], "moved:1")
 
 
-def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it() -> None:
+def test_kip_853_replica_with_another_directory_never_updates_the_voter() -> None:
     one = One(named=Voter(ReplicaKey(1, directory_id("lost")), "host1:1"))
     assert not one.core.is_voter
     effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
@@ -195,7 +195,7 @@ def test_kip_853_whoever_has_another_disk_than_the_voter_never_claims_to_be_it()
     assert [type(request) for request in sends(effects)] == [said.FetchRequest]
 
 
-def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
+def test_leader_tracks_only_the_latest_directory_of_a_node() -> None:
     def observers(one: One) -> list[ReplicaKey]:
         leader = one.core.leader_state
         assert leader is not None
@@ -217,7 +217,7 @@ def test_of_a_replaced_disk_the_leader_remembers_only_the_new_one() -> None:
     assert observers(one) == [again, KEYS[4]]
 
 
-def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter() -> None:
+def test_kip_853_fetch_from_another_directory_does_not_count_for_a_voter() -> None:
     one = One(named=Voter(ReplicaKey(2), "host2:1")).elected()
     one.sync()
     one.fetch(2, 2, 1)
@@ -242,8 +242,8 @@ def test_kip_853_once_its_disk_is_known_another_one_does_not_count_for_a_voter()
         Voter(KEYS[4], "host4:65536"),
     ],
 )
-def test_voter_with_ids_or_an_address_that_are_none_is_not_added(voter: Voter) -> None:
-    """In the log it would stay: it cannot be named to be removed."""
+def test_voter_with_an_invalid_id_or_address_is_not_added(voter: Voter) -> None:
+    """Such a voter could not be removed, because no request can name it."""
     one = established()
     end_offset = one.core.end_offset
     response = one.answer_to(said.AddVoterRequest(voter, 5_000))

@@ -52,7 +52,7 @@ ALL_KEYS = [*BROKER_CONFIGS.keys.values(), *DYNAMIC_ONLY_CONFIGS.keys.values(), 
         (ConfigType.PASSWORD, "secret", Password("secret")),
     ],
 )
-def test_values_are_read_as_java_reads_them(config_type: ConfigType, text: str, value: object) -> None:
+def test_values_are_parsed_as_by_java(config_type: ConfigType, text: str, value: object) -> None:
     assert parse_value("some.key", text, config_type) == value
 
 
@@ -68,7 +68,7 @@ def test_values_are_read_as_java_reads_them(config_type: ConfigType, text: str, 
         (ConfigType.DOUBLE, "one", "Invalid value one for configuration k: Not a number of type DOUBLE"),
     ],
 )
-def test_malformed_values_are_refused_in_kafkas_words(config_type: ConfigType, text: str, message: str) -> None:
+def test_malformed_values_are_refused_with_kafkas_messages(config_type: ConfigType, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_value("k", text, config_type)
     assert raised.value.message == message
@@ -114,7 +114,7 @@ def test_a_shown_double_reads_back(value: float) -> None:
         (each_of("a", "b"), ("a", "c"), "Invalid value c for configuration k: String must be one of: a, b"),
     ],
 )
-def test_rules_refuse_in_kafkas_words(validator: Validator, value: ConfigValue | None, message: str) -> None:
+def test_validators_refuse_with_kafkas_messages(validator: Validator, value: ConfigValue | None, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         validator("k", value)
     assert raised.value.message == message

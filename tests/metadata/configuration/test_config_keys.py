@@ -18,7 +18,7 @@ from tests.support import kafka_facts
 LONG_MAX = 2**63 - 1
 
 
-# What is a list in Kafka since 4.2 and a string with commas here.
+# Lists in Kafka since 4.2, which are strings with commas here.
 STRINGS_HERE = {
     "advertised.listeners",
     "controller.listener.names",

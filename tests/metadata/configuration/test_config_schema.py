@@ -23,7 +23,7 @@ def tiered_schema() -> ConfigSchema:
     return ConfigSchema(BROKER_CONFIGS.parse(NODE | {"remote.log.storage.system.enable": "true"}))
 
 
-def test_good_topic_configs_pass(schema: ConfigSchema) -> None:
+def test_valid_topic_configs_pass(schema: ConfigSchema) -> None:
     schema.validate_topic({"retention.ms": "-1", "cleanup.policy": "compact", "min.compaction.lag.ms": "10"})
 
 
@@ -59,7 +59,7 @@ def test_good_topic_configs_pass(schema: ConfigSchema) -> None:
         ),
     ],
 )
-def test_bad_topic_configs_are_refused_in_kafkas_words(
+def test_invalid_topic_configs_are_refused_with_kafkas_messages(
     schema: ConfigSchema, configs: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -94,14 +94,14 @@ def test_tiered_topics_have_rules_of_their_own(
     tiered_schema.validate_topic({"remote.storage.enable": "true", "local.retention.ms": "5"})
 
 
-def test_turning_the_remote_tier_off_has_to_say_what_becomes_of_the_data(tiered_schema: ConfigSchema) -> None:
+def test_disabling_remote_storage_requires_a_choice_about_its_data(tiered_schema: ConfigSchema) -> None:
     existing = {"remote.storage.enable": "true"}
     with pytest.raises(ConfigError, match="It is invalid to disable remote storage without deleting remote data"):
         tiered_schema.validate_topic({}, existing)
     tiered_schema.validate_topic({"remote.log.delete.on.disable": "true"}, existing)
 
 
-def test_what_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -> None:
+def test_configs_that_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -> None:
     schema.validate_broker({"log.retention.ms": "5", "leader.replication.throttled.rate": "7"}, per_broker=False)
     schema.validate_broker({"listener.name.a.ssl.keystore.location": "/k", "foo": "x"}, per_broker=True)
     schema.validate_broker({"listener.name.a.max.connections": "5"}, per_broker=False)
@@ -135,7 +135,7 @@ def test_what_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -> None:
         ),
     ],
 )
-def test_what_may_not_change_on_a_broker(
+def test_configs_that_may_not_change_on_a_broker(
     schema: ConfigSchema, configs: dict[str, str], per_broker: bool, message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -152,7 +152,7 @@ def test_only_lists_can_be_appended_to(schema: ConfigSchema) -> None:
     assert schema.default(ResourceType.BROKER, "log.roll.ms") is None
 
 
-def test_what_is_not_known_is_kept_secret(schema: ConfigSchema) -> None:
+def test_unknown_configs_are_sensitive(schema: ConfigSchema) -> None:
     assert schema.is_sensitive(ResourceType.BROKER, "ssl.key.password")
     assert schema.is_sensitive(ResourceType.BROKER, "nope")
     assert not schema.is_sensitive(ResourceType.TOPIC, "retention.ms")
@@ -167,7 +167,7 @@ def test_lists_grow_and_shrink_by_elements() -> None:
     assert split_list("a,,b") == ["a", "b"]
 
 
-def test_good_group_configs_pass(schema: ConfigSchema) -> None:
+def test_valid_group_configs_pass(schema: ConfigSchema) -> None:
     schema.validate_group({})
     schema.validate_group({"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "15000"})
 
@@ -205,13 +205,13 @@ def test_good_group_configs_pass(schema: ConfigSchema) -> None:
         ),
     ],
 )
-def test_group_configs_that_are_refused(schema: ConfigSchema, configs: dict[str, str], message: str) -> None:
+def test_invalid_group_configs_are_refused(schema: ConfigSchema, configs: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         schema.validate_group(configs)
     assert caught.value.message == message
 
 
-def test_a_group_is_checked_against_what_it_takes_from_the_broker() -> None:
+def test_group_configs_are_checked_together_with_the_brokers_values() -> None:
     bounds = {"group.consumer.min.session.timeout.ms": "4000", "group.consumer.max.heartbeat.interval.ms": "50000"}
     schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | bounds))
     schema.validate_group({"consumer.session.timeout.ms": "5000"})
