@@ -6,7 +6,7 @@
 - `kraft.log` stores the log, its snapshots, and the epoch and vote of one replica.
 - `kraft.recovery` formats and recovers a replica's directory, `kraft.description` describes the quorum.
 
-Example: a dictionary on three replicas.
+This example is a dictionary on three replicas:
 
     import tempfile, trio
     from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
