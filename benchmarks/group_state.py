@@ -16,10 +16,10 @@ import attrs
 import trio
 
 from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.shard import GroupsState
+from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.runtime.hosted_shard import Phase
-from broker.coordinator.runtime.shard_loader import Loading as Replay
+from broker.coordinator.runtime.shard_loader import ShardLoader as Replay
 from broker.storage.log import Log
 from broker.storage.log_config import DAY_MS, LogConfig
 from kraft.env import real_env
@@ -65,7 +65,7 @@ class _Shard:
     def __init__(self, log: Log) -> None:
         self.partition = _Led(log)
         nothing: Any = None
-        self.state = GroupsState(nothing, GroupConfig())
+        self.state = GroupCoordinatorShard(nothing, GroupConfig())
 
 
 def load(data: Path) -> Loading:
@@ -78,7 +78,7 @@ def load(data: Path) -> Loading:
     return loading
 
 
-def _replay(log: Log) -> tuple[GroupsState, Replay]:
+def _replay(log: Log) -> tuple[GroupCoordinatorShard, Replay]:
     shard: Any = _Shard(log)
     replay = Replay(shard, _BUFFER_BYTES)
     trio.run(replay.run)

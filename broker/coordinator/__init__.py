@@ -1,1 +1,3 @@
-"""Coordinators: state machines over the partitions of an internal topic, each run by the broker that leads it."""
+"""Coordinators: state machines over the partitions of an internal topic, each run by the broker that leads the
+partition.
+"""

@@ -1,4 +1,4 @@
-"""The internal topics that coordinators keep their state in: their names, how they are created, how many partitions."""
+"""The internal topics in which coordinators keep their state: names, configs and numbers of partitions."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 
 
 def internal_topic(name: str, config: KafkaConfig) -> CreatableTopic | None:
-    """How an internal topic is created when it is first asked for; None for a topic that is none, or not served yet."""
+    """Returns how an internal topic is created when a client first looks for its coordinator; None for other topics."""
     if name != CONSUMER_OFFSETS:
         return None
     configs = {
@@ -28,6 +28,6 @@ def internal_topic(name: str, config: KafkaConfig) -> CreatableTopic | None:
 
 
 def group_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
-    """The partitions of __consumer_offsets, or those that it will have."""
+    """The number of partitions of `__consumer_offsets`; before the topic exists, the number it will have."""
     topic = image.topics.by_name.get(CONSUMER_OFFSETS)
     return config.offsets_topic_num_partitions if topic is None else len(topic.partitions)

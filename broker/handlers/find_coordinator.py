@@ -54,7 +54,7 @@ async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -
             await _create(context)
         runtime = context.services.groups.runtime
         indexes = await context.finish(each(runtime.partition_for, keys, _STEP_KEYS))
-        await runtime.until_coordinates(_yet_to_come(context, dict.fromkeys(indexes)), _PATIENCE_S)
+        await runtime.wait_until_coordinated(_yet_to_come(context, dict.fromkeys(indexes)), _PATIENCE_S)
     found = await context.finish(each(partial(_found, context, request.key_type), keys, _STEP_KEYS))
     return FindCoordinatorResponse(coordinators=found)
 
@@ -84,7 +84,7 @@ def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
 
 
 async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await context.services.groups.runtime.until_coordinates(_to_come(context, request), _PATIENCE_S)
+    await context.services.groups.runtime.wait_until_coordinated(_to_come(context, request), _PATIENCE_S)
     return _answer(context, request)
 
 

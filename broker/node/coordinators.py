@@ -4,9 +4,9 @@ from typing import Final
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.coordinator import GroupCoordinator
-from broker.coordinator.group.shard import GroupsState
+from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, group_partition_count
-from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
+from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.net.deadlines import Deadlines
 from broker.node.shared import Shared
 from broker.replication.partitions import Partitions
@@ -33,16 +33,16 @@ def group_coordinator(shared: Shared, partitions: Partitions, deadlines: Deadlin
         compression=Compression(config.offsets_topic_compression_codec),
         append_linger_ms=_LINGER_MS_MAX if linger_ms == _ADAPTIVE else linger_ms,
     )
-    runtime = Runtime(
+    runtime = CoordinatorRuntime(
         settings,
-        lambda context: GroupsState(context, GroupConfig.of(config)),
+        lambda context: GroupCoordinatorShard(context, GroupConfig.of(config)),
         partitions=partitions,
         deadlines=deadlines,
         now_ms=lambda: int(shared.env.wall() * 1000),
         image=lambda: loader.image,
         trace=shared.env.trace,
     )
-    partitions.when_led(runtime.led)
+    partitions.when_led(runtime.leadership_changed)
     loader.add_publisher(runtime.publish)
     return GroupCoordinator(
         runtime,

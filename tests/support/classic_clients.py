@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from broker.coordinator.group.classic.joining import Joiner
+from broker.coordinator.group.classic.joining import JoiningClient
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
-from broker.coordinator.group.shard import GroupsState
+from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
@@ -61,7 +61,7 @@ class ClassicClients(GroupsShard):
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in pairs],
         )
         self.ids_given += 1
-        joiner = Joiner(
+        joiner = JoiningClient(
             client_id="client",
             client_host="/127.0.0.1",
             new_member_id=f"{instance_id or 'member'}-{self.ids_given}",
@@ -166,15 +166,15 @@ def facts(group: ClassicGroup) -> tuple[object, ...]:
     """All that is known of a group, to be compared."""
     return (
         *(getattr(group, name) for name in ("state", "generation", "protocol_type", "protocol_name", "leader_id")),
-        *(getattr(group, name) for name in ("is_initial", "has_newcomers", "joining_count", "state_since_ms")),
+        *(getattr(group, name) for name in ("is_initial", "new_member_added", "joining_count", "state_since_ms")),
         tuple(group.members.items()),
         tuple(group.static_members.items()),
         tuple(group.pending),
-        tuple(group.unsynced),
+        tuple(group.pending_sync),
     )
 
 
-def decide_only(state: GroupsState, decide: Any, now_ms: int) -> Decision[Any] | None:
+def decide_only(state: GroupCoordinatorShard, decide: Any, now_ms: int) -> Decision[Any] | None:
     """Decide, and let nothing come of it."""
     try:
         decision: Decision[Any] = decide(state, now_ms)

@@ -7,7 +7,7 @@ given any more, and then joins once more (KIP-429).
 from collections.abc import Mapping
 from typing import Any
 
-from broker.coordinator.group.classic.joining import Joiner
+from broker.coordinator.group.classic.joining import JoiningClient
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
@@ -148,9 +148,9 @@ class ClassicConsumer:
         )
         return encode_subscription(said, self.version)
 
-    def _joiner(self) -> Joiner:
+    def _joiner(self) -> JoiningClient:
         self.ids_offered += 1
-        return Joiner(
+        return JoiningClient(
             client_id=self.name,
             client_host="/host",
             new_member_id=f"{self.name}-{self.ids_offered}",

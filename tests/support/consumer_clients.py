@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.heartbeat import Caller, validate
+from broker.coordinator.group.consumer.heartbeat import HeartbeatClient, validate
 from broker.coordinator.group.mixed.consumer_requests import consumer_group_heartbeat
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError
@@ -154,7 +154,7 @@ class ConsumerClient:
 
     def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         validate(request, 1, self.shard.config.consumer.assignors)
-        caller = Caller(client_id="client", client_host="/host", new_member_id="new")
+        caller = HeartbeatClient(client_id="client", client_host="/host", new_member_id="new")
         return self.shard.write(lambda state, now_ms: consumer_group_heartbeat(state, request, caller, now_ms))
 
 

@@ -11,7 +11,7 @@ import trio
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
 from broker.coordinator.runtime.hosted_shard import Phase
-from broker.coordinator.runtime.runtime import Runtime, RuntimeSettings
+from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.runtime.shard import ShardContext
 from broker.net.deadlines import Deadlines
 from broker.node import Node
@@ -124,7 +124,7 @@ class RegistersRuntime:
         )
         self.states: list[Registers] = []
         self.now_ms = 1_700_000_000_000
-        self.runtime = Runtime(
+        self.runtime = CoordinatorRuntime(
             settings,
             self._make_state,
             partitions=self.partitions,
@@ -133,9 +133,9 @@ class RegistersRuntime:
             image=lambda: self.image,
             trace=traced,
         )
-        self.partitions.when_led(self.runtime.led)
+        self.partitions.when_led(self.runtime.leadership_changed)
         local = self.partitions.topic(TOPIC)
-        self.runtime.led([] if local is None else list(local.partitions.values()))
+        self.runtime.leadership_changed([] if local is None else list(local.partitions.values()))
         nursery.start_soon(deadlines.run)
         nursery.start_soon(self.runtime.run)
 
@@ -225,8 +225,8 @@ def append(runtime: RegistersRuntime, *batches: bytes) -> None:
 
 def reload(runtime: RegistersRuntime) -> None:
     """Leadership goes, and comes back."""
-    runtime.runtime._let_go(0)
-    runtime.runtime.led([runtime.partition])
+    runtime.runtime._unload(0)
+    runtime.runtime.leadership_changed([runtime.partition])
 
 
 def state_of(text: str) -> bytes:

@@ -3,7 +3,7 @@
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.consumer import consumer_group, reconciliation
 from broker.coordinator.runtime.hosted_shard import HostedShard
-from broker.coordinator.runtime.runtime import Runtime
+from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from tests.support.planted_bugs import PlantedBug, PlantedBugs
 
 # What is decided may not be appended.
@@ -14,14 +14,14 @@ for record in records:
 
 GROUP_BUGS: dict[str, PlantedBug | PlantedBugs] = {
     "groups are answered before it is committed": PlantedBug(
-        HostedShard, "_release", "gated[0].end_offset <= writer.committed_end and", ""
+        HostedShard, "_complete_committed", "deferred[0].end_offset <= writer.committed_end and", ""
     ),
-    "what is decided has happened": PlantedBug(HostedShard, "_carry_out", "if records:", _CHANGED_AT_ONCE),
+    "what is decided has happened": PlantedBug(HostedShard, "_perform", "if records:", _CHANGED_AT_ONCE),
     "whoever coordinated does so for ever": PlantedBugs(
         PlantedBug(
             HostedShard, "is_fenced", "partition.leader_epoch != self.epoch or not partition.leads", "partition is None"
         ),
-        PlantedBug(Runtime, "led", "self._let_go(partition.index)", "pass"),
+        PlantedBug(CoordinatorRuntime, "leadership_changed", "self._unload(partition.index)", "pass"),
     ),
     "commits of any generation are taken": PlantedBug(
         ClassicGroup, "validate_offset_commit", "epoch != self.generation", "False"

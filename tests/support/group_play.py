@@ -97,7 +97,7 @@ class Play:
             self.members[name] = make(chosen, membership, self.history)
             self.members[name].start()
 
-    def go(self, *names: str) -> None:
+    def close(self, *names: str) -> None:
         """Members leave as clients do that are closed."""
         troubles = stop_all([self.members.pop(name) for name in names])
         assert not troubles, troubles

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.shard import GroupsState
+from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.shard import OnTimer
@@ -52,7 +52,7 @@ class GroupsShard:
     def load(self) -> None:
         """Begin anew with what is in the log."""
         self.timers = ListedTimers(self)
-        self.state = GroupsState(self, self.config)
+        self.state = GroupCoordinatorShard(self, self.config)
         for offset, entry in enumerate(self.log):
             self._replay(offset, entry)
         self.state.loaded(self.now_ms)
@@ -63,7 +63,7 @@ class GroupsShard:
         kept = {id(entry) for entry in last.values() if keeps_tombstones or entry[0].value is not None}
         self.log = [entry for entry in self.log if id(entry) in kept]
 
-    def write(self, decide: Callable[[GroupsState, int], Decision[T]], producer_id: int = -1) -> T:
+    def write(self, decide: Callable[[GroupCoordinatorShard, int], Decision[T]], producer_id: int = -1) -> T:
         """Raises CoordinatorError."""
         return self._carry_out(decide(self.state, self.now_ms), producer_id)
 

@@ -1,1 +1,1 @@
-"""What a group coordinator knows and decides. Pure: time and chance are given."""
+"""The group coordinator: classic and consumer groups, their members and committed offsets. Everything here is pure."""

@@ -1,4 +1,4 @@
-"""The configs of group coordinators, as numbers."""
+"""The configs of the group coordinator, as numbers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,8 +17,11 @@ _HEARTBEAT_INTERVAL: Final = GroupConfigs.consumer_heartbeat_interval_ms.name
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupConfig:
-    """`assignors` by name, the default first. `can_upgrade` has a classic group become a consumer group while it lives,
-    `can_downgrade` the other way round."""
+    """The configs of consumer groups (KIP-848).
+
+    `assignors` are names; the first one is the default. `can_upgrade` allows a classic group with members to become a
+    consumer group; `can_downgrade` allows the reverse.
+    """
 
     session_timeout_ms: int = from_key(BrokerConfigs.group_consumer_session_timeout_ms)
     heartbeat_interval_ms: int = from_key(BrokerConfigs.group_consumer_heartbeat_interval_ms)
@@ -30,7 +33,7 @@ class ConsumerGroupConfig:
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "ConsumerGroupConfig":
-        """As the node is configured."""
+        """Reads the node's configuration."""
         policy = config.group_consumer_migration_policy.lower()
         return settings_from(
             cls,
@@ -41,7 +44,7 @@ class ConsumerGroupConfig:
         )
 
     def of_group(self, overrides: Mapping[str, str]) -> "ConsumerGroupConfig":
-        """As it is for a group that sets `overrides`, which the controller has found to be right."""
+        """The configs of a group that sets `overrides`, which the controller has validated."""
         if not overrides:
             return self
         return attrs.evolve(
@@ -53,9 +56,10 @@ class ConsumerGroupConfig:
 
 @attrs.frozen(kw_only=True)
 class GroupConfig:
-    """`offset_metadata_max_bytes` counts characters, as Kafka does.
+    """The configs that all groups share, and those of classic groups: `initial_rebalance_delay_ms` and
+    `group_max_size`.
 
-    `initial_rebalance_delay_ms` and `group_max_size` are those of classic groups.
+    `offset_metadata_max_bytes` counts characters, as Kafka does.
     """
 
     offset_metadata_max_bytes: int = from_key(BrokerConfigs.offset_metadata_max_bytes)
@@ -67,7 +71,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "GroupConfig":
-        """As the node is configured."""
+        """Reads the node's configuration."""
         return settings_from(
             cls,
             config,

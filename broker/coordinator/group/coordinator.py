@@ -1,4 +1,4 @@
-"""The group coordinator as handlers see it: each call completes with the parts of a response, or an error."""
+"""The group coordinator's interface for handlers: each method completes with the parts of a response, or an error."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from broker.config import KafkaConfig
 from broker.coordinator.group.administration import delete_groups, describe_group, list_groups
-from broker.coordinator.group.classic.joining import Joiner
+from broker.coordinator.group.classic.joining import JoiningClient
 from broker.coordinator.group.consumer.describing import describe as describe_consumer_group
-from broker.coordinator.group.consumer.heartbeat import Caller
+from broker.coordinator.group.consumer.heartbeat import HeartbeatClient
 from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
 from broker.coordinator.group.mixed.classic_requests import (
     heartbeat,
@@ -27,10 +27,10 @@ from broker.coordinator.group.offsets.requests import (
     delete_offsets,
     fetch_offsets,
 )
-from broker.coordinator.group.shard import GroupsState
+from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion, failed, gather
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
-from broker.coordinator.runtime.runtime import Runtime
+from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.api.describe_groups import DescribedGroup
@@ -55,14 +55,15 @@ T = TypeVar("T")
 
 
 class GroupCoordinator:
-    """See the module's docstring. `config` is the configuration in force; `rng` makes members' ids.
+    """Routes requests to the shard of their group.
 
-    `has_consumer_groups` tells whether the cluster's group.version allows groups of the consumer protocol.
+    `config` returns the configuration in force; `rng` makes member ids. `has_consumer_groups` is true if the cluster's
+    group.version allows consumer groups.
     """
 
     def __init__(
         self,
-        runtime: Runtime[GroupsState],
+        runtime: CoordinatorRuntime[GroupCoordinatorShard],
         config: Callable[[], KafkaConfig],
         rng: Random,
         *,
@@ -73,15 +74,19 @@ class GroupCoordinator:
         self._rng = rng
         self._has_consumer_groups = has_consumer_groups
 
-    def _write(self, group_id: str, decide: Callable[[GroupsState, int], Decision[T]]) -> Completion[T]:
+    def _write(self, group_id: str, decide: Callable[[GroupCoordinatorShard, int], Decision[T]]) -> Completion[T]:
         return self.runtime.write(self.runtime.partition_for(group_id), decide)
 
-    def _park(self, group_id: str, decide: Callable[[GroupsState, int], Decision[Completion[T]]]) -> Completion[T]:
-        """Of a response that the state has parked, the runtime returns the very completion."""
+    def _park(
+        self, group_id: str, decide: Callable[[GroupCoordinatorShard, int], Decision[Completion[T]]]
+    ) -> Completion[T]:
+        """As `_write`, for a response that the state has parked. The runtime returns the same completion that the state
+        parked.
+        """
         completion: Completion[Any] = self._write(group_id, decide)
         return completion
 
-    def _read(self, group_id: str, ask: Callable[[GroupsState, int], T]) -> Completion[T]:
+    def _read(self, group_id: str, ask: Callable[[GroupCoordinatorShard, int], T]) -> Completion[T]:
         return self.runtime.read(self.runtime.partition_for(group_id), ask)
 
     # Classic groups
@@ -89,14 +94,14 @@ class GroupCoordinator:
     def join_group(
         self, request: JoinGroupRequest, *, api_version: int, client_id: str, client_host: str
     ) -> Completion[JoinGroupResponse]:
-        """Complete when the generation begins that the member will be part of."""
+        """Completes when the generation begins that the member belongs to."""
         if not request.group_id:
             return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
         config = self._config()
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             return failed(CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT))
-        joiner = Joiner(
+        joiner = JoiningClient(
             client_id=client_id,
             client_host=client_host,
             new_member_id=new_member_id(request.group_instance_id or client_id, self._rng.getrandbits(128)),
@@ -106,31 +111,31 @@ class GroupCoordinator:
         return self._park(request.group_id, lambda state, now_ms: join_group(state, request, joiner, now_ms))
 
     def sync_group(self, request: SyncGroupRequest) -> Completion[SyncGroupResponse]:
-        """Complete when the leader has assigned."""
+        """Completes when the leader has sent the assignment."""
         return self._park(request.group_id, lambda state, now_ms: sync_group(state, request, now_ms))
 
     def heartbeat(self, request: HeartbeatRequest) -> Completion[ErrorCode]:
-        """Whether the member may go on as it does."""
+        """Completes with NONE, REBALANCE_IN_PROGRESS if the member has to join again, or an error."""
         return self._write(request.group_id, lambda state, now_ms: heartbeat(state, request))
 
     def leave_group(self, group_id: str, members: Sequence[MemberIdentity]) -> Completion[list[MemberResponse]]:
-        """What became of each."""
+        """Completes with a response for each of the members."""
         return self._write(group_id, lambda state, now_ms: leave_group(state, group_id, members, now_ms))
 
     def describe_group(self, group_id: str) -> Completion[DescribedGroup]:
-        """What is known of a classic group."""
+        """Completes with the description of a classic group."""
         return self._read(group_id, lambda state, now_ms: describe_group(state, group_id))
 
     def list_groups(
         self, states: Collection[str], types: Collection[str], partition: int
     ) -> Completion[list[ListedGroup]]:
-        """The groups of a partition that this broker coordinates; the filters are in lower case."""
+        """Completes with the groups of a partition that this broker coordinates. The filters are in lower case."""
         return self.runtime.read(partition, lambda state, now_ms: list_groups(state, states, types))
 
     def delete_groups(
         self, group_ids: Sequence[str]
     ) -> tuple[list[list[str]], Completion[list[dict[str, ErrorCode] | CoordinatorError]]]:
-        """The groups of each partition, and what became of them, in the same order."""
+        """Returns the group ids by partition, and a completion with the outcome of each partition in the same order."""
         by_partition: dict[int, list[str]] = {}
         for group_id in group_ids:
             by_partition.setdefault(self.runtime.partition_for(group_id), []).append(group_id)
@@ -145,20 +150,20 @@ class GroupCoordinator:
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, *, api_version: int, client_id: str, client_host: str
     ) -> Completion[ConsumerGroupHeartbeatResponse]:
-        """What a member is to do next (KIP-848)."""
+        """Completes with the member's epoch, and with its assignment if that has changed (KIP-848)."""
         if not self._serves_consumer_groups():
             return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
-        caller = Caller(client_id=client_id, client_host=client_host, new_member_id=new_id)
+        caller = HeartbeatClient(client_id=client_id, client_host=client_host, new_member_id=new_id)
 
-        def decide(state: GroupsState, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
+        def decide(state: GroupCoordinatorShard, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
             validate_heartbeat(request, api_version, state.config.consumer.assignors)
             return consumer_group_heartbeat(state, request, caller, now_ms)
 
         return self._write(request.group_id, decide)
 
     def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
-        """What is known of a group of the consumer protocol."""
+        """Completes with the description of a consumer group."""
         if not self._serves_consumer_groups():
             return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
         if not group_id:
@@ -174,7 +179,7 @@ class GroupCoordinator:
     def offset_commit(
         self, committer: Committer, offsets: Sequence[OffsetToCommit], retention_time_ms: int
     ) -> Completion[list[ErrorCode]]:
-        """An error code for each of the offsets."""
+        """Completes with an error code for each of the offsets."""
         return self._write(
             committer.group_id,
             lambda state, now_ms: commit_offsets(state, committer, offsets, retention_time_ms, now_ms),
@@ -183,15 +188,15 @@ class GroupCoordinator:
     def offset_fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Completion[OffsetFetchResponseGroup]:
-        """What is committed of the topics, which are named in the request."""
+        """Completes with the committed offsets of the topics that the request names."""
         return self._read(
             request.group_id, lambda state, now_ms: fetch_offsets(state, request, require_stable=require_stable)
         )
 
     def committed_partitions(self, request: OffsetFetchRequestGroup) -> Completion[list[OffsetFetchRequestTopics]]:
-        """The partitions for which the group of the request has committed anything."""
+        """Completes with all partitions for which the request's group has committed offsets."""
         return self._read(request.group_id, lambda state, now_ms: committed_partitions(state, request))
 
     def offset_delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Completion[list[ErrorCode]]:
-        """An error code for each of the partitions."""
+        """Completes with an error code for each of the partitions."""
         return self._write(group_id, lambda state, now_ms: delete_offsets(state, group_id, partitions))

@@ -1,4 +1,4 @@
-"""Sets of partitions by topic, as assignments are kept: never changed, and none of them empty."""
+"""Sets of partitions by topic id, as assignments are kept. They are never changed, and no topic's set is empty."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
@@ -11,19 +11,19 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class TopicPartitions(Protocol):
-    """What messages and records have of a topic."""
+    """The fields of a topic in messages and records."""
 
     topic_id: bytes
     partitions: list[int]
 
 
 def partition_sets(topics: Iterable[TopicPartitions]) -> PartitionSets:
-    """What a message or a record says."""
+    """Converts the topics of a message or a record."""
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
 
 
 def as_message(sets: PartitionSets, make: Any) -> list[Any]:
-    """For a message or a record: `make` is the class of its topics."""
+    """Converts to topics of a message or a record; `make` is their class."""
     return [make(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in sets.items()]
 
 
@@ -45,12 +45,12 @@ def union(first: PartitionSets, second: PartitionSets) -> PartitionSets:
 
 
 def intersection(first: PartitionSets, second: PartitionSets) -> PartitionSets:
-    """What is in both; in the order of the first."""
+    """The partitions that are in both, in the order of the first."""
     return _without_empty({topic_id: partitions & of_topic(second, topic_id) for topic_id, partitions in first.items()})
 
 
 def difference(first: PartitionSets, second: PartitionSets) -> PartitionSets:
-    """What is in the first only."""
+    """The partitions that are in the first only."""
     if not second:
         return first
     return _without_empty({topic_id: partitions - of_topic(second, topic_id) for topic_id, partitions in first.items()})

@@ -1,10 +1,10 @@
-"""What stands in `__consumer_offsets`, in Kafka's own formats: the keys and values of its records.
+"""The keys and values of the records in `__consumer_offsets`, in Kafka's formats.
 
     key     type int16, then the fields of the type's key; never flexible
     value   version int16, then the fields of that version; null removes what the key names
 
 Names, types, versions and fields are those of Kafka's definitions (group-coordinator/.../common/message). A value is
-written in the version that Kafka writes.
+written in the same version as by Kafka.
 """
 
 from struct import Struct
@@ -21,7 +21,7 @@ _NEVER: Final = "99+"
 
 @data(key=0, versions="0", flexible=_NEVER)
 class LegacyOffsetCommitKey:
-    """The same as OffsetCommitKey, as versions of Kafka before 0.9 wrote it."""
+    """The same as OffsetCommitKey, as Kafka before 0.9 wrote it."""
 
     group: str = field("string", "0+", default="")
     topic: str = field("string", "0+", default="")
@@ -37,8 +37,9 @@ class OffsetCommitKey:
 
 @data(key=1, versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """Times in ms since 1970. `expire_timestamp` is there for who asked for a retention time of its own (before
-    version 5 of OffsetCommit), -1 otherwise. `topic_id` is all zero where it is not known."""
+    """Times are in ms since 1970. `expire_timestamp` is -1 unless the client sent a retention time, which OffsetCommit
+    has before version 5. `topic_id` is all zero if it is not known.
+    """
 
     offset: int = field("int64", "0+", default=0)
     leader_epoch: int = field("int32", "3+", default=-1)
@@ -55,7 +56,7 @@ class GroupMetadataKey:
 
 @struct
 class MemberMetadata:
-    """Timeouts in ms. `subscription` and `assignment` are the client's own."""
+    """Timeouts are in ms. `subscription` and `assignment` are in the client's format."""
 
     member_id: str = field("string", "0+", default="")
     group_instance_id: str | None = field("string", "3+", default=None, nullable="3+")
@@ -69,7 +70,7 @@ class MemberMetadata:
 
 @data(key=2, versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A complete generation of a classic group. `current_state_timestamp` in ms since 1970, -1 unknown."""
+    """A complete generation of a classic group. `current_state_timestamp` is in ms since 1970; -1 if unknown."""
 
     protocol_type: str = field("string", "0+", default="")
     generation: int = field("int32", "0+", default=0)
@@ -113,7 +114,7 @@ class TopicMetadata:
 
 @data(key=4, versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """What Kafka wrote before there was the hash in ConsumerGroupMetadataValue; now only removed."""
+    """Written by Kafka before ConsumerGroupMetadataValue had the hash. Kafka now only removes such records."""
 
     topics: list[TopicMetadata] = field([TopicMetadata], "0+", factory=list)
 
@@ -132,7 +133,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """Of a member of a consumer group that speaks the classic protocol."""
+    """A member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int = field("int32", "0+", default=0)
     supported_protocols: list[ClassicProtocol] = field([ClassicProtocol], "0+", factory=list)
@@ -240,22 +241,19 @@ class UnknownRecordType(Exception):
 
 
 def encode_key(key: RecordKey) -> bytes:
-    """The bytes of a record's key."""
+    """Encodes a record's key."""
     return b"".join([_INT16.pack(key.__message__.key), *encode(key, 0)])
 
 
 def encode_value(value: RecordValue, version: int | None = None) -> bytes:
-    """The bytes of a record's value, in the version that Kafka writes where none is given.
-
-    Raises WireError where a text is too long for it.
-    """
+    """Encodes a record's value; by default in the version that Kafka writes. Raises WireError if a text is too long."""
     if version is None:
         version = _TYPES[value.__message__.key][2]
     return b"".join([_INT16.pack(version), *encode(value, version)])
 
 
 def decode_key(key: Buffer | None) -> RecordKey:
-    """The key that these bytes hold. Raises UnknownRecordType, WireError."""
+    """Decodes a record's key. Raises UnknownRecordType, WireError."""
     number = _number(key, "key")
     known = _TYPES.get(number)
     if known is None:
@@ -265,7 +263,7 @@ def decode_key(key: Buffer | None) -> RecordKey:
 
 
 def decode_value(key: RecordKey, value: Buffer) -> RecordValue:
-    """The value that these bytes hold, of a record with that key. Raises WireError, also for a version not known."""
+    """Decodes the value of a record with this key. Raises WireError, also for an unknown version."""
     return decode(_TYPES[key.__message__.key][1], _number(value, "value"), value, _INT16.size)[0]
 
 

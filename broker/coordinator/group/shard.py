@@ -1,4 +1,4 @@
-"""What a group coordinator keeps of one partition of `__consumer_offsets`."""
+"""The group coordinator's state of one partition of `__consumer_offsets`."""
 
 from collections.abc import Collection
 from typing import Final, TypeVar
@@ -11,8 +11,12 @@ from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group_kind import Group, GroupKind
 from broker.coordinator.group.mixed.downgrade import downgrade
-from broker.coordinator.group.offsets.committed_offsets import Offsets
-from broker.coordinator.group.offsets.expiration import DELETED_TOPICS, forget_deleted_topics, schedule_expiration
+from broker.coordinator.group.offsets.committed_offsets import CommittedOffsets
+from broker.coordinator.group.offsets.expiration import (
+    DELETED_TOPICS,
+    remove_offsets_of_deleted_topics,
+    schedule_expiration,
+)
 from broker.coordinator.group.record_formats import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
@@ -34,21 +38,22 @@ KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC_GROUPS, CONSUMER_GROUPS)
 _REPLAY: Final = {key: replay for kind in KINDS for key, replay in kind.replay.items()}
 
 
-class GroupsState:
-    """The groups of one shard, and their offsets; see `Shard` for how it changes.
+class GroupCoordinatorShard:
+    """The groups of one shard, and their offsets; see `CoordinatorShard` for how it changes.
 
-    A group whose offsets are all there is of it, a simple one, is not among `groups`.
+    A simple group, which has offsets and never had members, is not in `groups`.
 
-    `left_alone` counts records that could not be taken over, by their type. `deleted_topics` are those whose offsets
-    are yet to be removed, up to which record each. `topics_version` is that of the metadata in which topics came last.
+    `skipped_records` counts records that could not be replayed, by their type. `deleted_topics` maps the names of
+    deleted topics, whose offsets have yet to be removed, to the last record that can hold one. `topics_version` is the
+    version of the metadata in which topics were created last.
     """
 
     def __init__(self, context: ShardContext, config: GroupConfig) -> None:
         self.context = context
         self.config = config
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
-        self.left_alone: dict[int, int] = {}
+        self.offsets = CommittedOffsets()
+        self.skipped_records: dict[int, int] = {}
         self.deleted_topics: dict[str, int] = {}
         self.topics_version = -1
         self.topic_matcher = TopicMatcher()
@@ -64,14 +69,14 @@ class GroupsState:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> None:
-        """See `Shard.replay`. A record that cannot be read is left alone as well."""
+        """See `CoordinatorShard.replay`. A record that cannot be decoded is skipped as well."""
         try:
             decoded = decode_key(key)
             contents = None if value is None else decode_value(decoded, value)
         except UnknownRecordType as unknown:
-            self.left_alone[unknown.number] = self.left_alone.get(unknown.number, 0) + 1
+            self.skipped_records[unknown.number] = self.skipped_records.get(unknown.number, 0) + 1
         except WireError:
-            self.left_alone[UNREADABLE] = self.left_alone.get(UNREADABLE, 0) + 1
+            self.skipped_records[UNREADABLE] = self.skipped_records.get(UNREADABLE, 0) + 1
         else:
             if isinstance(decoded, OffsetCommitKey | LegacyOffsetCommitKey):
                 self.offsets.replay(decoded, contents, offset, producer_id)
@@ -79,34 +84,35 @@ class GroupsState:
                 _REPLAY[type(decoded)](self.groups, decoded, contents)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
-        """See `Shard.replay_end_transaction`."""
+        """See `CoordinatorShard.replay_end_transaction`."""
         self.offsets.replay_end_transaction(producer_id, committed=committed)
 
     # Coming to life
 
     def loaded(self, now_ms: int) -> None:
-        """See `Shard.loaded`.
+        """See `CoordinatorShard.loaded`.
 
-        Whoever coordinated before knew each topic that it accepted offsets for, and by the time that another leads, its
-        metadata has told of them too. So a topic that is not known here was deleted, and nobody has heard of that.
+        A topic with offsets that this broker does not know was deleted before the shard was loaded. It cannot be a new
+        topic: the former coordinator accepted offsets only for topics that it knew, and this broker's metadata is not
+        older.
         """
         known = self.context.image.topics.by_name
-        self._topics_gone([topic for topic in self.offsets.topics() if topic not in known])
+        self._topics_deleted([topic for topic in self.offsets.topics() if topic not in known])
         schedule_expiration(self)
         for kind in KINDS:
             kind.on_loaded(self, now_ms)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """See `Shard.metadata_changed`. Offsets for topics that are gone are removed in a turn of their own."""
+        """See `CoordinatorShard.metadata_changed`. The offsets of deleted topics are removed in a turn of their own."""
         for kind in KINDS:
             if kind.on_metadata_change is not None:
                 kind.on_metadata_change(self, delta, image)
-        self._topics_gone([topic.name for topic in delta.topics.deleted.values()])
+        self._topics_deleted([topic.name for topic in delta.topics.deleted.values()])
 
-    def _topics_gone(self, names: list[str]) -> None:
+    def _topics_deleted(self, names: list[str]) -> None:
         if names:
             self.deleted_topics.update(dict.fromkeys(names, self.offsets.last_record_offset))
-            self.context.timers.schedule(DELETED_TOPICS, 0, forget_deleted_topics)
+            self.context.timers.schedule(DELETED_TOPICS, 0, remove_offsets_of_deleted_topics)
 
     def downgrade(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int

@@ -1,4 +1,4 @@
-"""A value that is there now or later, or an error in its place."""
+"""A result that is available now or later: a value or an error."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Completion(Generic[T]):
-    """Completed once; what comes later has no effect, so that a late event needs no check."""
+    """Holds a result that is set once. Later attempts to set it have no effect, so that a late event needs no check."""
 
     __slots__ = ("_callbacks", "_outcome", "done")
 
@@ -20,20 +20,20 @@ class Completion(Generic[T]):
 
     @property
     def outcome(self) -> T | CoordinatorError:
-        """The value, or the error, of a completion that is done."""
+        """The value or the error. The completion must be done."""
         assert self.done, "nobody knows yet"
         return self._outcome  # type: ignore[return-value]  # T may be None
 
     def complete(self, value: T) -> None:
-        """Give out the value."""
+        """Completes with a value."""
         self.settle(value)
 
     def fail(self, error: CoordinatorError) -> None:
-        """Give out the error."""
+        """Completes with an error."""
         self.settle(error)
 
     def settle(self, outcome: T | CoordinatorError) -> None:
-        """Give out what came of it."""
+        """Completes with a value or an error."""
         if not self.done:
             self.done = True
             self._outcome = outcome
@@ -42,7 +42,9 @@ class Completion(Generic[T]):
                 callback(outcome)
 
     def then(self, callback: Callable[[T | CoordinatorError], None]) -> None:
-        """Call with the value or the error: now, where it is there, or as soon as it is. It must not fail."""
+        """Calls `callback` with the value or the error: at once if the completion is done, otherwise when it completes.
+        The callback must not raise.
+        """
         if self.done:
             callback(self.outcome)
         else:
@@ -50,21 +52,21 @@ class Completion(Generic[T]):
 
 
 def completed(value: T) -> Completion[T]:
-    """One that is done."""
+    """Returns a completion that is done with this value."""
     completion: Completion[T] = Completion()
     completion.complete(value)
     return completion
 
 
 def failed(error: CoordinatorError) -> Completion[Any]:
-    """One that has failed."""
+    """Returns a completion that is done with this error."""
     completion: Completion[Any] = Completion()
     completion.fail(error)
     return completion
 
 
 def gather(completions: Sequence[Completion[T]]) -> Completion[list[T | CoordinatorError]]:
-    """Complete with what came of each, in their order, when all are done."""
+    """Completes when all the completions are done, with their outcomes in the same order."""
     gathered: Completion[list[T | CoordinatorError]] = Completion()
     left = len(completions)
 

@@ -1,4 +1,4 @@
-"""What a coordinator decides: records for its partition, what follows from them, and the answer."""
+"""A coordinator's decision: records for its partition, changes that follow from them, and the response."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class CoordinatorError(KafkaError):
-    """The answer to a request that its coordinator refuses as a whole, or cannot serve."""
+    """An error code that a coordinator returns for a whole request, because it refuses it or cannot serve it."""
 
 
 @attrs.frozen
@@ -24,13 +24,15 @@ class CoordinatorRecord:
 
 @attrs.frozen
 class Decision(Generic[T]):
-    """`records` are appended, and replayed into the state at once; the response leaves when they are committed.
+    """The result of a request or a timer: records to append, a response, and state changes that stand in no record.
 
-    A response that has to wait for what happens later is a Completion that the state has parked. `apply` changes what
-    of the state stands in no record (members' timers, who waits for what), behind the replay. Where the records cannot
-    be appended, nothing of all this happens.
+    The records are appended and replayed into the state at once; the response leaves when they are committed. A
+    response that waits for a later event is a Completion which the state has parked. `apply` changes the part of the
+    state that no record holds, such as members' timers and parked responses. It is called after the replay. If the
+    records cannot be appended, the decision has no effect.
 
-    The records are one batch, all or nothing, unless they need not be `atomic`: then they may be many.
+    The records form one batch, so they are appended all or none. With `atomic=False` they may be split over several
+    batches.
     """
 
     records: Sequence[CoordinatorRecord]

@@ -1,4 +1,4 @@
-"""One shard on this broker: the state over a partition that it leads, for as long as it leads under that epoch."""
+"""Runs one shard on this broker: the state over a partition that it leads, for as long as this leader epoch lasts."""
 
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -11,8 +11,8 @@ import trio
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
-from broker.coordinator.runtime.partition_writer import Appender, LogWriter
-from broker.coordinator.runtime.shard import OnTimer, Shard, ShardContext
+from broker.coordinator.runtime.partition_writer import AppendScheduler, PartitionWriter
+from broker.coordinator.runtime.shard import CoordinatorShard, OnTimer, ShardContext
 from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
@@ -20,7 +20,7 @@ from broker.wire.errors import ErrorCode
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
 
-S = TypeVar("S", bound=Shard)
+S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
 
 # What Kafka waits before it repeats what a timer could not write.
@@ -28,21 +28,22 @@ _TIMER_RETRY_MS: Final = 500
 
 
 class Phase(Enum):
-    """LOADING until the log is replayed, GONE once this broker leads no more, or where the log could not be read."""
+    """LOADING while the log is replayed. CLOSED when the leader epoch is over, or if the log could not be read."""
 
     LOADING = "loading"
     ACTIVE = "active"
-    GONE = "gone"
+    CLOSED = "closed"
 
 
 @attrs.frozen(kw_only=True)
-class ShardSurroundings:
-    """What the shards of a coordinator share. `reload` has one that went begin anew, while its partition is led still.
+class ShardServices:
+    """What the shards of a coordinator share.
 
-    `write_timeout_ms` is what a response waits for its commit at most. `now_ms` is wall-clock time.
+    `reload` loads a shard again whose state no longer matches its log, if this broker still leads the partition. A
+    response waits at most `write_timeout_ms` for its commit. `now_ms` is wall-clock time.
     """
 
-    appender: Appender
+    appender: AppendScheduler
     deadlines: Deadlines
     write_timeout_ms: int
     now_ms: Callable[[], int]
@@ -51,8 +52,8 @@ class ShardSurroundings:
     reload: Callable[["HostedShard[Any]"], None]
 
 
-class _Gated(NamedTuple):
-    """A response that leaves when the high watermark has come to `end_offset`."""
+class _DeferredResponse(NamedTuple):
+    """A response that leaves when the high watermark reaches `end_offset`."""
 
     end_offset: int
     since: float
@@ -61,45 +62,46 @@ class _Gated(NamedTuple):
 
 
 class HostedShard(Generic[S]):
-    """See the module's docstring, and `Shard` for the state's part.
+    """Decides requests on the state of a shard, and defers each response until the state it is based on is committed.
 
-    `end_offset` is the end of what the state has taken over. Whatever is answered rests on the state, so it leaves
-    when all of that is committed; in the order in which it was asked.
+    `end_offset` is the end of the records that the state has replayed. Every response is based on that state, so it
+    leaves when the high watermark has reached `end_offset`; responses leave in the order of their requests. See
+    `CoordinatorShard` for the state's part.
     """
 
     def __init__(
         self,
         partition: Partition,
         make_state: Callable[[ShardContext], S],
-        surroundings: ShardSurroundings,
+        services: ShardServices,
     ) -> None:
         self.partition = partition
         self.epoch = partition.leader_epoch
         self.phase = Phase.LOADING
         self.end_offset = 0
-        self._around = surroundings
-        self._writer = LogWriter(partition, surroundings.appender, lambda: surroundings.reload(self))
-        self.timers = ShardTimers(surroundings.deadlines, self._fire)
+        self._services = services
+        self._writer = PartitionWriter(partition, services.appender, lambda: services.reload(self))
+        self.timers = ShardTimers(services.deadlines, self._fire)
         self.state = make_state(self)
-        self._gated: deque[_Gated] = deque()
+        self._deferred: deque[_DeferredResponse] = deque()
         self._parked: dict[_Parked, None] = {}
-        self._unheard_of: list[tuple[MetadataDelta, MetadataImage]] = []
+        self._missed_changes: list[tuple[MetadataDelta, MetadataImage]] = []
         self._expiry: Deadline | None = None
         self._is_releasing = False
 
     @property
     def image(self) -> MetadataImage:
-        return self._around.image()
+        return self._services.image()
 
     def park(self) -> Completion[Any]:
         return _Parked(self)
 
-    # Asking
+    # Requests
 
     def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T]:
-        """Have it decided, written, taken over, and answered when it is committed.
+        """Decides, appends, replays, and completes with the response when it is committed.
 
-        An error that is the answer loses its traceback: this very frame is in it and refers to the answer, so that each
+        Errors are stored without their traceback. It refers to this frame, and the frame to the error, so that each
         refused request would leave a cycle for the garbage collector.
         """
         completion: Completion[Any] = Completion()
@@ -107,14 +109,14 @@ class HostedShard(Generic[S]):
         if refusal is not None:
             completion.fail(refusal)
             return completion
-        now_ms = self._around.now_ms()
+        now_ms = self._services.now_ms()
         try:
             decision = decide(self.state, now_ms)
         except CoordinatorError as error:
-            self.gate(completion, error.with_traceback(None))  # it tells of the state as well
+            self.defer(completion, error.with_traceback(None))  # it tells of the state as well
         else:
             try:
-                self._carry_out(decision, now_ms)
+                self._perform(decision, now_ms)
             except CoordinatorError as error:
                 completion.fail(error.with_traceback(None))
                 return completion
@@ -124,30 +126,31 @@ class HostedShard(Generic[S]):
                 if not response.done:
                     self._parked[response] = None
             else:
-                self.gate(completion, response)
-        self._release()
+                self.defer(completion, response)
+        self._complete_committed()
         return completion
 
     def read(self, ask: Callable[[S, int], T]) -> Completion[T]:
-        """As `write`, of what only looks at the state."""
+        """As `write`, for requests that only read the state."""
         return self.write(lambda state, now_ms: Decision((), ask(state, now_ms)))
 
     def _refusal(self) -> CoordinatorError | None:
-        """Why nothing can be asked now."""
+        """The error for all requests at this moment; None if the shard can serve them."""
         if self.phase is Phase.LOADING:
             return CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.phase is Phase.GONE or self.is_fenced:
+        if self.phase is Phase.CLOSED or self.is_fenced:
             return not_coordinator()
         if not self._writer.is_alone:
             # Somebody else has written here.
-            self._around.reload(self)
+            self._services.reload(self)
             return not_coordinator()
         return None
 
-    def _carry_out(self, decision: Decision[Any], now_ms: int) -> None:
-        """Append, replay and apply. Raises CoordinatorError where nothing could be appended; nothing has changed then.
+    def _perform(self, decision: Decision[Any], now_ms: int) -> None:
+        """Appends, replays and applies a decision. Raises CoordinatorError if it cannot be appended; then nothing has
+        changed.
 
-        What is not `atomic` may have been appended in part. Then the state is loaded anew.
+        Only a decision that is not `atomic` may have been appended in part. In that case the shard is loaded again.
         """
         records = decision.records
         if not records and decision.apply is None:
@@ -162,7 +165,7 @@ class HostedShard(Generic[S]):
             if decision.apply is not None:
                 decision.apply()
         except BaseException:
-            self._around.reload(self)  # the state is neither what it was nor what the log says
+            self._services.reload(self)  # the state is neither what it was nor what the log says
             raise
 
     def _append(self, decision: Decision[Any], now_ms: int) -> None:
@@ -170,118 +173,124 @@ class HostedShard(Generic[S]):
             self._writer.append(decision.records, now_ms, atomic=decision.atomic)
         except CoordinatorError:
             if self._writer.decided_end != self.end_offset:
-                self._around.reload(self)
+                self._services.reload(self)
             raise
 
     def _fire(self, key: Hashable, decide: OnTimer) -> None:
-        """A timer is due: a turn of its own."""
+        """Decides what a due timer has to decide, in a turn of its own."""
         if self._refusal() is not None:
             return  # the shard is gone, or has to begin anew
-        now_ms = self._around.now_ms()
+        now_ms = self._services.now_ms()
         try:
-            self._carry_out(decide(self.state, now_ms), now_ms)
+            self._perform(decide(self.state, now_ms), now_ms)
         except CoordinatorError as error:
-            self._around.trace("coordinator_timer_repeated", partition=str(self.partition), error=str(error))
+            self._services.trace("coordinator_timer_repeated", partition=str(self.partition), error=str(error))
             if self.phase is Phase.ACTIVE:
                 self.timers.schedule(key, _TIMER_RETRY_MS, decide)
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - the shard begins anew, and everybody else is served
-            self._around.trace(
+            self._services.trace(
                 "coordinator_timer_failed", partition=str(self.partition), error="".join(format_exception(error))
             )
-            self._around.reload(self)
-        self._around.appender.commit()
+            self._services.reload(self)
+        self._services.appender.commit()
         if self.phase is Phase.ACTIVE:
-            self._release()
+            self._complete_committed()
 
-    # Answering
+    # Responses
 
-    def gate(self, completion: Completion[T], outcome: T | CoordinatorError) -> None:
-        """Settle `completion` when all that the state rests on now is committed; `_release` is to follow."""
-        self._gated.append(_Gated(self.end_offset, trio.current_time(), completion, outcome))
+    def defer(self, completion: Completion[T], outcome: T | CoordinatorError) -> None:
+        """Completes `completion` when all records that the state holds now are committed; the caller calls
+        `_complete_committed`.
+        """
+        self._deferred.append(_DeferredResponse(self.end_offset, trio.current_time(), completion, outcome))
 
     def poke(self, partition: Partition) -> None:
-        """The partition has moved; see `broker.replication.partition.Waiter`."""
+        """Called when the partition's high watermark has advanced; see `broker.replication.partition.Waiter`."""
         if self.phase is Phase.ACTIVE:
-            self._release()
+            self._complete_committed()
 
-    def _release(self) -> None:
-        """Answer what is committed. An answer may lead to the next request, which is answered after those before it."""
+    def _complete_committed(self) -> None:
+        """Completes the responses that are committed. Completing one may lead to a new request, whose response comes
+        last.
+        """
         if self._is_releasing:
             return  # by whoever called this first, so that the stack does not grow with the number of answers
-        gated, partition, writer = self._gated, self.partition, self._writer
+        deferred, partition, writer = self._deferred, self.partition, self._writer
         self._is_releasing = True
         try:
-            while gated and gated[0].end_offset <= writer.committed_end and not self.is_fenced:
-                _, _, completion, outcome = gated.popleft()
+            while deferred and deferred[0].end_offset <= writer.committed_end and not self.is_fenced:
+                _, _, completion, outcome = deferred.popleft()
                 completion.settle(outcome)
         finally:
             self._is_releasing = False
         writer.moved()
-        if gated and self.phase is Phase.ACTIVE:
+        if deferred and self.phase is Phase.ACTIVE:
             partition.waiting[self] = None
             if self._expiry is None:
-                self._expiry = self._around.deadlines.add(gated[0].since + self._timeout_s, self._expire)
+                self._expiry = self._services.deadlines.add(deferred[0].since + self._timeout_s, self._expire)
 
     @property
     def _timeout_s(self) -> float:
-        return self._around.write_timeout_ms / 1000
+        return self._services.write_timeout_ms / 1000
 
     def _expire(self) -> None:
         self._expiry = None
-        gated, now = self._gated, trio.current_time()
-        while gated and gated[0].since + self._timeout_s <= now:
+        deferred, now = self._deferred, trio.current_time()
+        while deferred and deferred[0].since + self._timeout_s <= now:
             error = CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time")
-            gated.popleft().completion.settle(error)
-        self._release()
+            deferred.popleft().completion.settle(error)
+        self._complete_committed()
 
     def unpark(self, parked: "_Parked") -> None:
-        """It is done."""
+        """Forgets a parked response that is done."""
         self._parked.pop(parked, None)
 
-    # Coming and going
+    # Leadership and metadata
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the epoch is over in which this shard was begun."""
+        """True if the leader epoch of this shard is over."""
         partition = self.partition
         return partition.leader_epoch != self.epoch or not partition.leads
 
     def begin(self) -> None:
-        """The log is replayed."""
+        """Starts to serve requests, after the log is replayed."""
         self.phase = Phase.ACTIVE
         self._writer.begin(self.end_offset)
-        self.state.loaded(self._around.now_ms())
-        changes, self._unheard_of = self._unheard_of, []
+        self.state.loaded(self._services.now_ms())
+        changes, self._missed_changes = self._missed_changes, []
         for delta, image in changes:
             self.state.metadata_changed(delta, image)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Tell the state, once it is loaded: there are few changes in that time."""
+        """Passes a change of the metadata to the state; while the log is loading, such changes are kept for later."""
         if self.phase is Phase.LOADING:
-            self._unheard_of.append((delta, image))
+            self._missed_changes.append((delta, image))
         elif self.phase is Phase.ACTIVE:
             self.state.metadata_changed(delta, image)
 
-    def go(self) -> None:
-        """Answer nothing any more: whoever waits is told to look for the coordinator anew."""
-        self.phase = Phase.GONE
+    def close(self) -> None:
+        """Stops the shard. All waiting requests fail with NOT_COORDINATOR, so that clients look for the new
+        coordinator.
+        """
+        self.phase = Phase.CLOSED
         self._writer.end()
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()
         self.partition.waiting.pop(self, None)
-        waiting: list[Completion[Any]] = [each.completion for each in self._gated]
+        waiting: list[Completion[Any]] = [each.completion for each in self._deferred]
         waiting += self._parked
-        self._gated.clear()
+        self._deferred.clear()
         self._parked.clear()
         for completion in waiting:
             completion.settle(not_coordinator())
 
 
 class _Parked(Completion[Any]):
-    """A response that the state gives out later, when what it rests on then is committed."""
+    """A response that the state completes later; it leaves when the state at that moment is committed."""
 
     __slots__ = ("_is_given", "_shard")
 
@@ -303,9 +312,9 @@ class _Parked(Completion[Any]):
     def _give(self, outcome: Any) -> None:
         if not self._is_given and not self.done:
             self._is_given = True
-            self._shard.gate(self, outcome)
+            self._shard.defer(self, outcome)
 
 
 def not_coordinator() -> CoordinatorError:
-    """Told to those whose coordinator is, or may be, another broker."""
+    """The error for clients whose coordinator is another broker, or soon may be."""
     return CoordinatorError(ErrorCode.NOT_COORDINATOR)

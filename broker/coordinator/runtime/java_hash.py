@@ -1,4 +1,4 @@
-"""Java's hash of a string, by which Kafka chooses the partition of a group or a transactional id."""
+"""Java's hash of a string, by which Kafka maps a group id or a transactional id to a partition."""
 
 from operator import mul
 from struct import unpack
@@ -13,7 +13,7 @@ _POWERS: Final = tuple(pow(_FACTOR, exponent, _INT_MASK + 1) for exponent in ran
 
 
 def java_hash(text: str) -> int:
-    """The absolute value of String.hashCode(), with 0 for the one value that has none."""
+    """The absolute value of `String.hashCode()`; 0 for the smallest int, which has no absolute value."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     units = unpack(f"<{len(encoded) // 2}H", encoded)
     hashed = 0

@@ -1,4 +1,4 @@
-"""Writing what coordinators decide to their partitions, much of it at once, and what it means where that fails."""
+"""Appends the decisions of coordinators to their partitions, many in one batch, and handles failed appends."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -29,12 +29,12 @@ _TRANSLATED: Final = {
 }
 
 
-class Appender:
-    """Has writers write what was decided, together; and what was written, written to the disk.
+class AppendScheduler:
+    """Decides when the partition writers of this broker append, so that many decisions share a batch.
 
-    What is decided while nothing is on its way to the followers is written at the turn's end. Otherwise it is held
-    until all of that is committed, for `linger_ms` at most: so a broker that is asked by many writes, and has its
-    followers fetch, far less often, and who is alone waits for nobody. With a linger of 0 nothing is held.
+    Decisions made while no earlier batch waits for followers are appended at the end of the turn. Otherwise they are
+    held until the earlier batches are committed, for at most `linger_ms`. So followers of a busy broker fetch far less
+    often, and a single client does not wait. With a linger of 0, decisions are always appended at the end of the turn.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Appender:
         self._deadlines = deadlines
         self.compression = compression
         self._linger_s = linger_ms / 1000
-        self._open: dict[LogWriter, None] = {}
-        self._under_way: dict[LogWriter, None] = {}
+        self._open: dict[PartitionWriter, None] = {}
+        self._under_way: dict[PartitionWriter, None] = {}
         self._is_due = False
         self._deadline: Deadline | None = None
 
-    def opened(self, writer: "LogWriter") -> None:
-        """The writer has something to write."""
+    def opened(self, writer: "PartitionWriter") -> None:
+        """Called when the writer has records to append."""
         self._open[writer] = None
         if self._is_due:
             return
@@ -59,34 +59,34 @@ class Appender:
         elif self._deadline is None:
             self._deadline = self._deadlines.add(trio.current_time() + self._linger_s, self._has_lingered)
 
-    def written(self, writer: "LogWriter") -> None:
-        """The writer has staged what it had."""
+    def written(self, writer: "PartitionWriter") -> None:
+        """Called when the writer has appended its records."""
         self._open.pop(writer, None)
         self._under_way[writer] = None
         self._partitions.stage(writer.partition)
 
-    def committed(self, writer: "LogWriter") -> None:
-        """All that the writer has written is committed."""
+    def committed(self, writer: "PartitionWriter") -> None:
+        """Called when all records that the writer has appended are committed."""
         if writer in self._under_way:
             del self._under_way[writer]
             if self._open and not self._is_due and not self._is_anything_under_way():
                 self._write_with_turn()  # and if this is no turn, when it has lingered
 
-    def ended(self, writer: "LogWriter") -> None:
-        """The writer writes no more, and what it had to write is nobody's."""
+    def ended(self, writer: "PartitionWriter") -> None:
+        """Called when the writer is closed; its unwritten records are dropped."""
         self._open.pop(writer, None)
         self._under_way.pop(writer, None)
 
     def commit(self) -> None:
-        """Write what is due, outside of a connection's turn."""
+        """Writes staged batches to the log now, for callers outside of a connection's turn."""
         self._partitions.commit_staged()
 
     def failed(self, partition: Partition, error: OSError) -> None:
-        """The partition's log cannot be written to."""
+        """Reports that the partition's log cannot be written."""
         self._partitions.log_failed(partition, error)
 
     def _is_anything_under_way(self) -> bool:
-        """Asked of few: mostly of the first, which is under way."""
+        """True if a batch is not committed yet. Stops at the first such writer, which mostly is the first one."""
         for writer in list(self._under_way):
             if not writer.is_committed:
                 return True
@@ -110,14 +110,14 @@ class Appender:
             writer.write()
 
 
-class LogWriter:
-    """One shard's: what it decides in a row becomes one batch of its partition's log.
+class PartitionWriter:
+    """Appends the records of one shard to its partition; consecutive decisions become one batch.
 
-    `decided_end` is where the log will end when all is written that was decided. `give_up` is called when something
-    that was decided cannot be written: then nothing that rests on it is true.
+    `decided_end` is the log's end offset once all decided records are appended. `give_up` is called if some of them
+    cannot be appended: the shard's state is ahead of the log then, and has to be loaded again.
     """
 
-    def __init__(self, partition: Partition, appender: Appender, give_up: Callable[[], None]) -> None:
+    def __init__(self, partition: Partition, appender: AppendScheduler, give_up: Callable[[], None]) -> None:
         self.partition = partition
         self._epoch = partition.leader_epoch
         self._appender = appender
@@ -128,7 +128,7 @@ class LogWriter:
         self._now_ms = 0
 
     def begin(self, end_offset: int) -> None:
-        """The log ends here, and nobody else writes to it from now on."""
+        """Starts writing at this end offset of the log. From now on, this writer is the log's only one."""
         self._written_end = end_offset
 
     @property
@@ -137,22 +137,24 @@ class LogWriter:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the log ends where this has left it."""
+        """True if the log ends where this writer left it, that is, if no other writer has appended."""
         log = self.partition.log
         return log is not None and log.log_end_offset == self._written_end
 
     @property
     def committed_end(self) -> int:
-        """Up to where what was written is committed. What was not written is not, whoever else may write."""
+        """The offset up to which this writer's records are committed. Never beyond what it has appended itself."""
         return min(self._written_end, self.partition.high_watermark)
 
     @property
     def is_committed(self) -> bool:
-        """Whether all is committed that was written."""
+        """True if all appended records are committed."""
         return self.partition.high_watermark >= self._written_end
 
     def append(self, records: Sequence[CoordinatorRecord], now_ms: int, *, atomic: bool) -> None:
-        """Take the records to be written, in this order. Raises CoordinatorError, and they are not."""
+        """Takes records to be appended in this order. Raises CoordinatorError if they cannot be; then none of them is
+        taken.
+        """
         partition, size = self.partition, sum(map(_size_of, records))
         try:
             size_max = partition.leader_log().config.max_message_bytes
@@ -173,13 +175,15 @@ class LogWriter:
         self._appender.opened(self)
 
     def write(self) -> None:
-        """Append what was taken, or give up."""
+        """Appends the taken records; calls `give_up` if that fails."""
         with suppress(CoordinatorError):
             self._write()
 
     def _write(self) -> None:
-        """That too few replicas may be in sync by now changes nothing: enough were when it was decided, and it is not
-        committed before they are again. Raises CoordinatorError where it has given up."""
+        """Appends with acks=1. Enough replicas were in sync when the records were decided. If there are too few by now,
+        the records are not committed before there are enough again. Raises CoordinatorError after it has called
+        `give_up`.
+        """
         records, self._records, self._size = self._records, [], HEADER_SIZE
         if not records:
             return
@@ -192,7 +196,9 @@ class LogWriter:
             raise
 
     def _append_much(self, records: Sequence[CoordinatorRecord], now_ms: int, size_max: int | None) -> None:
-        """Append what does not fit into a batch, as many or, where `size_max` is None, as one that is refused."""
+        """Appends records that do not fit into one batch: in several batches, or, if `size_max` is None, in one, which
+        is refused.
+        """
         for chunk in _chunks(records, size_max):
             numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(chunk)]
             self._stage(numbered, _ACKS_ALL, now_ms)
@@ -211,23 +217,23 @@ class LogWriter:
         self._appender.written(self)
 
     def moved(self) -> None:
-        """More is committed."""
+        """Called when the high watermark has advanced."""
         if self.is_committed:
             self._appender.committed(self)
 
     def end(self) -> None:
-        """Write nothing any more, not even what was taken."""
+        """Stops writing, and drops the records that are not appended yet."""
         self._records, self._size = [], HEADER_SIZE
         self._appender.ended(self)
 
 
 def as_coordinator_error(error: KafkaError) -> CoordinatorError:
-    """What a client is told of an error of the partition."""
+    """The error that a client of the coordinator gets for an error of the partition."""
     return CoordinatorError(_TRANSLATED.get(error.code, error.code), error.message)
 
 
 def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Iterator[Sequence[CoordinatorRecord]]:
-    """Batches that are not larger than `size_max`, as far as single records are not."""
+    """Splits records into batches of at most `size_max` bytes. A larger record makes a batch of its own."""
     if size_max is None:
         yield records
         return
@@ -243,5 +249,5 @@ def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Itera
 
 
 def _size_of(record: CoordinatorRecord) -> int:
-    """At most, in a batch."""
+    """The most bytes that the record can take in a batch."""
     return _RECORD_OVERHEAD + len(record.key) + len(record.value or b"")

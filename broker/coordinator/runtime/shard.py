@@ -1,4 +1,4 @@
-"""What a coordinator's state and the runtime owe each other. Pure: whoever implements it sees no log and no clock."""
+"""The interface between a coordinator's state and the runtime. Implementations are pure: they use no log and no clock."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -13,10 +13,10 @@ S_contra = TypeVar("S_contra", contravariant=True)
 OnTimer: TypeAlias = Callable[[Any, int], Decision[None]]
 
 
-class Shard(Protocol):
+class CoordinatorShard(Protocol):
     """The state of a coordinator over one partition.
 
-    It changes by `replay`, and by what a Decision has to `apply`; functions that decide only look at it.
+    It changes only by `replay` and by the `apply` of a decision; the functions that decide only read it.
     """
 
     def replay(
@@ -28,53 +28,55 @@ class Shard(Protocol):
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> None:
-        """Take over a record of the partition, in the order of the log; `value` None is a tombstone.
+        """Replays a record of the partition, in the order of the log. `value` is None for a tombstone.
 
-        Records that a later one of the same key has replaced may be missing. One of an unknown type is left alone.
+        Records that a later record of the same key replaces may be missing. Records of unknown types are skipped.
         """
         ...
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
-        """Take over the end of a transaction: what its producer's records said is so from now on, or never was."""
+        """Replays the end of a transaction: the records of its producer take effect now, or never if it was aborted."""
         ...
 
     def loaded(self, now_ms: int) -> None:
-        """The log is replayed, and requests come from now on: set up what stands in no record, such as timers."""
+        """Called when the log is replayed, before requests. Sets up the state that no record holds, such as timers."""
         ...
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """The metadata is another one now. What is to be decided about that, a timer due at once may decide."""
+        """Called when the metadata has changed. Decisions that follow from that are made by a timer that is due at
+        once.
+        """
         ...
 
 
 class Timers(Protocol):
-    """Of one shard, from `Shard.loaded` on; they end with it.
+    """The timers of one shard. They may be used from `CoordinatorShard.loaded` on, and end with the shard.
 
-    Not to be touched while deciding, since the decision may come to nothing.
+    Functions that decide must not use them, since their decision may have no effect.
     """
 
     def schedule(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
-        """Have `decide` called in `delay_ms`, in place of what was scheduled under the same key.
+        """Calls `decide` in `delay_ms`, instead of what was scheduled under the same key.
 
-        Where its records cannot be appended, it is called again a little later.
+        If its records cannot be appended, it is called again a little later.
         """
         ...
 
     def schedule_once(self, key: Hashable, delay_ms: float, decide: OnTimer) -> None:
-        """As `schedule`, unless something is scheduled under this key already."""
+        """As `schedule`, unless the key is scheduled already."""
         ...
 
     def put_off(self, key: Hashable, delay_ms: float) -> None:
-        """What is scheduled under this key is due in `delay_ms` instead; nothing where nothing is scheduled."""
+        """Postpones the key's timer: it is due in `delay_ms` from now. Has no effect if the key is not scheduled."""
         ...
 
     def cancel(self, key: Hashable) -> None:
-        """Nothing is due under this key any more."""
+        """Cancels the key's timer, if there is one."""
         ...
 
 
 class ShardContext(Protocol):
-    """What the runtime gives to a state."""
+    """What the runtime offers to a shard."""
 
     @property
     def timers(self) -> Timers: ...
@@ -85,8 +87,8 @@ class ShardContext(Protocol):
         ...
 
     def park(self) -> Completion[Any]:
-        """A response for later. The state completes it by what it applies, and it leaves when all that is committed.
+        """Returns a response to be completed later, by a decision's `apply`. It leaves when the state is committed.
 
-        It fails with NOT_COORDINATOR when the shard goes.
+        It fails with NOT_COORDINATOR when the shard is closed.
         """
         ...

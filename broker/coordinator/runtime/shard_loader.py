@@ -1,4 +1,4 @@
-"""Replaying a partition's log into a coordinator's state, some records at a time, so that others run in between."""
+"""Loads a shard: replays the partition's log into its state, with pauses in which other tasks run."""
 
 from typing import Any, Final
 
@@ -23,16 +23,16 @@ _RECORDS_AT_A_TIME: Final = 1000
 _HELD_MAX: Final = 50_000
 
 
-class LoadingEnded(Exception):
-    """Somebody else leads by now, or nobody."""
+class LoadingAborted(Exception):
+    """This broker no longer leads the partition in the shard's leader epoch."""
 
 
 @attrs.define
-class Loading:
-    """One shard's. `records` and `size_bytes` count what was read.
+class ShardLoader:
+    """Loads one shard. `records` and `size_bytes` count what was read.
 
-    A record that a later one of the same key replaces need not be replayed, as if the log had been compacted; so the
-    state is told the last of each among as many as are held back.
+    A record that a later record of the same key replaces need not be replayed, just as compaction may remove it. The
+    loader holds back some records and replays only the last of each key among them.
     """
 
     shard: HostedShard[Any]
@@ -43,10 +43,11 @@ class Loading:
     _since_pause: int = 0
 
     async def run(self) -> None:
-        """Replay all that is in the log; on return nothing has been appended since, and nobody else has run.
+        """Replays the whole log. Between the last replayed record and the return, no other task runs and nothing is
+        appended.
 
-        Reads `buffer_bytes` at a time, or one batch. Raises LoadingEnded, and where the log cannot be read KafkaError,
-        OSError, WireError.
+        Reads `buffer_bytes` at a time, or one batch. Raises LoadingAborted; if the log cannot be read, KafkaError,
+        OSError or WireError.
         """
         log = self._log()
         offset = log.log_start_offset
@@ -61,12 +62,12 @@ class Loading:
 
     def _log(self) -> Log:
         log = self.shard.partition.log
-        if log is None or self.shard.is_fenced or self.shard.phase is Phase.GONE:
-            raise LoadingEnded
+        if log is None or self.shard.is_fenced or self.shard.phase is Phase.CLOSED:
+            raise LoadingAborted
         return log
 
     async def _read(self, log: Log, offset: int) -> int:
-        """Take in what is in the log from `offset` on; where that ends."""
+        """Reads a part of the log that begins at `offset`; returns the offset after it."""
         part = log.read(offset, self.buffer_bytes, upper_bound=log.readable_end_offset, min_one_batch=True)
         data = memoryview(part.file.read(part.position, part.size))
         self.size_bytes += part.size
@@ -115,7 +116,7 @@ class Loading:
                 latest[record.key] = record
 
     async def _release(self) -> None:
-        """Replay what was held back, in the order of the log."""
+        """Replays the records that were held back, in the order of the log."""
         latest, self._latest = self._latest, {}
         for record in latest.values():
             self._replay(record)
@@ -133,7 +134,7 @@ class Loading:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Let others run. Raises LoadingEnded."""
+        """Lets other tasks run. Raises LoadingAborted."""
         self._since_pause = 0
         await trio.lowlevel.checkpoint()
         self._log()

@@ -18,10 +18,10 @@ class _Timer:
 
 
 class ShardTimers:
-    """See `broker.coordinator.runtime.shard.Timers`. `fire` is called with what is due.
+    """Implements `broker.coordinator.runtime.shard.Timers`. `fire` is called with each timer that is due.
 
-    A timer that is put off, as a member's is by each of its heartbeats, only notes that: it is looked at again when it
-    would have been due.
+    Each heartbeat of a member puts its timer off, which only notes the new time. At the old time the timer is set
+    again.
     """
 
     def __init__(self, deadlines: Deadlines, fire: Callable[[Hashable, OnTimer], None]) -> None:

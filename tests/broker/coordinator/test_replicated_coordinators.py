@@ -87,7 +87,7 @@ async def test_state_moves_with_leadership(tmp_path: Path) -> None:
         assert await runtimes[1].get("name-0") == "new"
         await runtimes[leader].until(lambda: parked.done)
         assert code_of(parked) == ErrorCode.NOT_COORDINATOR
-        assert runtimes[leader].runtime.phase(0) is Phase.GONE
+        assert runtimes[leader].runtime.phase(0) is Phase.CLOSED
         nursery.cancel_scope.cancel()
 
 

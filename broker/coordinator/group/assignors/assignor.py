@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives back."""
+"""The input of an assignor and its result."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,8 +10,9 @@ from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
 
 @attrs.frozen
 class MemberSpec:
-    """A member, as far as assignors care: the ids of the topics that it is subscribed to and that exist, in ascending
-    order, and what it was to have so far."""
+    """A member as assignors see it: the existing topics that it is subscribed to, by id in ascending order, and its
+    target assignment so far.
+    """
 
     topic_ids: tuple[bytes, ...]
     instance_id: str | None = None
@@ -19,10 +20,10 @@ class MemberSpec:
 
 
 class Assignor(Protocol):
-    """Every partition of a topic that somebody is subscribed to is assigned, to one who is.
+    """Assigns every partition of every topic that has a subscriber to one of the topic's subscribers.
 
-    The same members and partitions lead to the same assignment. `partition_counts` by topic id, of all topics that
-    members are subscribed to.
+    The same members and partitions result in the same assignment. `partition_counts` has the ids of all subscribed
+    topics.
     """
 
     def __call__(
@@ -31,6 +32,6 @@ class Assignor(Protocol):
 
 
 def are_homogeneous(members: Mapping[str, MemberSpec]) -> bool:
-    """Whether all are subscribed to the same topics."""
+    """True if all members are subscribed to the same topics."""
     subscriptions = {member.topic_ids for member in members.values()}
     return len(subscriptions) <= 1

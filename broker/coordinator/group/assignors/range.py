@@ -1,7 +1,9 @@
-"""The range assignor: of each topic, members get ranges of partitions, in the same order of members for each.
+"""The range assignor: each member gets a range of each topic's partitions, with the same order of members for all
+topics.
 
-So topics with as many partitions are co-partitioned where all members are subscribed to them. Nothing is sticky but by
-that order: static members come first, by their instance ids, then all others by their member ids.
+So topics with equal numbers of partitions are co-partitioned if all members are subscribed to them. The assignment is
+sticky only because the order of members is: static members first, by their instance ids, then all others by their
+member ids.
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from broker.coordinator.group.partition_sets import PartitionSets
 
 
 def assign_ranges(members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> dict[str, PartitionSets]:
-    """See `Assignor`. No two members differ by more than one partition of a topic."""
+    """See `Assignor`. Two members' shares of a topic differ by at most one partition."""
     subscribers: dict[bytes, list[str]] = {}
     ordered = sorted(members, key=lambda member_id: _place(member_id, members[member_id]))
     for member_id in ordered:

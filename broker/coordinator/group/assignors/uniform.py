@@ -1,7 +1,8 @@
-"""The uniform assignor: members get as many partitions as others, and beyond that keep what they had.
+"""The uniform assignor: members get equally many partitions, and keep as many of their former ones as that allows.
 
-Where all are subscribed to the same topics, no two differ by more than one. Where they are not, nobody has two more
-than another whom partitions could reach, if need be by way of third members: that is as even as it can be.
+If all members are subscribed to the same topics, their numbers of partitions differ by at most one. Otherwise the
+assignment is as even as the subscriptions allow: no partition can move, directly or through other members, from a
+member to one that has at least two fewer.
 """
 
 from collections import deque
@@ -19,12 +20,12 @@ def assign_uniformly(
         return {}
     kept = _kept(members, partition_counts)
     if are_homogeneous(members):
-        return _fill_up(members, partition_counts, kept)
-    return _Leveller(members, partition_counts, kept).level()
+        return _assign_evenly(members, partition_counts, kept)
+    return _Balancer(members, partition_counts, kept).balance()
 
 
 def _kept(members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> dict[str, PartitionSets]:
-    """Of what members had, what exists, and is theirs to have, and nobody else's."""
+    """The partitions that members keep: those that exist, are subscribed to, and are not kept by another member."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in partition_counts}
     kept: dict[str, PartitionSets] = {}
     for member_id in sorted(members):
@@ -57,10 +58,12 @@ def _unassigned(
     ]
 
 
-def _fill_up(
+def _assign_evenly(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], kept: dict[str, PartitionSets]
 ) -> dict[str, PartitionSets]:
-    """All are subscribed to the same. Those with most keep one more, where not all can have as many."""
+    """For members with the same subscription. If the partitions cannot be shared equally, the members that had most get
+    one more.
+    """
     topic_ids = next(iter(members.values())).topic_ids
     total = sum(partition_counts[topic_id] for topic_id in topic_ids)
     least, extras = divmod(total, len(members))
@@ -97,12 +100,12 @@ def _with_more(sets: PartitionSets, more: Mapping[bytes, set[int]]) -> Partition
     }
 
 
-class _Leveller:
-    """Members differ in what they are subscribed to.
+class _Balancer:
+    """For members with different subscriptions.
 
-    What nobody has goes to whom has least. Then partitions move, one at a time, from who has most to who has at least
-    two less: directly or along a chain of members, the shortest there is. Each such move makes the sum of squares of
-    the sizes less, so it ends.
+    Unassigned partitions go to the subscriber that has fewest. Then partitions move, one at a time, from the member
+    that has most to one that has at least two fewer: directly, or along the shortest chain of members. Each move makes
+    the sum of the squared sizes smaller, so the loop ends.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class _Leveller:
             for topic_id in members[member_id].topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(member_id)
 
-    def level(self) -> dict[str, PartitionSets]:
+    def balance(self) -> dict[str, PartitionSets]:
         self._assign_spare()
         settled: set[str] = set()
         while True:
@@ -138,7 +141,7 @@ class _Leveller:
         return {member_id: self._result(member_id) for member_id in self._members}
 
     def _assign_spare(self) -> None:
-        """Topics with fewest subscribers first: others have more of a choice."""
+        """Assigns topics with fewest subscribers first, because the others leave more choice."""
         in_order = sorted(self._subscribers, key=lambda topic_id: (len(self._subscribers[topic_id]), topic_id))
         for topic_id, index in _unassigned(tuple(in_order), self._counts, self._had):
             self._give(self._smallest(topic_id), topic_id, index)
@@ -147,7 +150,7 @@ class _Leveller:
         return min(self._subscribers[topic_id], key=lambda member_id: (self._sizes[member_id], member_id))
 
     def _move_from(self, source: str) -> bool:
-        """Have the source give one away, if that makes sizes more even."""
+        """Moves one partition away from `source` if that makes sizes more even; False if it cannot."""
         came_from: dict[str, tuple[str, bytes]] = {}
         to_visit = deque([source])
         seen_topics: set[bytes] = set()
@@ -174,7 +177,7 @@ class _Leveller:
             target = giver
 
     def _move(self, giver: str, taker: str, topic_id: bytes) -> None:
-        """Of the giver's partitions, rather one that the taker had before, and one that the giver did not have."""
+        """Prefers a partition that the taker had before, then one that the giver did not have before."""
         had_taker, had_giver = of_topic(self._had[taker], topic_id), of_topic(self._had[giver], topic_id)
         partitions = self._has[giver][topic_id]
         index = min(partitions, key=lambda each: (each not in had_taker, each in had_giver, -each))

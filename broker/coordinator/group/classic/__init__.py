@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: the leader among the members assigns, the coordinator keeps them together."""
+"""Classic groups: members join, the leader among them assigns, and all fetch their assignment with SyncGroup."""

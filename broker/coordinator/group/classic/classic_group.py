@@ -1,15 +1,15 @@
-"""A group of the classic protocol as its coordinator knows it: states, members, who leads, what they agree on.
+"""A group of the classic protocol: its state, members, leader and protocol.
 
 A rebalance leads from one generation to the next:
 
-    Empty               nobody is a member; offsets may be there
-    PreparingRebalance  members are expected to join (again)
-    CompletingRebalance the generation has begun, and waits for the leader's assignment
-    Stable              the assignment is written down, and members get theirs
-    Dead                what clients are told of a group that is not there
+    Empty               there are no members; there may be offsets
+    PreparingRebalance  the coordinator waits for members to join (again)
+    CompletingRebalance the generation has begun; the coordinator waits for the leader's assignment
+    Stable              the assignment is written, and members fetch theirs
+    Dead                the state that clients are told for an unknown group
 
-Only what a Stable or an Empty group has to remember is ever written (`classic/stored_group.py`); who waits and who is
-expected is known to the coordinator alone, and when another one takes over, its clients begin a rebalance anew.
+Only a Stable or an Empty group is ever written (`classic/stored_group.py`). Parked responses and pending members are
+known to the coordinator alone. After a failover the members begin a new rebalance.
 """
 
 from collections.abc import Container, Hashable, Iterable
@@ -28,11 +28,11 @@ from broker.wire.errors import ErrorCode
 UNKNOWN_TIME: Final = -1
 
 # Who waits for the answer to its JoinGroup or SyncGroup.
-Waiter: TypeAlias = Completion[Any]
+ParkedResponse: TypeAlias = Completion[Any]
 
 
 class GroupState(StrEnum):
-    """Under the names that clients are told."""
+    """The states by the names that clients are told."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -52,14 +52,14 @@ PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
 
 @attrs.frozen
 class Protocol:
-    """A way to assign that a member knows, under its name; `metadata` is the client's own."""
+    """A protocol that a member supports; `metadata` is in the client's format."""
 
     name: str
     metadata: bytes
 
 
 def distinct_protocols(named: Iterable[tuple[str, bytes]]) -> tuple[Protocol, ...]:
-    """The protocols of these names and metadata, in this order; of several with one name, the first."""
+    """The protocols of these names and metadata, in this order; the first one of each name."""
     protocols: dict[str, bytes] = {}
     for name, metadata in named:
         protocols.setdefault(name, metadata)
@@ -68,11 +68,10 @@ def distinct_protocols(named: Iterable[tuple[str, bytes]]) -> tuple[Protocol, ..
 
 @attrs.frozen(kw_only=True)
 class Member:
-    """`protocols` are in the order of the member's preference, each name once.
+    """A member of a classic group.
 
-    `is_new` until it has taken part in a generation.
-
-    `joining` and `syncing` wait for the answer to the member's JoinGroup and SyncGroup.
+    `protocols` are in the order of the member's preference, each name once. `is_new` is true until the member has taken
+    part in a generation. `joining` and `syncing` are the parked responses to its JoinGroup and SyncGroup.
     """
 
     member_id: str
@@ -84,35 +83,35 @@ class Member:
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    joining: Waiter | None = None
-    syncing: Waiter | None = None
+    joining: ParkedResponse | None = None
+    syncing: ParkedResponse | None = None
 
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
 
     @property
-    def is_awaiting(self) -> bool:
-        """Whether it is the coordinator that has something to say, so that the member need not show it is alive."""
+    def awaits_response(self) -> bool:
+        """True if a response to the member is parked. Its session does not expire meanwhile."""
         return self.joining is not None or self.syncing is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it has to say under this protocol; nothing, where it does not know it."""
+        """The member's metadata for this protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The first of its protocols that is among `candidates`, which all members know."""
+        """The member's most preferred protocol among `candidates`, which all members support."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
 
 @attrs.define(eq=False)
 class ClassicGroup:
-    """Changed by `step.Step` on a copy of its own, and replaced by it; nobody else changes a group.
+    """A classic group. A `step.Step` changes a copy of it, which then replaces the group; nothing else changes a group.
 
-    Members keep the order in which they came, and so does everything that follows from it. `pending` are member ids
-    that were given out, to be joined with (KIP-394). `unsynced` are members that have to fetch the assignment of this
-    generation. `is_initial` says that a rebalance has begun with a group that was empty, and
-    `has_newcomers` that more members have come since it was looked at. `state_since_ms` is in ms since 1970.
+    `members` keeps the order in which members joined, and the results of elections depend on it. `pending` has member
+    ids that clients were told to join with (KIP-394). `pending_sync` has members that have yet to fetch the assignment
+    of this generation. `is_initial` is true in a rebalance of a group that was empty; `new_member_added` is true if
+    members have joined since its delay was last extended. `state_since_ms` is in ms since 1970.
     """
 
     group_type: ClassVar = GroupType.CLASSIC
@@ -126,22 +125,22 @@ class ClassicGroup:
     leader_id: str | None = None
     subscribed_topics: frozenset[str] | None = None
     is_initial: bool = False
-    has_newcomers: bool = False
+    new_member_added: bool = False
     members: dict[str, Member] = attrs.Factory(dict)
     static_members: dict[str, str] = attrs.Factory(dict)
     pending: dict[str, None] = attrs.Factory(dict)
-    unsynced: dict[str, None] = attrs.Factory(dict)
+    pending_sync: dict[str, None] = attrs.Factory(dict)
     joining_count: int = 0
     _supported: dict[str, int] = attrs.Factory(dict)
 
     def copy(self) -> "ClassicGroup":
-        """The same, to be changed apart."""
+        """Returns a copy that can be changed without changing this group."""
         return attrs.evolve(
             self,
             members=dict(self.members),
             static_members=dict(self.static_members),
             pending=dict(self.pending),
-            unsynced=dict(self.unsynced),
+            pending_sync=dict(self.pending_sync),
             supported=dict(self._supported),
         )
 
@@ -149,12 +148,12 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members; some may be expected."""
+        """True if the group has no members. It may have pending ones."""
         return self.state is GroupState.EMPTY
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is known of it but its name."""
+        """True if nothing is known of the group but its id."""
         return self.is_empty and not self.generation and not self.pending
 
     @property
@@ -162,17 +161,17 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
-    def have_all_joined(self) -> bool:
-        """Whether nobody is left to wait for in a rebalance."""
+    def has_all_members_joined(self) -> bool:
+        """True if a rebalance need not wait for further members."""
         return self.joining_count == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member wants to have for joining again."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE where a member may speak under these names (KIP-345)."""
+        """NONE if a request may come from a member with this member id and instance id (KIP-345)."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -182,7 +181,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def heartbeat_error(self, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """What a member is told that says it is alive. With NONE and REBALANCE_IN_PROGRESS its session goes on."""
+        """The error code for a heartbeat. With NONE and REBALANCE_IN_PROGRESS the member's session is prolonged."""
         error = self.member_error(member_id, instance_id)
         if error is ErrorCode.NONE and generation != self.generation:
             error = ErrorCode.ILLEGAL_GENERATION
@@ -195,9 +194,9 @@ class ClassicGroup:
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> None:
-        """Members of the generation may commit; while there is no member, anybody. Raises CoordinatorError.
+        """Members of the generation may commit; any client may while the group is empty. Raises CoordinatorError.
 
-        Transactions are committed during a rebalance as well: they say to which generation they belong (KIP-447).
+        Transactional offsets may be committed during a rebalance, because they carry their generation (KIP-447).
         """
         if epoch < 0 and self.is_empty:
             return
@@ -214,25 +213,27 @@ class ClassicGroup:
             raise CoordinatorError(error)
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may ask what a classic group has committed."""
+        """Any client may fetch the offsets of a classic group."""
 
     def validate_offset_delete(self) -> None:
-        """Raises CoordinatorError where nobody could tell which topics the members use."""
+        """Raises CoordinatorError if the group has members whose subscriptions the coordinator cannot read."""
         if not self.is_empty and not self.is_of_consumers:
             raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP)
 
     def committed(self, member_id: str, timers: Timers) -> None:
-        """The member is alive; so it is after a heartbeat."""
+        """Prolongs the member's session, as a heartbeat does."""
         member = self.members.get(member_id)
         if member is not None:
             timers.put_off(session_key(self.group_id, member_id), member.session_timeout_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members may be reading `topic`: so it seems, where their subscriptions cannot be understood."""
+        """True if members may consume `topic`; also if they are consumers whose subscriptions cannot be read."""
         return self.is_of_consumers if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def retention_begins_ms(self, commit_timestamp_ms: int) -> int | None:
-        """When the last member went; where members are there, at the commit, if it is known what they read."""
+        """The time when the group became empty. For a group with members the time of the commit, if their subscriptions
+        are known.
+        """
         if self.protocol_type is None:
             return commit_timestamp_ms
         if self.is_empty:
@@ -242,20 +243,20 @@ class ClassicGroup:
         return None
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """What removes the group from the log."""
+        """The record that removes the group."""
         return [CoordinatorRecord(encode_key(GroupMetadataKey(group=self.group_id)), None)]
 
     # What its members agree on
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody with these protocols can be a member: with one that all others know as well."""
+        """True if a client with these protocols may join: all members support at least one of them."""
         if self.is_empty:
             return bool(protocol_type) and any(True for _ in names)
         count = len(self.members)
         return self.protocol_type == protocol_type and any(self._supported.get(name, 0) == count for name in names)
 
     def elected_protocol(self) -> str:
-        """Of the protocols that all members know, the one that most prefer; the first of the first ones, if equal."""
+        """The protocol that all members support and most members prefer; the first of those with equal votes."""
         count = len(self.members)
         assert count, "nobody is there to vote"
         candidates = [name for name, number in self._supported.items() if number == count]
@@ -272,7 +273,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def put(self, member: Member) -> None:
-        """Have the member in the group, or what has become of it."""
+        """Adds the member, or replaces the member of the same id."""
         former = self.members.get(member.member_id)
         if former is not None:
             self._uncount(former)
@@ -285,13 +286,13 @@ class ClassicGroup:
         self.pending.pop(member.member_id, None)
 
     def update(self, member_id: str, **changes: Any) -> Member:
-        """Change some of a member's attributes; the member as it is then."""
+        """Changes attributes of a member; returns the changed member."""
         member: Member = attrs.evolve(self.members[member_id], **changes)
         self.put(member)
         return member
 
     def remove(self, member_id: str) -> None:
-        """Have it neither as a member nor as one that is expected. Another one leads, where it did."""
+        """Removes a member or a pending member. If it was the leader, the oldest member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._uncount(member)
@@ -300,7 +301,7 @@ class ClassicGroup:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         self.pending.pop(member_id, None)
-        self.unsynced.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
 
     def _count(self, member: Member) -> None:
         self.joining_count += member.joining is not None
@@ -316,5 +317,5 @@ class ClassicGroup:
 
 
 def session_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends a member's session."""
+    """The key of the timer that ends a member's session."""
     return "classic-session", group_id, member_id

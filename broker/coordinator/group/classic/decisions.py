@@ -1,4 +1,4 @@
-"""How steps of classic groups become decisions of a shard, and timers steps."""
+"""Turns steps of classic groups into decisions of a shard, and timers into steps."""
 
 from functools import partial
 from typing import Protocol, TypeVar
@@ -15,22 +15,22 @@ from broker.coordinator.runtime.shard import OnTimer, ShardContext
 T = TypeVar("T")
 
 
-class GroupsHolder(Protocol):
-    """What of a shard's state is looked at here."""
+class ClassicGroupShard(Protocol):
+    """The part of a shard that classic groups need."""
 
     context: ShardContext
     config: GroupConfig
     groups: dict[str, Group]
 
 
-def begin_step(state: GroupsHolder, group: ClassicGroup, now_ms: int) -> Step:
+def begin_step(state: ClassicGroupShard, group: ClassicGroup, now_ms: int) -> Step:
     """A step that begins with the group as it is."""
     limits = Limits(state.config.initial_rebalance_delay_ms, state.config.group_max_size)
     return Step(group.copy(), limits, now_ms)
 
 
-def decided(state: GroupsHolder, step: Step, response: T) -> Decision[T]:
-    """What the step comes to; whoever it answers is answered behind its commit."""
+def decided(state: ClassicGroupShard, step: Step, response: T) -> Decision[T]:
+    """The decision that performs the step. The step's responses leave when it is committed."""
     records = []
     if step.is_stored:
         group = step.group
@@ -38,7 +38,7 @@ def decided(state: GroupsHolder, step: Step, response: T) -> Decision[T]:
     return Decision(records, response, partial(apply_step, state, step))
 
 
-def apply_step(state: GroupsHolder, step: Step) -> None:
+def apply_step(state: ClassicGroupShard, step: Step) -> None:
     group, timers = step.group, state.context.timers
     if group.is_blank:
         state.groups.pop(group.group_id, None)
@@ -54,7 +54,7 @@ def apply_step(state: GroupsHolder, step: Step) -> None:
 
 
 def _on_timer(group_id: str, on_due: OnDue) -> OnTimer:
-    def decide(state: GroupsHolder, now_ms: int) -> Decision[None]:
+    def decide(state: ClassicGroupShard, now_ms: int) -> Decision[None]:
         group = state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return Decision((), None)

@@ -1,4 +1,4 @@
-"""JoinGroup: members come (back), and are held until the generation begins that they will be part of."""
+"""JoinGroup: members join (again), and their responses are parked until the generation begins that they belong to."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ from broker.coordinator.group.classic.classic_group import (
     ClassicGroup,
     GroupState,
     Member,
+    ParkedResponse,
     Protocol,
-    Waiter,
     distinct_protocols,
     session_key,
 )
@@ -17,12 +17,12 @@ from broker.coordinator.group.classic.rebalance import (
     begin_rebalance,
     complete_if_all_joined,
     drop_member,
-    expect_heartbeat,
     expire_session,
     joined_response,
     rebalance_or_complete,
+    restart_session,
 )
-from broker.coordinator.group.classic.step import NEWCOMER_TIMEOUT_MS, Step
+from broker.coordinator.group.classic.step import NEW_MEMBER_TIMEOUT_MS, Step
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
 from broker.wire.errors import ErrorCode
@@ -31,11 +31,11 @@ UNKNOWN_MEMBER_ID: Final = ""
 
 
 @attrs.frozen(kw_only=True)
-class Joiner:
-    """Who joins. `new_member_id` is for who has none yet, and was never given to anybody.
+class JoiningClient:
+    """The client that sends a JoinGroup. `new_member_id` is for a client without a member id; it was never used before.
 
-    `needs_member_id`: a dynamic member is told its id first, and joins with it (KIP-394).
-    `can_skip_assignment`: a static member that leads may be told that nothing is to be assigned (KIP-814).
+    `needs_member_id`: a dynamic member is told its member id first, and joins with it (KIP-394). `can_skip_assignment`:
+    a static member that is the leader can be told to skip the assignment (KIP-814).
     """
 
     client_id: str
@@ -45,10 +45,10 @@ class Joiner:
     can_skip_assignment: bool
 
 
-def join(step: Step, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter) -> None:
-    """Have `waiter` answered, at once or when the next generation begins."""
+def join(step: Step, request: JoinGroupRequest, joiner: JoiningClient, waiter: ParkedResponse) -> None:
+    """Completes `waiter` at once, or when the next generation begins."""
     group, member_id = step.group, request.member_id
-    if not _has_room(step, member_id):
+    if not _may_join(step, member_id):
         if member_id in group.members or member_id in group.pending:
             drop_member(step, member_id)
         refuse(step, waiter, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
@@ -67,12 +67,14 @@ def join(step: Step, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter) 
             _join_again(step, request, group.members[member_id], waiter)
 
 
-def refuse(step: Step, waiter: Waiter, error: ErrorCode, member_id: str) -> None:
+def refuse(step: Step, waiter: ParkedResponse, error: ErrorCode, member_id: str) -> None:
     step.answer(waiter, JoinGroupResponse(error_code=error, member_id=member_id))
 
 
-def _has_room(step: Step, member_id: str) -> bool:
-    """Whether `group.max.size` lets it in. While members join again, those count that have: the last ones are out."""
+def _may_join(step: Step, member_id: str) -> bool:
+    """True if `group.max.size` permits the member. In a rebalance, members count that have joined again: the last ones
+    are refused.
+    """
     group, members_max = step.group, step.limits.members_max
     member = group.members.get(member_id)
     if group.is_empty:
@@ -82,7 +84,7 @@ def _has_room(step: Step, member_id: str) -> bool:
     return member is not None or len(group.members) < members_max
 
 
-def _join_unknown(step: Step, request: JoinGroupRequest, joiner: Joiner, waiter: Waiter) -> None:
+def _join_unknown(step: Step, request: JoinGroupRequest, joiner: JoiningClient, waiter: ParkedResponse) -> None:
     group, member_id = step.group, joiner.new_member_id
     assert member_id not in {*group.members, *group.pending}, "an id was given out twice"
     if request.group_instance_id is not None:
@@ -103,12 +105,12 @@ def _join_unknown(step: Step, request: JoinGroupRequest, joiner: Joiner, waiter:
         _add(step, request, joiner, member_id, waiter)
 
 
-def _add(step: Step, request: JoinGroupRequest, joiner: Joiner, member_id: str, waiter: Waiter) -> None:
+def _add(step: Step, request: JoinGroupRequest, joiner: JoiningClient, member_id: str, waiter: ParkedResponse) -> None:
     group = step.group
     if not group.members:
         group.protocol_type = request.protocol_type
     if group.is_initial:
-        group.has_newcomers = True
+        group.new_member_added = True
     member = Member(
         member_id=member_id,
         instance_id=request.group_instance_id,
@@ -121,27 +123,27 @@ def _add(step: Step, request: JoinGroupRequest, joiner: Joiner, member_id: str, 
         joining=waiter,
     )
     group.put(member)
-    expect_heartbeat(step, member, NEWCOMER_TIMEOUT_MS)
+    restart_session(step, member, NEW_MEMBER_TIMEOUT_MS)
     rebalance_or_complete(step)
 
 
-def _join_again(step: Step, request: JoinGroupRequest, member: Member, waiter: Waiter) -> None:
-    """A rebalance begins where the leader asks for one, or a member has something new to say.
+def _join_again(step: Step, request: JoinGroupRequest, member: Member, waiter: ParkedResponse) -> None:
+    """Begins a rebalance if the leader joins again, or if the member's protocols have changed.
 
-    Otherwise the member has missed what it was told of this generation, and is told again.
+    Otherwise the member has missed the response of this generation, and gets it again.
     """
     group = step.group
     is_forced = group.state is GroupState.STABLE and member.member_id == group.leader_id
     if group.is_empty:
         refuse(step, waiter, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     elif group.state is GroupState.PREPARING_REBALANCE or is_forced or member.protocols != _protocols(request):
-        _wait_again(step, request, member.member_id, waiter)
+        _update_and_wait(step, request, member.member_id, waiter)
         rebalance_or_complete(step)
     else:
         step.answer(waiter, joined_response(group, member.member_id))
 
 
-def _wait_again(step: Step, request: JoinGroupRequest, member_id: str, waiter: Waiter) -> Member:
+def _update_and_wait(step: Step, request: JoinGroupRequest, member_id: str, waiter: ParkedResponse) -> Member:
     # Whoever waits twice has given up the first one: its answer is not read, and must not hold up what is behind it.
     step.answer_join(member_id, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id))
     return step.group.update(
@@ -153,14 +155,16 @@ def _wait_again(step: Step, request: JoinGroupRequest, member_id: str, waiter: W
     )
 
 
-def _replace_static(step: Step, request: JoinGroupRequest, joiner: Joiner, former_id: str, waiter: Waiter) -> None:
-    """A static member is back, in another life and under another id; the former one is fenced (KIP-345).
+def _replace_static(
+    step: Step, request: JoinGroupRequest, joiner: JoiningClient, former_id: str, waiter: ParkedResponse
+) -> None:
+    """A static member has restarted and has a new member id; its former member id is fenced (KIP-345).
 
-    In a stable group nothing changes by that, unless its protocols do: it gets the assignment it had.
+    A stable group does not rebalance if the elected protocol stays the same: the member keeps its assignment.
     """
     group, former_leader = step.group, step.group.leader_id
-    member_id = _take_over(step, former_id, joiner)
-    expect_heartbeat(step, _wait_again(step, request, member_id, waiter))
+    member_id = _replace_member_id(step, former_id, joiner)
+    restart_session(step, _update_and_wait(step, request, member_id, waiter))
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(step)
     elif group.state is GroupState.COMPLETING_REBALANCE:
@@ -169,14 +173,16 @@ def _replace_static(step: Step, request: JoinGroupRequest, joiner: Joiner, forme
     elif group.protocol_name != group.elected_protocol():
         begin_rebalance(step)
     else:
-        step.answer_join(member_id, _unchanged_response(group, member_id, joiner, former_leader))
+        step.answer_join(member_id, _same_generation_response(group, member_id, joiner, former_leader))
         step.is_stored = True
 
 
-def _unchanged_response(
-    group: ClassicGroup, member_id: str, joiner: Joiner, former_leader: str | None
+def _same_generation_response(
+    group: ClassicGroup, member_id: str, joiner: JoiningClient, former_leader: str | None
 ) -> JoinGroupResponse:
-    """The generation as before. One that leads, and cannot be told not to assign, is told that another one leads."""
+    """The response of the present generation. A leader whose client does not know `skip_assignment` is told that the
+    former leader leads, so that it does not assign.
+    """
     response = joined_response(group, member_id)
     if joiner.can_skip_assignment:
         response.skip_assignment = member_id == group.leader_id
@@ -186,7 +192,7 @@ def _unchanged_response(
     return response
 
 
-def _take_over(step: Step, former_id: str, joiner: Joiner) -> str:
+def _replace_member_id(step: Step, former_id: str, joiner: JoiningClient) -> str:
     group, member_id = step.group, joiner.new_member_id
     fenced = ErrorCode.FENCED_INSTANCE_ID
     step.answer_join(former_id, JoinGroupResponse(error_code=fenced, member_id=former_id, protocol_name=None))
@@ -201,5 +207,5 @@ def _take_over(step: Step, former_id: str, joiner: Joiner) -> str:
 
 
 def _protocols(request: JoinGroupRequest) -> tuple[Protocol, ...]:
-    """As the member prefers them."""
+    """The client's protocols in the order of its preference."""
     return distinct_protocols((each.name, each.metadata) for each in request.protocols)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.decisions import GroupsHolder, apply_step, begin_step
-from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat
+from broker.coordinator.group.classic.decisions import ClassicGroupShard, apply_step, begin_step
+from broker.coordinator.group.classic.rebalance import begin_rebalance, restart_session
 from broker.coordinator.group.classic.stored_group import group_from
 from broker.coordinator.group.group_kind import Group, GroupKind
 from broker.coordinator.group.record_formats import GroupMetadataKey, GroupMetadataValue
@@ -17,7 +17,7 @@ def _replay(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMetadat
         del groups[key.group]
 
 
-def _on_loaded(state: GroupsHolder, now_ms: int) -> None:
+def _on_loaded(state: ClassicGroupShard, now_ms: int) -> None:
     """Starts new sessions for all members, since only their former coordinator knows their last heartbeats.
 
     A group begins a rebalance if it has more members than `group.max.size` now allows: the last ones to join are
@@ -27,7 +27,7 @@ def _on_loaded(state: GroupsHolder, now_ms: int) -> None:
         if isinstance(group, ClassicGroup) and group.members:
             step = begin_step(state, group, now_ms)
             for member in group.members.values():
-                expect_heartbeat(step, member)
+                restart_session(step, member)
             if group.leader_id is None or len(group.members) > step.limits.members_max:
                 begin_rebalance(step)
             assert not step.is_stored, "a group with members is written when its leader has assigned"

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, or are sent away by an administrator."""
+"""LeaveGroup: members leave, or an administrator removes them."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from broker.wire.errors import ErrorCode
 
 
 def leave(step: Step, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
-    """Remove these; the group goes on without those that were there."""
+    """Removes these members; begins a rebalance if any of them was in the group."""
     group = step.group
     responses = [
         MemberResponse(
@@ -32,7 +32,7 @@ def leave(step: Step, members: Sequence[MemberIdentity]) -> list[MemberResponse]
 
 
 def _leave_one(step: Step, who: MemberIdentity) -> ErrorCode:
-    """A static member may be named by its instance id alone."""
+    """Removes one member. A static member may be identified by its instance id alone."""
     group, member_id = step.group, who.member_id
     if not member_id:
         member_id = group.static_members.get(who.group_instance_id or "", "")

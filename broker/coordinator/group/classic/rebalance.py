@@ -1,4 +1,4 @@
-"""How a generation of a classic group ends and the next one begins."""
+"""Rebalances of classic groups: how one generation ends and the next one begins. Sessions of their members."""
 
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ _REBALANCING: Final = frozenset({GroupState.COMPLETING_REBALANCE, GroupState.STA
 
 
 def rebalance_or_complete(step: Step) -> None:
-    """Something has changed that all members have to know of: begin a rebalance, or go on with the one that runs."""
+    """Called after a change that all members have to learn: begins a rebalance, or goes on with the present one."""
     if step.group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(step)
     else:
@@ -22,54 +22,54 @@ def rebalance_or_complete(step: Step) -> None:
 
 
 def begin_rebalance(step: Step) -> None:
-    """Expect all members to join again. A group that was empty gives others some time to come as well."""
+    """Waits for all members to join again. A group that was empty waits for further members as well."""
     group = step.group
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member_id in list(group.members):
             group.update(member_id, assignment=b"")
             if step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)):
-                expect_heartbeat(step, group.members[member_id])
-    group.unsynced.clear()
+                restart_session(step, group.members[member_id])
+    group.pending_sync.clear()
     step.cancel_timer(sync_key(group.group_id))
     group.is_initial = group.is_empty
     group.move_to(GroupState.PREPARING_REBALANCE, step.now_ms)
     if group.is_initial:
-        group.has_newcomers = False
-        _wait_for_newcomers(
+        group.new_member_added = False
+        _wait_for_new_members(
             step, step.limits.initial_delay_ms, max(group.rebalance_timeout_ms - step.limits.initial_delay_ms, 0)
         )
-    elif group.have_all_joined:
+    elif group.has_all_members_joined:
         complete_join(step)
     else:
         step.set_timer(join_key(group.group_id), group.rebalance_timeout_ms, complete_join)
 
 
 def complete_if_all_joined(step: Step) -> None:
-    """Begin the generation if nobody is left to wait for. Time alone ends the rebalance of a group that was empty."""
+    """Begins the generation if all members have joined. In a group that was empty, only the delay ends it."""
     group = step.group
-    if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial and group.have_all_joined:
+    if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial and group.has_all_members_joined:
         complete_join(step)
 
 
-def _wait_for_newcomers(step: Step, delay_ms: int, remaining_ms: int) -> None:
+def _wait_for_new_members(step: Step, delay_ms: int, remaining_ms: int) -> None:
     step.set_timer(
         join_key(step.group.group_id),
         delay_ms,
-        partial(_complete_unless_newcomers, delay_ms=delay_ms, remaining_ms=remaining_ms),
+        partial(_complete_unless_member_added, delay_ms=delay_ms, remaining_ms=remaining_ms),
     )
 
 
-def _complete_unless_newcomers(step: Step, delay_ms: int, remaining_ms: int) -> None:
-    """Wait again where somebody has come in the meantime, as long as the members' patience lasts."""
-    if step.group.has_newcomers and remaining_ms:
-        step.group.has_newcomers = False
-        _wait_for_newcomers(step, min(step.limits.initial_delay_ms, remaining_ms), max(remaining_ms - delay_ms, 0))
+def _complete_unless_member_added(step: Step, delay_ms: int, remaining_ms: int) -> None:
+    """Extends the delay if members have joined since it began, until the members' rebalance timeout is over."""
+    if step.group.new_member_added and remaining_ms:
+        step.group.new_member_added = False
+        _wait_for_new_members(step, min(step.limits.initial_delay_ms, remaining_ms), max(remaining_ms - delay_ms, 0))
     else:
         complete_join(step)
 
 
 def complete_join(step: Step) -> None:
-    """Begin the next generation with who has joined. Static members stay, if only somebody is there to lead."""
+    """Begins the next generation with the members that have joined. Static members stay, if any member has joined."""
     group = step.group
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -81,9 +81,9 @@ def complete_join(step: Step) -> None:
         # Static members, none of which has joined: their sessions decide.
         step.set_timer(join_key(group.group_id), group.rebalance_timeout_ms, complete_join)
         return
-    group.is_initial = group.has_newcomers = False
+    group.is_initial = group.new_member_added = False
     group.generation += 1
-    group.unsynced.clear()
+    group.pending_sync.clear()
     if group.members:
         _begin_generation(step)
     else:
@@ -101,15 +101,15 @@ def _begin_generation(step: Step) -> None:
     told = [joined_response(group, member_id) for member_id in group.members]
     for response in told:
         step.answer_join(response.member_id, response)
-        expect_heartbeat(step, group.update(response.member_id, is_new=False))
-        group.unsynced[response.member_id] = None
+        restart_session(step, group.update(response.member_id, is_new=False))
+        group.pending_sync[response.member_id] = None
     step.set_timer(
-        sync_key(group.group_id), group.rebalance_timeout_ms, partial(_drop_unsynced, generation=group.generation)
+        sync_key(group.group_id), group.rebalance_timeout_ms, partial(_expire_pending_sync, generation=group.generation)
     )
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Have somebody lead who has joined; False if nobody has."""
+    """Makes sure that the leader has joined, if need be by a new one; False if no member has joined."""
     leader = group.members.get(group.leader_id or "")
     if leader is not None and leader.joining is not None:
         return True
@@ -120,23 +120,23 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
     return True
 
 
-def _drop_unsynced(step: Step, generation: int) -> None:
-    """Members that have not fetched their assignment in time are gone."""
+def _expire_pending_sync(step: Step, generation: int) -> None:
+    """Removes the members that have not fetched their assignment in time."""
     group = step.group
-    if group.generation == generation and group.state in _REBALANCING and group.unsynced:
-        for member_id in list(group.unsynced):
+    if group.generation == generation and group.state in _REBALANCING and group.pending_sync:
+        for member_id in list(group.pending_sync):
             drop_member(step, member_id)
         begin_rebalance(step)
 
 
 def drop_member(step: Step, member_id: str) -> None:
-    """Remove a member, which waits for nothing, or one that was expected; its session is over."""
+    """Removes a member without parked responses, or a pending one, and ends its session."""
     step.group.remove(member_id)
     step.cancel_timer(session_key(step.group.group_id, member_id))
 
 
 def refuse_and_drop(step: Step, member_id: str) -> None:
-    """Remove a member; if it waits for an answer, it is told to begin anew."""
+    """Removes a member. Its parked responses complete with UNKNOWN_MEMBER_ID, so that it joins as a new one."""
     refusal = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     step.answer_join(member_id, refusal)
     step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -146,8 +146,8 @@ def refuse_and_drop(step: Step, member_id: str) -> None:
 # Sessions
 
 
-def expect_heartbeat(step: Step, member: Member, timeout_ms: int | None = None) -> None:
-    """The member has been heard of: its session begins anew."""
+def restart_session(step: Step, member: Member, timeout_ms: int | None = None) -> None:
+    """Starts the member's session again, after a sign of life."""
     step.set_timer(
         session_key(step.group.group_id, member.member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
@@ -156,14 +156,14 @@ def expect_heartbeat(step: Step, member: Member, timeout_ms: int | None = None) 
 
 
 def expire_session(step: Step, member_id: str) -> None:
-    """A member was not heard of in time, or one that was expected has not come."""
+    """Removes a member whose heartbeat did not come in time, or a pending one that did not join in time."""
     group = step.group
     if member_id in group.pending:
         drop_member(step, member_id)
         complete_if_all_joined(step)
         return
     member = group.members.get(member_id)
-    if member is None or (member.is_awaiting and not member.is_new):
+    if member is None or (member.awaits_response and not member.is_new):
         return  # its session goes on when it is answered
     refuse_and_drop(step, member_id)
     if group.state in _REBALANCING:
@@ -176,7 +176,7 @@ def expire_session(step: Step, member_id: str) -> None:
 
 
 def joined_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """The generation as this member is told of it: the leader learns what the others know."""
+    """The member's response to JoinGroup. The leader's has the metadata of all members."""
     response = JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -197,7 +197,7 @@ def joined_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 
 
 def subscriptions(group: ClassicGroup) -> frozenset[str] | None:
-    """The topics that the members of this generation read; None where that cannot be told."""
+    """The topics that the members of this generation are subscribed to; None if their metadata cannot be read."""
     if not group.is_of_consumers:
         return None
     if not group.members:

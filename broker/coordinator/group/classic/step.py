@@ -1,7 +1,7 @@
-"""What a request, or a timer, makes of one group: the group as it will be, and what else follows from it.
+"""A step of one classic group: the changes that a request or a timer makes, and what follows from them.
 
-A step works on a copy. Nothing has happened before `apply`, which the runtime calls once the record, if the step needs
-one, is appended; where that fails, the group is what it was.
+A step works on a copy of the group. It takes effect in the `apply` of its decision, which the runtime calls when the
+step's record, if there is one, is appended. If that fails, the group is unchanged.
 """
 
 from collections.abc import Callable, Hashable
@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from broker.coordinator.group.classic.classic_group import ClassicGroup, Waiter
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ParkedResponse
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
 
-# Before a generation has begun, a member is given this long for it: it cannot say that it is alive, since it does not
-# know its id, and its connection says nothing while the answer is due.
-NEWCOMER_TIMEOUT_MS: Final = 5 * 60 * 1000
+# The session timeout of a new member until its first generation begins. It cannot send heartbeats yet: it does not know
+# its member id, and it sends nothing on its connection before it has the response.
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 TimerKey: TypeAlias = Hashable
 # What a timer does with the group, if it is there still.
@@ -30,7 +30,7 @@ class Timer:
 
 @attrs.frozen
 class Limits:
-    """`group.initial.rebalance.delay.ms` and `group.max.size`."""
+    """The configs `group.initial.rebalance.delay.ms` and `group.max.size`."""
 
     initial_delay_ms: int
     members_max: int
@@ -38,31 +38,31 @@ class Limits:
 
 @attrs.define
 class Step:
-    """`group` is changed by the rules of the other modules here. Times in ms since 1970.
+    """The changes of one step. The other modules of this package change `group`. Times are in ms since 1970.
 
-    `answers` are given when everything is committed; `timers` are set in place of those of the same key, or taken away
-    (None). `is_stored` says that the group has to be written down.
+    `answers` are responses that leave when the step is committed. `timers` are set in place of those of the same key,
+    or cancelled if None. `is_stored` is true if the group has to be written.
     """
 
     group: ClassicGroup
     limits: Limits
     now_ms: int
-    answers: list[tuple[Waiter, JoinGroupResponse | SyncGroupResponse]] = attrs.Factory(list)
+    answers: list[tuple[ParkedResponse, JoinGroupResponse | SyncGroupResponse]] = attrs.Factory(list)
     timers: dict[TimerKey, Timer | None] = attrs.Factory(dict)
     is_stored: bool = False
 
-    def answer(self, waiter: Waiter, response: JoinGroupResponse | SyncGroupResponse) -> None:
+    def answer(self, waiter: ParkedResponse, response: JoinGroupResponse | SyncGroupResponse) -> None:
         self.answers.append((waiter, response))
 
     def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
-        """Answer the member's JoinGroup, if it waits for that."""
+        """Completes the member's parked JoinGroup, if there is one."""
         waiter = self.group.members[member_id].joining
         if waiter is not None:
             self.group.update(member_id, joining=None)
             self.answer(waiter, response)
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
-        """Answer the member's SyncGroup; False if it does not wait for that."""
+        """Completes the member's parked SyncGroup; False if there is none."""
         waiter = self.group.members[member_id].syncing
         if waiter is None:
             return False
@@ -78,10 +78,10 @@ class Step:
 
 
 def join_key(group_id: str) -> TimerKey:
-    """Of the timer that ends the waiting for members to join."""
+    """The key of the timer that ends a rebalance's wait for members to join."""
     return "classic-join", group_id
 
 
 def sync_key(group_id: str) -> TimerKey:
-    """Of the timer that ends the waiting for members to fetch their assignment."""
+    """The key of the timer that ends the wait for members to fetch their assignment."""
     return "classic-sync", group_id

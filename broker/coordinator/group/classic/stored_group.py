@@ -1,4 +1,4 @@
-"""What is written down of a classic group, and the group that a coordinator makes of it."""
+"""The record of a classic group, and the group that a coordinator loads from it."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupSt
 from broker.coordinator.group.classic.rebalance import subscriptions
 from broker.coordinator.group.record_formats import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
-_LIKE_SESSION: Final = -1
+_SESSION_TIMEOUT: Final = -1
 
 
 def stored_value(group: ClassicGroup) -> GroupMetadataValue:
-    """A group that is stable or empty, as it is written."""
+    """The record's value for a group that is stable or empty."""
     assert group.state in (GroupState.STABLE, GroupState.EMPTY), f"a group is not written down while {group.state}"
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -39,9 +39,10 @@ def stored_key(group_id: str) -> GroupMetadataKey:
 
 
 def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as its next coordinator finds it. Of their protocols, members have the one that was chosen.
+    """The group that the record describes. Its members support only the elected protocol, since the record has no
+    other.
 
-    Nobody leads a group that nobody has assigned in: one that was a consumer group, and is to begin a rebalance.
+    A group without a leader was a consumer group. It has to begin a rebalance.
     """
     group = ClassicGroup(
         group_id,
@@ -66,7 +67,7 @@ def _member(member: MemberMetadata, protocol_name: str) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=(
-            member.session_timeout if member.rebalance_timeout == _LIKE_SESSION else member.rebalance_timeout
+            member.session_timeout if member.rebalance_timeout == _SESSION_TIMEOUT else member.rebalance_timeout
         ),
         session_timeout_ms=member.session_timeout,
         protocols=(Protocol(protocol_name, bytes(member.subscription)),),

@@ -1,20 +1,20 @@
-"""SyncGroup: the leader's assignment is written down, and everybody gets its own part of it."""
+"""SyncGroup: the leader sends the assignment, which is written, and each member gets its own part."""
 
-from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Waiter
-from broker.coordinator.group.classic.rebalance import expect_heartbeat
+from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState, ParkedResponse
+from broker.coordinator.group.classic.rebalance import restart_session
 from broker.coordinator.group.classic.step import Step, sync_key
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
 
-def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Have `waiter` answered, at once or when the leader has assigned."""
+def sync(step: Step, request: SyncGroupRequest, waiter: ParkedResponse) -> None:
+    """Completes `waiter` at once, or when the leader has sent the assignment."""
     group, member_id = step.group, request.member_id
     error = _error(group, request)
     if error is not ErrorCode.NONE:
         step.answer(waiter, SyncGroupResponse(error_code=error))
         return
-    _has_synced(step, member_id)
+    _mark_synced(step, member_id)
     if group.state is GroupState.STABLE:
         step.answer(waiter, _assigned(group, member_id))
         return
@@ -46,15 +46,15 @@ def _contradicts(said: str | None, known: str | None) -> bool:
     return said is not None and known is not None and said != known
 
 
-def _has_synced(step: Step, member_id: str) -> None:
+def _mark_synced(step: Step, member_id: str) -> None:
     group = step.group
-    group.unsynced.pop(member_id, None)
-    if not group.unsynced:
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
         step.cancel_timer(sync_key(group.group_id))
 
 
 def _assign(step: Step, assignments: dict[str, bytes]) -> None:
-    """The generation is complete. Who was given nothing has nothing."""
+    """Completes the generation. A member that the leader left out has an empty assignment."""
     group = step.group
     for member_id in list(group.members):
         group.update(member_id, assignment=assignments.get(member_id, b""))
@@ -63,7 +63,7 @@ def _assign(step: Step, assignments: dict[str, bytes]) -> None:
     for member_id in list(group.members):
         if step.answer_sync(member_id, _assigned(group, member_id)):
             # Sessions stand still while an answer is due.
-            expect_heartbeat(step, group.members[member_id])
+            restart_session(step, group.members[member_id])
 
 
 def _assigned(group: ClassicGroup, member_id: str) -> SyncGroupResponse:

@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, and leads members to it one by one."""
+"""Consumer groups (KIP-848): members send heartbeats, and the coordinator assigns and reconciles partitions."""

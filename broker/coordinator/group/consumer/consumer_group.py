@@ -1,4 +1,4 @@
-"""A group of the consumer protocol (KIP-848) as the records of its partition say, and what follows from them."""
+"""A group of the consumer protocol (KIP-848), as the records of its partition describe it."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -17,7 +17,7 @@ _COMMIT_WITH_EPOCH_FROM: Final = 9
 
 
 class ConsumerGroupState(StrEnum):
-    """Under the names that clients are told."""
+    """The states by the names that clients are told."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -27,14 +27,15 @@ class ConsumerGroupState(StrEnum):
 
 
 class ConsumerGroup:
-    """Changed by replay alone, but for the attributes that stand in no record.
+    """A consumer group. It changes only by replay, apart from the attributes that no record holds.
 
-    `epoch` moves on when members, what they are subscribed to, or these topics change; `assignment_epoch` is the one
-    for which `targets` were computed. `metadata_hash` tells whether these topics have changed.
+    `epoch` increases when the members, their subscriptions or the topics they are subscribed to change. `targets` is
+    the target assignment, computed for `assignment_epoch`. `metadata_hash` tells whether the subscribed topics have
+    changed.
 
-    In no record: from `refresh_at_ms` on topics are looked at again; 0 when they may have changed. At `moved_at_ms` the
-    epoch moved on, if that was under this coordinator. `offered` are member ids that somebody was told to join with
-    (KIP-394).
+    These attributes are in no record. At `refresh_at_ms` the topics are looked at again; 0 if they may have changed.
+    `epoch_changed_at_ms` is the time at which this coordinator increased the epoch last. `pending_joins` are member ids
+    that classic clients were told to join with (KIP-394).
     """
 
     group_type: ClassVar = GroupType.CONSUMER
@@ -50,8 +51,8 @@ class ConsumerGroup:
         self.targets: dict[str, PartitionSets] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.refresh_at_ms = 0
-        self.moved_at_ms = 0
-        self.offered: set[str] = set()
+        self.epoch_changed_at_ms = 0
+        self.pending_joins: set[str] = set()
         self._owners: dict[bytes, dict[int, str]] = {}
         self._topic_names: frozenset[str] | None = None
 
@@ -75,11 +76,11 @@ class ConsumerGroup:
         return self._topic_names
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """By name, or by an expression as it was resolved last."""
+        """True if a member is subscribed to the topic, by name or by a regular expression as it was resolved last."""
         return topic in self.topic_names or any(topic in regex.topic_names for regex in self.regexes.values())
 
     def owner_of(self, topic_id: bytes, partition: int) -> str | None:
-        """The member that has it, or has yet to give it up."""
+        """The member that the partition is assigned to, or that has yet to revoke it."""
         owners = self._owners.get(topic_id)
         return None if owners is None else owners.get(partition)
 
@@ -91,7 +92,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises CoordinatorError where there is none."""
+        """The member of this id. Raises CoordinatorError if there is none."""
         member = self.members.get(member_id)
         if member is None:
             raise CoordinatorError(
@@ -100,7 +101,7 @@ class ConsumerGroup:
         return member
 
     def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
-        """The one that most of these members name; by its name, if several."""
+        """The assignor that most of these members prefer; of several, the first by name."""
         votes: dict[str, int] = {}
         for member in members:
             if member.server_assignor is not None:
@@ -131,10 +132,10 @@ class ConsumerGroup:
             _check_epoch(self.member(member_id or ""), member_epoch)
 
     def validate_offset_delete(self) -> None:
-        """Those of topics that are subscribed to are spared one by one."""
+        """Always permitted. Partitions of subscribed topics are refused one by one."""
 
     def committed(self, member_id: str, timers: Timers) -> None:
-        """Heartbeats alone say that a member is alive."""
+        """A commit does not prolong the session of a consumer group's member; only heartbeats do."""
 
     def retention_begins_ms(self, commit_timestamp_ms: int) -> int | None:
         return commit_timestamp_ms
@@ -171,7 +172,9 @@ class ConsumerGroup:
                     owners[partition] = member.member_id
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Where another one has it by now, since compaction took away records between, it keeps it."""
+        """A partition stays with another member that owns it by now: compaction may have removed the records in
+        between.
+        """
         for sets in (member.assigned, member.pending_revocation):
             for topic_id, partitions in sets.items():
                 owners = self._owners.get(topic_id, {})
@@ -193,7 +196,7 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
 def members_with(
     group: ConsumerGroup, *changed: ConsumerMember, without: Iterable[str] = ()
 ) -> Mapping[str, ConsumerMember]:
-    """The group's members as they are about to be, in the order in which they came."""
+    """The group's members after a change, in the order in which they joined."""
     members = dict(group.members)
     for member_id in without:
         members.pop(member_id, None)

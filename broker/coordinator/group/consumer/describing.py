@@ -1,7 +1,7 @@
-"""ConsumerGroupDescribe: what is known of a group of the consumer protocol."""
+"""ConsumerGroupDescribe, as a shard of groups decides it."""
 
 from broker.coordinator.group.consumer.member import ConsumerMember
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, consumer_group
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard, consumer_group
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.wire.api.consumer_group_describe import (
     CLASSIC_MEMBER,
@@ -14,8 +14,8 @@ from broker.wire.api.consumer_group_describe import (
 from metadata.image import MetadataImage
 
 
-def describe(state: ConsumerGroupsHolder, group_id: str) -> DescribedGroup:
-    """Raises CoordinatorError."""
+def describe(state: ConsumerGroupShard, group_id: str) -> DescribedGroup:
+    """Describes a consumer group. Raises CoordinatorError if there is none under this id."""
     group, image = consumer_group(state, group_id), state.context.image
     members = group.members.values()
     return DescribedGroup(
@@ -45,7 +45,7 @@ def _described(member: ConsumerMember, target: PartitionSets, image: MetadataIma
 
 
 def _assignment(sets: PartitionSets, image: MetadataImage) -> DescribedAssignment:
-    """Without the topics that are gone."""
+    """The assignment without deleted topics."""
     return DescribedAssignment(
         topic_partitions=[
             DescribedTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))

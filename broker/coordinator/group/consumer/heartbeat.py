@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: members join, say that they are there, what they have and what they want (KIP-848)."""
+"""ConsumerGroupHeartbeat: members join, report their partitions, and change their subscriptions (KIP-848)."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import attrs
 
 from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.leaving import await_revocation, leave, start_session, static_member
+from broker.coordinator.group.consumer.leaving import leave, start_rebalance_timeout, start_session, static_member
 from broker.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -22,12 +22,12 @@ from broker.coordinator.group.consumer.records import (
     target_record,
 )
 from broker.coordinator.group.consumer.shard import (
-    ConsumerGroupsHolder,
+    ConsumerGroupShard,
     cancel_timers,
     config_of,
     consumer_group,
-    revocation_key,
-    surroundings,
+    decision_context,
+    rebalance_timeout_key,
 )
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
@@ -40,7 +40,7 @@ from broker.wire.api.consumer_group_heartbeat import (
 from broker.wire.errors import ErrorCode
 
 # How long a group takes it for granted that it has heard of all changes of its topics.
-TOPICS_TRUSTED_MS = 60 * 60 * 1000
+METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
 # How soon members are to ask again while there is something to wait for, which takes seconds. All of a group together
 # ask a thousand times a second at most: a tenth of a processor, as long as that lasts.
 WAITING_INTERVAL_MS = 500
@@ -51,8 +51,8 @@ _MATCHING = "consumer-topic-matching"
 
 
 @attrs.frozen(kw_only=True)
-class Caller:
-    """Who sends a heartbeat. `new_member_id` is for one that has no id; it was never given to anybody."""
+class HeartbeatClient:
+    """The client that sends a heartbeat. `new_member_id` is for a client without one; it was never used before."""
 
     client_id: str
     client_host: str
@@ -60,9 +60,9 @@ class Caller:
 
 
 def heartbeat(
-    state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+    state: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Raises CoordinatorError."""
+    """Decides about a heartbeat. A joining member creates the group if there is none. Raises CoordinatorError."""
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
         return leave(state, request, now_ms)
     if request.member_epoch == JOIN_EPOCH and request.group_id not in state.groups:
@@ -73,10 +73,10 @@ def heartbeat(
 
 
 def heartbeat_of_member(
-    state: ConsumerGroupsHolder,
+    state: ConsumerGroupShard,
     group: ConsumerGroup,
     request: ConsumerGroupHeartbeatRequest,
-    caller: Caller,
+    caller: HeartbeatClient,
     now_ms: int,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
     """Decides about a heartbeat of a member that does not leave, in this group. Raises CoordinatorError."""
@@ -85,8 +85,8 @@ def heartbeat_of_member(
     owned = None if request.topic_partitions is None else partition_sets(request.topic_partitions)
     former, replaced = _member(group, request, member_id, owned)
     records = [] if replaced is None else replacement(group, former, replaced)
-    update = MemberUpdate(group, surroundings(state, now_ms), former, replaced, records)
-    member = update.run(_as_it_says(former, request, caller), owned)
+    update = MemberUpdate(group, decision_context(state, now_ms), former, replaced, records)
+    member = update.run(_updated_from(former, request, caller), owned)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
@@ -97,8 +97,8 @@ def heartbeat_of_member(
     return Decision(records, response, partial(apply_update, state, update, member))
 
 
-def check_size(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str) -> None:
-    """Raises CoordinatorError where there is no room for one more."""
+def check_size(state: ConsumerGroupShard, group: ConsumerGroup, member_id: str) -> None:
+    """Raises CoordinatorError if the group is full and the member is not in it."""
     members_max = state.config.consumer.members_max
     if len(group.members) >= members_max and member_id not in group.members:
         raise CoordinatorError(
@@ -110,7 +110,7 @@ def check_size(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str
 def _member(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: PartitionSets | None
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member that speaks, as it is until now, and the static one that it takes the place of."""
+    """The member before this heartbeat, and the static member that it replaces, if any. Raises CoordinatorError."""
     joins, instance_id = request.member_epoch == JOIN_EPOCH, request.instance_id
     if instance_id is None:
         member = group.members.get(member_id) if joins else group.member(member_id)
@@ -134,12 +134,14 @@ def _member(
 
 
 def successor(replaced: ConsumerMember, member_id: str) -> ConsumerMember:
-    """A static member in its next life: it begins anew, and has what it had."""
+    """The new incarnation of a static member: it has the former one's subscription and partitions, and joins at epoch
+    0.
+    """
     return attrs.evolve(replaced, member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
 
 
 def replacement(group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember) -> list[CoordinatorRecord]:
-    """The records by which a static member takes the place of its former self."""
+    """The records that replace a static member by its new incarnation."""
     return [
         *member_tombstones(group.group_id, replaced.member_id),
         member_record(group.group_id, member),
@@ -149,7 +151,9 @@ def replacement(group: ConsumerGroup, member: ConsumerMember, replaced: Consumer
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None) -> None:
-    """Raises CoordinatorError where the member is to begin anew. Who does has nothing, and may (KIP-848)."""
+    """Raises CoordinatorError if the member is fenced. A member that rejoins at epoch 0 owns nothing, and never is
+    (KIP-848).
+    """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
     # The answer that told it the epoch may have been lost.
@@ -163,8 +167,10 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None
         )
 
 
-def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member with what is new in its request; a heartbeat makes it one of the consumer protocol."""
+def _updated_from(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient
+) -> ConsumerMember:
+    """The member with the changes of its request. A heartbeat makes it a member of the consumer protocol."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     return attrs.evolve(
         member,
@@ -183,17 +189,23 @@ def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, 
 
 
 def _interval_ms(update: MemberUpdate, member: ConsumerMember, config: ConsumerGroupConfig) -> int:
-    """When the member is to ask again: soon, where others have yet to give up what it is to have, or where the group
-    has just moved on, since then somebody else may be about to come or go as well, or topics are still looked for."""
+    """The time until the member's next heartbeat, which is shorter while changes are under way.
+
+    That is the case if other members have yet to revoke partitions that the member waits for, if topics of regular
+    expressions are still looked up, or if the group's epoch has just changed, since more members may be about to join
+    or leave.
+    """
     group, interval_ms = update.group, config.heartbeat_interval_ms
-    has_moved = update.moves_epoch or update.around.now_ms < group.moved_at_ms + interval_ms or update.is_unresolved
+    has_moved = (
+        update.changes_epoch or update.context.now_ms < group.epoch_changed_at_ms + interval_ms or update.is_unresolved
+    )
     if not has_moved and member.state is not MemberState.UNRELEASED_PARTITIONS:
         return interval_ms
     return min(interval_ms, max(WAITING_INTERVAL_MS, len(group.members) * _WAITING_INTERVAL_MS_BY_MEMBER))
 
 
 def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member that says everything wants to be told everything: it joins, or has missed an answer."""
+    """True if the member joins, or sends all its fields because it may have missed a response."""
     says_all = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -202,14 +214,14 @@ def _wants_assignment(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.member_epoch == JOIN_EPOCH or says_all
 
 
-def apply_update(state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember) -> None:
-    """What stands in no record: what is expected of the member by when, and when topics are looked at again."""
+def apply_update(state: ConsumerGroupShard, update: MemberUpdate, member: ConsumerMember) -> None:
+    """Applies the changes that no record holds: the member's timers, and when topics are looked at again."""
     group = state.groups[update.group.group_id]
     assert isinstance(group, ConsumerGroup), "its records were replayed"
-    if update.moves_epoch:
-        group.moved_at_ms = update.around.now_ms
-    if update.looked_at_topics:
-        group.refresh_at_ms = update.around.now_ms + TOPICS_TRUSTED_MS
+    if update.changes_epoch:
+        group.epoch_changed_at_ms = update.context.now_ms
+    if update.refreshed_topics:
+        group.refresh_at_ms = update.context.now_ms + METADATA_REFRESH_INTERVAL_MS
     if update.replaced is not None:
         cancel_timers(state, group.group_id, update.replaced.member_id)
     start_session(state, group.group_id, member)
@@ -218,24 +230,24 @@ def apply_update(state: ConsumerGroupsHolder, update: MemberUpdate, member: Cons
     if member.is_classic or member == update.former:
         return
     if member.state is not MemberState.UNREVOKED_PARTITIONS:
-        state.context.timers.cancel(revocation_key(group.group_id, member.member_id))
-    elif not _is_awaited(update.former, member):
-        await_revocation(state, group.group_id, member)
+        state.context.timers.cancel(rebalance_timeout_key(group.group_id, member.member_id))
+    elif not _is_timeout_running(update.former, member):
+        start_rebalance_timeout(state, group.group_id, member)
 
 
-def _match_topics(state: ConsumerGroupsHolder, now_ms: int) -> Decision[None]:
-    """Go on with what heartbeats had no time for. Later heartbeats look at what was found."""
+def _match_topics(state: ConsumerGroupShard, now_ms: int) -> Decision[None]:
+    """Continues a lookup of topics that takes longer than a heartbeat may. Later heartbeats use its result."""
     state.topic_matcher.advance()
 
-    def go_on() -> None:
+    def schedule_next() -> None:
         if state.topic_matcher.is_busy:
             state.context.timers.schedule_once(_MATCHING, _MATCHING_PAUSE_MS, _match_topics)
 
-    return Decision((), None, go_on)
+    return Decision((), None, schedule_next)
 
 
-def _is_awaited(former: ConsumerMember, member: ConsumerMember) -> bool:
-    """Whether it was to give up the same already, and has been given its time."""
+def _is_timeout_running(former: ConsumerMember, member: ConsumerMember) -> bool:
+    """True if the member already had to revoke partitions at this epoch, so that its rebalance timeout is running."""
     return (
         former.state is MemberState.UNREVOKED_PARTITIONS
         and former.member_epoch == member.member_epoch
@@ -244,7 +256,7 @@ def _is_awaited(former: ConsumerMember, member: ConsumerMember) -> bool:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> None:
-    """Raises CoordinatorError where the request says what none may say."""
+    """Raises CoordinatorError if the request is invalid by itself."""
     problem = _problem(request, api_version)
     if problem is not None:
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, problem)

@@ -3,15 +3,15 @@
 from typing import Final
 
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.leaving import await_revocation, start_session
+from broker.coordinator.group.consumer.leaving import start_rebalance_timeout, start_session
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.consumer.replaying import REPLAY
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard
 from broker.coordinator.group.group_kind import GroupKind
 from metadata.image import MetadataDelta, MetadataImage
 
 
-def _on_loaded(state: ConsumerGroupsHolder, now_ms: int) -> None:
+def _on_loaded(state: ConsumerGroupShard, now_ms: int) -> None:
     """Starts new sessions for all members, since only their former coordinator knows their last heartbeats."""
     state.topics_version = state.context.image.offset
     for group in state.groups.values():
@@ -19,10 +19,10 @@ def _on_loaded(state: ConsumerGroupsHolder, now_ms: int) -> None:
             for member in group.members.values():
                 start_session(state, group.group_id, member)
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    await_revocation(state, group.group_id, member)
+                    start_rebalance_timeout(state, group.group_id, member)
 
 
-def _on_metadata_change(state: ConsumerGroupsHolder, delta: MetadataDelta, image: MetadataImage) -> None:
+def _on_metadata_change(state: ConsumerGroupShard, delta: MetadataDelta, image: MetadataImage) -> None:
     """Makes groups that are subscribed to a changed topic look at their topics with the next heartbeat."""
     changed, deleted = delta.topics.changed.values(), delta.topics.deleted.values()
     if any(topic.base is None for topic in changed):

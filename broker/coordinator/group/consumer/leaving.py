@@ -1,4 +1,4 @@
-"""Members leave, or are taken to have left."""
+"""Members leave a consumer group, or are removed when a timeout is over."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,12 +15,12 @@ from broker.coordinator.group.consumer.records import (
     regex_record,
 )
 from broker.coordinator.group.consumer.shard import (
-    ConsumerGroupsHolder,
+    ConsumerGroupShard,
     cancel_timers,
     config_of,
     consumer_group,
-    offer_key,
-    revocation_key,
+    pending_join_key,
+    rebalance_timeout_key,
     session_key,
 )
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 
 def leave(
-    state: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest, now_ms: int
+    state: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """A member says good-bye: for good, or, a static one, for a while. Raises CoordinatorError."""
+    """Decides about a member that leaves: for good, or, if it is static, for a while. Raises CoordinatorError."""
     group = consumer_group(state, request.group_id)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
@@ -46,12 +46,12 @@ def leave(
         return remove_members(state, group, [member], response, now_ms)
     # It keeps what it has until it is back, or its session is over.
     away = attrs.evolve(member, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, pending_revocation=NO_PARTITIONS)
-    stop_waiting = partial(state.context.timers.cancel, revocation_key(group.group_id, member.member_id))
+    stop_waiting = partial(state.context.timers.cancel, rebalance_timeout_key(group.group_id, member.member_id))
     return Decision([assignment_record(group.group_id, away)], response, stop_waiting)
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """Raises CoordinatorError where this one is not the member of that name any more (KIP-345)."""
+    """The member of this instance id. Raises CoordinatorError if another member has replaced `member_id` (KIP-345)."""
     member = group.static_member(instance_id)
     if member is None:
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -61,17 +61,17 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Con
 
 
 def fenced(member_id: str, instance_id: str, by: str) -> CoordinatorError:
-    """What a static member is told that another one took the place of."""
+    """The error for a static member that member `by` has replaced."""
     what = f"Static member {member_id} with instance id {instance_id} was fenced by member {by}."
     return CoordinatorError(ErrorCode.FENCED_INSTANCE_ID, what)
 
 
 def remove_members(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, leaving: Sequence[ConsumerMember], response: T, now_ms: int
+    state: ConsumerGroupShard, group: ConsumerGroup, leaving: Sequence[ConsumerMember], response: T, now_ms: int
 ) -> Decision[T]:
-    """What they had is free at once; what the others are to have, the next of them to be heard of brings about.
+    """Removes members. Their partitions are free at once; the next heartbeat of another member computes a new target.
 
-    Where those who are left all speak the classic protocol, the group does so from now on.
+    If all remaining members use the classic protocol, the group becomes a classic one.
     """
     if not leaving:
         return Decision((), response)
@@ -88,7 +88,7 @@ def remove_members(
     records.append(epoch_record(group_id, group.epoch + 1, topics_hash))
 
     def apply() -> None:
-        group.moved_at_ms = now_ms
+        group.epoch_changed_at_ms = now_ms
         for member_id in gone:
             cancel_timers(state, group_id, member_id)
 
@@ -98,35 +98,35 @@ def remove_members(
 # What happens when time is over
 
 
-def start_session(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:
-    """The member has been heard of."""
+def start_session(state: ConsumerGroupShard, group_id: str, member: ConsumerMember) -> None:
+    """Starts the member's session again, after a sign of life."""
     of_member = config_of(state, group_id) if member.classic is None else member.classic
     key = session_key(group_id, member.member_id)
-    state.context.timers.schedule(key, of_member.session_timeout_ms, removal(group_id, member.member_id))
+    state.context.timers.schedule(key, of_member.session_timeout_ms, removal_timer(group_id, member.member_id))
 
 
-def offer(state: ConsumerGroupsHolder, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
-    """Somebody is to join with this id, and has so much time for it."""
+def add_pending_join(state: ConsumerGroupShard, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
+    """Remembers a member id that a client was told to join with, for as long as `timeout_ms`."""
 
-    def decide(state: ConsumerGroupsHolder, now_ms: int) -> Decision[None]:
-        return Decision((), None, lambda: group.offered.discard(member_id))
+    def decide(state: ConsumerGroupShard, now_ms: int) -> Decision[None]:
+        return Decision((), None, lambda: group.pending_joins.discard(member_id))
 
-    group.offered.add(member_id)
-    state.context.timers.schedule(offer_key(group.group_id, member_id), timeout_ms, decide)
+    group.pending_joins.add(member_id)
+    state.context.timers.schedule(pending_join_key(group.group_id, member_id), timeout_ms, decide)
 
 
-def await_revocation(state: ConsumerGroupsHolder, group_id: str, member: ConsumerMember) -> None:
-    """The member has its own rebalance timeout to give up what it has to, or it is fenced."""
-    key = revocation_key(group_id, member.member_id)
+def start_rebalance_timeout(state: ConsumerGroupShard, group_id: str, member: ConsumerMember) -> None:
+    """Removes the member unless it revokes its partitions within its rebalance timeout."""
+    key = rebalance_timeout_key(group_id, member.member_id)
     state.context.timers.schedule(
-        key, member.rebalance_timeout_ms, removal(group_id, member.member_id, while_at=member.member_epoch)
+        key, member.rebalance_timeout_ms, removal_timer(group_id, member.member_id, while_at=member.member_epoch)
     )
 
 
-def removal(group_id: str, member_id: str, while_at: int | None = None) -> OnTimer:
-    """Have a member fenced, if it is there still, and at that epoch, if one is given."""
+def removal_timer(group_id: str, member_id: str, while_at: int | None = None) -> OnTimer:
+    """Returns a timer that removes the member; if `while_at` is given, only if it is still at that epoch."""
 
-    def decide(state: ConsumerGroupsHolder, now_ms: int) -> Decision[None]:
+    def decide(state: ConsumerGroupShard, now_ms: int) -> Decision[None]:
         group = state.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or while_at not in (None, member.member_epoch):

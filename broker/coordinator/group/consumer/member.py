@@ -1,4 +1,4 @@
-"""A member of a consumer group, as the records say."""
+"""A member of a consumer group."""
 
 from enum import IntEnum
 from typing import Final
@@ -21,10 +21,10 @@ LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target; numbers as Kafka writes them.
+    """How far a member has been reconciled with its target assignment; the numbers are those of Kafka's records.
 
-    STABLE has what it is to have as of its epoch. UNREVOKED_PARTITIONS has to give some up before its epoch moves on.
-    UNRELEASED_PARTITIONS waits for some that others have yet to give up.
+    STABLE has the target assignment of its epoch. UNREVOKED_PARTITIONS has to revoke partitions before its epoch
+    increases. UNRELEASED_PARTITIONS waits for partitions that other members have yet to revoke.
     """
 
     STABLE = 0
@@ -35,7 +35,7 @@ class MemberState(IntEnum):
 
 @attrs.frozen
 class ResolvedRegex:
-    """The topics that a regular expression meant, in ascending order, by the metadata of that version, at that time."""
+    """The topics that a regular expression matches, in ascending order, at a version of the metadata and a time."""
 
     topic_names: tuple[str, ...]
     version: int
@@ -44,7 +44,7 @@ class ResolvedRegex:
 
 @attrs.frozen
 class ClassicProtocolMember:
-    """What is known besides of a member that speaks the classic protocol; `protocols` are names and metadata."""
+    """Further attributes of a member that uses the classic protocol. `protocols` are names and metadata."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -52,12 +52,14 @@ class ClassicProtocolMember:
 
 @attrs.frozen(kw_only=True)
 class ConsumerMember:
-    """`member_epoch` is what the member is to say in its heartbeats; with the `previous_member_epoch` it may come once
-    more, where the answer that told it the new one was lost.
+    """A member as the records describe it.
 
-    It may use the `assigned` partitions; it has to give up those `pending_revocation`, and has both until it says so.
-    `topic_names` in ascending order; `topic_regex` is None, or not empty. `classic` is None for who speaks the
-    consumer protocol.
+    Heartbeats carry `member_epoch`. A heartbeat with `previous_member_epoch` is accepted as well, since the response
+    with the new epoch may have been lost.
+
+    The member may use the `assigned` partitions, and has to revoke those `pending_revocation`. It owns both until it
+    reports that they are revoked. `topic_names` are in ascending order. `topic_regex` is None or not empty. `classic`
+    is None for a member of the consumer protocol.
     """
 
     member_id: str
@@ -82,14 +84,14 @@ class ConsumerMember:
 
     @property
     def is_away(self) -> bool:
-        """A static member that left for a while."""
+        """True for a static member that has left for a while."""
         return self.member_epoch == LEAVE_FOR_A_WHILE_EPOCH
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def at_epoch(self, epoch: int) -> "ConsumerMember":
-        """The epoch that it had becomes the previous one."""
+        """The member at this epoch; its present epoch becomes the previous one."""
         return attrs.evolve(self, member_epoch=epoch, previous_member_epoch=self.member_epoch)
 
     # As records

@@ -1,5 +1,8 @@
-"""What the word of one member makes of its group: who the member is, what the group is subscribed to, a new epoch and
-its target assignment where something has changed, and the member's next step to what it is to have."""
+"""The changes that one heartbeat or JoinGroup makes to a consumer group.
+
+They are the member's attributes and subscription, a new group epoch and target assignment if something has changed, and
+the member's next step of reconciliation.
+"""
 
 from collections.abc import Mapping
 
@@ -29,8 +32,8 @@ from metadata.image import MetadataImage
 
 
 @attrs.frozen(kw_only=True)
-class Surroundings:
-    """What a decision rests on besides the group. `topics_version` is that of the image in which topics came last."""
+class DecisionContext:
+    """What a decision depends on besides the group. `topics_version` is the version that created the newest topic."""
 
     image: MetadataImage
     config: ConsumerGroupConfig
@@ -41,24 +44,26 @@ class Surroundings:
 
 @attrs.define
 class MemberUpdate:
-    """`former` is the member as the group has it; one that is not there yet has no epoch and no subscription.
+    """Computes the records of one update.
 
-    `replaced` is the member whose place it takes, a static one; its records are gone by then.
-    `records` are to be written, in this order. `looked_at_topics` says that the group knows its topics' state now, and
-    `moves_epoch` that it is at another epoch. `is_unresolved` says that topics of expressions are still looked for.
+    `former` is the member before the update; a new member has no epoch and no subscription. `replaced` is the static
+    member that it replaces, whose tombstones are in `records` already. `records` are to be appended in this order.
+    `refreshed_topics` is true if the update looked at the state of the topics; `changes_epoch` if the group's epoch
+    increases. `is_unresolved` is true if topics of regular expressions are still being looked up.
     """
 
     group: ConsumerGroup
-    around: Surroundings
+    context: DecisionContext
     former: ConsumerMember
     replaced: ConsumerMember | None = None
     records: list[CoordinatorRecord] = attrs.Factory(list)
-    looked_at_topics: bool = False
-    moves_epoch: bool = False
+    refreshed_topics: bool = False
+    changes_epoch: bool = False
     is_unresolved: bool = False
 
     def run(self, member: ConsumerMember, owned: PartitionSets | None) -> ConsumerMember:
-        """The member as it is then. `member` is what it said; `owned` what it says to have, if it does.
+        """Returns the member after the update. `member` has the changes of the request; `owned` are the partitions it
+        reports, if any.
 
         Raises CoordinatorError.
         """
@@ -71,17 +76,17 @@ class MemberUpdate:
         return reconciled
 
     def _target(self, member: ConsumerMember) -> Target:
-        group, around = self.group, self.around
+        group, context = self.group, self.context
         has_changed = not group.epoch or member.topic_names != self.former.topic_names
         regexes, regexes_have_changed = self._regexes(member)
         has_changed = has_changed or regexes_have_changed or member.topic_regex != self.former.topic_regex
         epoch = group.epoch
-        if has_changed or around.now_ms >= group.refresh_at_ms:
-            self.looked_at_topics = True
-            topics_hash = metadata_hash(self._members(member).values(), regexes, around.image)
+        if has_changed or context.now_ms >= group.refresh_at_ms:
+            self.refreshed_topics = True
+            topics_hash = metadata_hash(self._members(member).values(), regexes, context.image)
             if has_changed or topics_hash != group.metadata_hash:
                 epoch += 1
-                self.moves_epoch = True
+                self.changes_epoch = True
                 self.records.append(epoch_record(group.group_id, epoch, topics_hash))
         if epoch <= group.assignment_epoch:
             place = member.member_id if self.replaced is None else self.replaced.member_id
@@ -90,7 +95,7 @@ class MemberUpdate:
 
     def _new_target(self, member: ConsumerMember, epoch: int, regexes: Mapping[str, ResolvedRegex]) -> Target:
         members = self._members(member)
-        assignors = self.around.config.assignors
+        assignors = self.context.config.assignors
         assignor = self.group.preferred_assignor(members.values(), assignors[0])
         successors = {} if self.replaced is None else {member.member_id: self.replaced.member_id}
         targets = new_targets(
@@ -98,7 +103,7 @@ class MemberUpdate:
             epoch,
             members.values(),
             regexes,
-            self.around.image,
+            self.context.image,
             assignor if assignor in assignors else assignors[0],
             successors,
         )
@@ -110,19 +115,21 @@ class MemberUpdate:
         return members_with(self.group, member, without=gone)
 
     def _regexes(self, member: ConsumerMember) -> tuple[Mapping[str, ResolvedRegex], bool]:
-        """Those that members have, and whether they mean other topics than before. Raises CoordinatorError."""
-        known, around = self.group.regexes, self.around
+        """The regular expressions of the members, and whether their topics have changed. Raises CoordinatorError."""
+        known, context = self.group.regexes, self.context
         wanted, regex = list(known), member.topic_regex
         is_unknown = regex is not None and regex not in known
         if regex is not None and is_unknown and regex != self.former.topic_regex:
-            check_regex(regex, around.matcher)
+            check_regex(regex, context.matcher)
         if is_unknown or regex != self.former.topic_regex:
             of_members = (each.topic_regex for each in self._members(member).values())
             wanted = list(dict.fromkeys(regex for regex in of_members if regex is not None))
         regexes: Mapping[str, ResolvedRegex] = {regex: known[regex] for regex in wanted if regex in known}
-        if need_refresh(wanted, known, around.topics_version, around.config.regex_refresh_interval_ms, around.now_ms):
-            regexes = resolve(wanted, known, around.image, around.now_ms, around.matcher)
-            self.is_unresolved = around.matcher.is_busy
+        if need_refresh(
+            wanted, known, context.topics_version, context.config.regex_refresh_interval_ms, context.now_ms
+        ):
+            regexes = resolve(wanted, known, context.image, context.now_ms, context.matcher)
+            self.is_unresolved = context.matcher.is_busy
         for regex in dict.fromkeys([*known, *regexes]):
             if known.get(regex) != regexes.get(regex):
                 self.records.append(regex_record(self.group.group_id, regex, regexes.get(regex)))

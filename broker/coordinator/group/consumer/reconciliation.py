@@ -1,11 +1,12 @@
-"""The next step of one member towards its target: what it has to give up comes before its epoch moves on, and what
-others still have comes when they have given it up (KIP-848, "Member reconciliation").
+"""The next step of a member towards its target assignment (KIP-848, "Member reconciliation").
 
-    STABLE -> UNREVOKED_PARTITIONS     something has to be given up first; the epoch stays
-           -> UNRELEASED_PARTITIONS    the target's epoch, without what others still have
-           -> STABLE                   the target's epoch, with all of it
+It revokes partitions before its epoch increases, and gets partitions of other members when these have revoked them.
 
-So a partition has at most one owner at any time: it is assigned when nobody has it any more.
+    STABLE -> UNREVOKED_PARTITIONS     partitions have to be revoked first; the epoch stays
+           -> UNRELEASED_PARTITIONS    the target's epoch, without the partitions that others still own
+           -> STABLE                   the target's epoch, with all of its partitions
+
+So a partition has at most one owner at any time: it is assigned when no member owns it.
 """
 
 from collections.abc import Callable
@@ -24,16 +25,16 @@ OwnerOf: TypeAlias = Callable[[bytes, int], str | None]
 
 @attrs.frozen
 class Target:
-    """What the member is to have as of `epoch`."""
+    """The member's target assignment of group epoch `epoch`."""
 
     epoch: int
     partitions: PartitionSets
 
 
 def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: PartitionSets | None) -> ConsumerMember:
-    """The member as it is next; the same one, where there is nothing to do, or nothing that can be done yet.
+    """Returns the member after the next step; the same member if no step is needed or possible.
 
-    `owned` is what the member says that it has; None, where it does not say. Raises CoordinatorError.
+    `owned` are the partitions that the member reports; None if it does not report any. Raises CoordinatorError.
     """
     match member.state:
         case MemberState.STABLE:
@@ -81,5 +82,5 @@ def _changed(
 
 
 def _still_has(partitions: PartitionSets, owned: PartitionSets | None) -> bool:
-    """Whether the member has to be taken to have some of them: it says so, or says nothing."""
+    """True if the member may still own some of these partitions: it reports them, or reports nothing."""
     return bool(partitions) and (owned is None or bool(intersection(partitions, owned)))

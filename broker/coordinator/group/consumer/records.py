@@ -33,7 +33,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRe
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What it is subscribed to, and who it is."""
+    """The member's attributes and subscription."""
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     return _record(key, member.metadata_value())
 
@@ -49,13 +49,13 @@ def assignment_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
 
 
 def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What it has, and how far it is."""
+    """The member's current assignment and epoch."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
     return _record(key, member.assignment_value())
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """None removes it."""
+    """The topics of a regular expression; None removes the expression."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     if resolved is None:
         return _record(key, None)
@@ -68,7 +68,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> C
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """All that is there of a member, in the order that Kafka replays."""
+    """Removes a member, in the order in which Kafka can replay the tombstones."""
     return [
         _record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         _record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -77,7 +77,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, members: Iterable[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
-    """All that is there of a group, in the order that Kafka replays."""
+    """Removes a group, in the order in which Kafka can replay the tombstones."""
     member_ids = list(members)
     keys: list[Any] = [
         *(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=each) for each in member_ids),

@@ -67,7 +67,7 @@ def _replay_regex(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 
 def _replay_nothing(group: ConsumerGroup, key: Any, value: Any) -> None:
-    """The hash of the metadata says enough (ConsumerGroupMetadataValue)."""
+    """The record is not needed, since ConsumerGroupMetadataValue has a hash of the metadata."""
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:

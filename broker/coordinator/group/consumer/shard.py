@@ -1,4 +1,4 @@
-"""What rules of consumer groups look at of a shard's state, and what they know it by."""
+"""What the modules of consumer groups share: the part of the shard they need, lookups, and the keys of timers."""
 
 from collections.abc import Collection, Hashable
 from typing import Protocol, TypeVar
@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
-from broker.coordinator.group.consumer.member_update import Surroundings
+from broker.coordinator.group.consumer.member_update import DecisionContext
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group_kind import Group
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
@@ -16,8 +16,11 @@ from broker.wire.errors import ErrorCode
 T = TypeVar("T")
 
 
-class ConsumerGroupsHolder(Protocol):
-    """`topics_version` is the version of the metadata in which topics came last."""
+class ConsumerGroupShard(Protocol):
+    """The part of a shard that consumer groups need.
+
+    `topics_version` is the version of the metadata in which topics were created last.
+    """
 
     context: ShardContext
     config: GroupConfig
@@ -32,8 +35,8 @@ class ConsumerGroupsHolder(Protocol):
         ...
 
 
-def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:
-    return Surroundings(
+def decision_context(state: ConsumerGroupShard, now_ms: int) -> DecisionContext:
+    return DecisionContext(
         image=state.context.image,
         config=state.config.consumer,
         topics_version=state.topics_version,
@@ -42,13 +45,13 @@ def surroundings(state: ConsumerGroupsHolder, now_ms: int) -> Surroundings:
     )
 
 
-def config_of(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroupConfig:
-    """What is in force for this group now: what was set for it, else the broker's."""
+def config_of(state: ConsumerGroupShard, group_id: str) -> ConsumerGroupConfig:
+    """The configs in force for this group: its own where they are set, otherwise the broker's."""
     return state.config.consumer.of_group(state.context.image.configs.group(group_id))
 
 
-def consumer_group(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroup:
-    """Raises CoordinatorError where there is none under this id."""
+def consumer_group(state: ConsumerGroupShard, group_id: str) -> ConsumerGroup:
+    """The consumer group of this id. Raises CoordinatorError if there is none."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -57,31 +60,31 @@ def consumer_group(state: ConsumerGroupsHolder, group_id: str) -> ConsumerGroup:
 
 
 def session_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends a member's session."""
+    """The key of the timer that ends a member's session."""
     return "consumer-session", group_id, member_id
 
 
-def revocation_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends the waiting for a member to give partitions up."""
-    return "consumer-revocation", group_id, member_id
+def rebalance_timeout_key(group_id: str, member_id: str) -> Hashable:
+    """The key of the timer that ends the wait for a member to revoke partitions."""
+    return "consumer-rebalance-timeout", group_id, member_id
 
 
 def join_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends the waiting for a member of the classic protocol to join again."""
+    """The key of the timer that ends the wait for a classic member to join again."""
     return "consumer-join", group_id, member_id
 
 
 def sync_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends the waiting for a member of the classic protocol to fetch its assignment."""
+    """The key of the timer that ends the wait for a classic member to fetch its assignment."""
     return "consumer-sync", group_id, member_id
 
 
-def offer_key(group_id: str, member_id: str) -> Hashable:
-    """Of the timer that ends the waiting for somebody to join with an id that it was offered."""
-    return "consumer-offer", group_id, member_id
+def pending_join_key(group_id: str, member_id: str) -> Hashable:
+    """The key of the timer that ends the wait for a client to join with a member id that it was told."""
+    return "consumer-pending-join", group_id, member_id
 
 
-def cancel_timers(state: ConsumerGroupsHolder, group_id: str, member_id: str) -> None:
-    """Nothing is expected of this member any more."""
-    for key in (session_key, revocation_key, join_key, sync_key):
+def cancel_timers(state: ConsumerGroupShard, group_id: str, member_id: str) -> None:
+    """Cancels all timers of the member."""
+    for key in (session_key, rebalance_timeout_key, join_key, sync_key):
         state.context.timers.cancel(key(group_id, member_id))

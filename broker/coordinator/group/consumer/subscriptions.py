@@ -1,4 +1,4 @@
-"""What members are subscribed to, by name and by regular expression, and whether these topics have changed."""
+"""Members' subscriptions, by name and by regular expression, and whether the subscribed topics have changed."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
@@ -20,7 +20,7 @@ Regexes = Mapping[str, ResolvedRegex]
 
 
 def names_of(member: ConsumerMember, regexes: Regexes) -> frozenset[str]:
-    """The topics that one is subscribed to, whether they exist or not."""
+    """The topics that the member is subscribed to, whether they exist or not."""
     names = frozenset(member.topic_names)
     resolved = regexes.get(member.topic_regex or "")
     return names if resolved is None else names | frozenset(resolved.topic_names)
@@ -29,7 +29,7 @@ def names_of(member: ConsumerMember, regexes: Regexes) -> frozenset[str]:
 def topic_ids(
     members: Iterable[ConsumerMember], regexes: Regexes, image: MetadataImage
 ) -> dict[str, tuple[bytes, ...]]:
-    """By member id the topics that each is subscribed to and that exist, in ascending order."""
+    """The existing topics that each member is subscribed to, by member id, in ascending order."""
     by_name = image.topics.by_name
     known: dict[tuple[tuple[str, ...], str | None], tuple[bytes, ...]] = {}
     ids: dict[str, tuple[bytes, ...]] = {}
@@ -43,10 +43,10 @@ def topic_ids(
 
 
 def metadata_hash(members: Iterable[ConsumerMember], regexes: Regexes, image: MetadataImage) -> int:
-    """Another number where one of the topics came or went, has more partitions, or has them in other racks.
+    """A hash that changes if a topic is created or deleted, gets partitions, or has replicas in other racks.
 
-    64 bits; 0 without topics, as Kafka has it. The numbers are not Kafka's: a coordinator that finds another one than
-    it would have written moves the group's epoch on, and no harm is done.
+    It has 64 bits, and is 0 without topics, as Kafka's. The values differ from Kafka's. If a coordinator finds a hash
+    that it would not have written, it increases the group's epoch, which does no harm.
     """
     distinct = {(member.topic_names, member.topic_regex): member for member in members}
     names = frozenset(name for member in distinct.values() for name in names_of(member, regexes))
@@ -62,7 +62,7 @@ def metadata_hash(members: Iterable[ConsumerMember], regexes: Regexes, image: Me
 
 
 def _racks(topic: TopicImage, image: MetadataImage) -> str:
-    """The racks of each partition; nothing where no broker is in one."""
+    """The racks of each partition's replicas; empty if no broker has a rack."""
     racks = {broker_id: broker.rack for broker_id, broker in image.cluster.brokers.items() if broker.rack is not None}
     if not racks:
         return ""
@@ -76,7 +76,7 @@ def _racks(topic: TopicImage, image: MetadataImage) -> str:
 
 
 def check_regex(regex: str, matcher: TopicMatcher) -> None:
-    """Raises CoordinatorError where it is none, or too large."""
+    """Raises CoordinatorError if the regular expression is invalid or too large."""
     try:
         matcher.check(regex)
     except RegexError as error:
@@ -90,7 +90,7 @@ def check_regex(regex: str, matcher: TopicMatcher) -> None:
 def resolve(
     regexes: Iterable[str], known: Regexes, image: MetadataImage, now_ms: int, matcher: TopicMatcher
 ) -> dict[str, ResolvedRegex]:
-    """The topics whose whole names match; where that takes longer, what is known until then, which may be nothing."""
+    """The topics whose whole names match. If matching takes too long, the result is the one known before, if any."""
     wanted = list(regexes)
     found = {regex: ResolvedRegex(names, image.offset, now_ms) for regex, names in matcher.find(wanted, image).items()}
     return {regex: found.get(regex) or known[regex] for regex in wanted if regex in found or regex in known}
@@ -99,7 +99,7 @@ def resolve(
 def need_refresh(
     wanted: Iterable[str], regexes: Regexes, topics_version: int, refresh_interval_ms: int, now_ms: int
 ) -> bool:
-    """Whether expressions are to be resolved (again): topics have come since, or it was long ago."""
+    """True if regular expressions have to be resolved: topics were created since, or the last time was long ago."""
     if any(regex not in regexes for regex in wanted):
         return True
     known = [regexes[regex] for regex in wanted]

@@ -1,4 +1,4 @@
-"""The target assignment of a group's epoch."""
+"""Computes the target assignment of a group epoch."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": a
 
 @attrs.frozen
 class NewTargets:
-    """What all members are to have, and the records of what is new in it."""
+    """The target assignment of all members, and the records of its changes."""
 
     by_member: Mapping[str, PartitionSets]
     records: list[CoordinatorRecord]
@@ -35,7 +35,10 @@ def new_targets(
     assignor: str,
     successors: Mapping[str, str],
 ) -> NewTargets:
-    """`members` are those of that epoch. `successors` names for new members those whose places they take."""
+    """Computes the target assignment of group epoch `epoch`, which has these members.
+
+    `successors` maps the member ids of new incarnations of static members to the ids of those they replace.
+    """
     in_order = sorted(members, key=lambda member: member.member_id)
     ids = topic_ids(in_order, regexes, image)
     counts = {

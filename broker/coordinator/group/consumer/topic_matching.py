@@ -1,10 +1,10 @@
-"""Finding the topics that regular expressions of subscriptions mean, a slice at a time.
+"""Looks up the topics that regular expressions of subscriptions match, a slice of work at a time.
 
-A heartbeat must not hold up the node: one expression of 3,000 times ".*" on thousands of topics takes seconds. So a
-heartbeat spends what a slice allows, which is enough for any expression that people write. What is not done by then
-goes on by a timer, slice by slice, and a later heartbeat finds it done, as in Kafka, where a thread resolves them.
+A heartbeat must not hold the event loop, and one expression of 3,000 times ".*" takes seconds on thousands of topics.
+So a heartbeat does at most one slice of work, which is enough for usual expressions. A timer does the rest slice by
+slice, and a later heartbeat uses the result. Kafka resolves expressions in a thread, with the same effect.
 
-What was found is remembered: after a change of the metadata only the names that are new are matched.
+Results are cached: after a change of the metadata only new names are matched.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,10 @@ _UNFINISHED_MAX: Final = 64
 
 
 class _Search:
-    """One expression, and the names that were `tested`, but for those `left`: of these, `found` match.
+    """The search for one expression's topics among the names in `tested`, except those `left`; the ones in `found`
+    match.
 
-    `regex` is None until it is compiled. `state` is where the matching of the last name of `left` is, `at` how far.
+    `regex` is None until it is compiled. `state` is the state of matching the last name in `left`, at position `at`.
     """
 
     __slots__ = ("at", "expression", "found", "left", "regex", "state", "tested")
@@ -38,8 +39,8 @@ class _Search:
         self.found: set[str] = set()
         self.left: list[str] = []
 
-    def look_among(self, names: frozenset[str]) -> None:
-        """These are the names there are; what is known of others is forgotten."""
+    def set_names(self, names: frozenset[str]) -> None:
+        """Sets the names of all topics; results for names that are gone are dropped."""
         if names is not self.tested:
             done = self.tested.difference(self.left)
             self.found &= names
@@ -48,7 +49,7 @@ class _Search:
             self.tested = names
 
     def advance(self, allowance: int) -> int:
-        """Match names until none is left or the allowance is used up; what is left of it."""
+        """Matches names until none is left or the allowance is used up. Returns the rest of the allowance."""
         regex = self.regex
         if self.left and regex is None:
             try:
@@ -74,7 +75,7 @@ class _Search:
 
 
 class TopicMatcher:
-    """The expressions of one shard's groups. It only remembers: what it answers depends on the metadata alone."""
+    """Searches topics for the expressions of one shard. It only caches: its results depend on the metadata alone."""
 
     def __init__(self) -> None:
         self._searches: dict[str, _Search] = {}
@@ -84,11 +85,11 @@ class TopicMatcher:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there are names left to match."""
+        """True if there are names left to match."""
         return bool(self._unfinished)
 
     def check(self, expression: str) -> None:
-        """Raises RegexError where it is no expression, or too large a one."""
+        """Raises RegexError if the expression is invalid or too large."""
         search = self._searches.get(expression)
         if search is None or search.regex is None:
             search = _Search(expression)
@@ -96,16 +97,17 @@ class TopicMatcher:
             self._remember(search)
 
     def find(self, expressions: Iterable[str], image: MetadataImage) -> dict[str, tuple[str, ...]]:
-        """By expression, the topics whose whole names match, in ascending order; without those that take too long.
+        """The topics whose whole names match, in ascending order, by expression; without expressions that take too
+        long.
 
-        For those `advance` is to be called until it is not busy.
+        If there are such expressions, `advance` has to be called until `is_busy` is false.
         """
         names, allowance = self._names_in(image), SLICE
         found: dict[str, tuple[str, ...]] = {}
         for expression in expressions:
             search = self._searches.get(expression) or _Search(expression)
             self._remember(search)
-            search.look_among(names)
+            search.set_names(names)
             if allowance > 0:
                 allowance = search.advance(allowance)
             if not search.left:
@@ -116,7 +118,7 @@ class TopicMatcher:
         return found
 
     def advance(self) -> None:
-        """Spend a slice on what is left."""
+        """Does a slice of the remaining work."""
         allowance = SLICE
         while self._unfinished and allowance > 0:
             expression, search = next(iter(self._unfinished.items()))
@@ -133,7 +135,7 @@ class TopicMatcher:
         self._searches[search.expression] = search
 
     def _names_in(self, image: MetadataImage) -> frozenset[str]:
-        """One set for all expressions, as long as the topics are the same."""
+        """The names of all topics: the same object as long as the topics are the same."""
         by_name = image.topics.by_name
         if by_name is not self._by_name:
             names = frozenset(by_name)

@@ -1,8 +1,9 @@
-"""Members of a consumer group that speak the classic protocol: its JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a consumer group (KIP-848).
 
-The member's epoch is their generation. A JoinGroup is what a heartbeat with everything in it is for others: it says
-what the member wants and has, leads it one step on, and is answered at once; nobody is waited for. SyncGroup tells what
-it has then, and heartbeats when to join again. To join again, and to sync, it has its rebalance timeout each.
+The member epoch is the member's generation. A JoinGroup corresponds to a heartbeat with all fields: it carries the
+subscription and the owned partitions, makes one step of reconciliation, and is answered at once, without a wait for
+other members. SyncGroup returns the assignment. Heartbeat tells the member when to join again. The member has its
+rebalance timeout to join again, and the same time to sync.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,15 +11,27 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner
+from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, JoiningClient
 from broker.coordinator.group.classic.joining import join as join_classic_group
 from broker.coordinator.group.classic.rebalance import begin_rebalance
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.heartbeat import apply_update, check_size, replacement, successor
-from broker.coordinator.group.consumer.leaving import offer, removal, remove_members, start_session, static_member
+from broker.coordinator.group.consumer.leaving import (
+    add_pending_join,
+    removal_timer,
+    remove_members,
+    start_session,
+    static_member,
+)
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember, MemberState
 from broker.coordinator.group.consumer.member_update import MemberUpdate
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, join_key, offer_key, surroundings, sync_key
+from broker.coordinator.group.consumer.shard import (
+    ConsumerGroupShard,
+    decision_context,
+    join_key,
+    pending_join_key,
+    sync_key,
+)
 from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.mixed.downgrade import begin_downgrade, can_downgrade, end_downgrade, stored_record
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment, as_sets
@@ -34,41 +47,43 @@ from broker.wire.errors import ErrorCode, WireError
 
 T = TypeVar("T")
 
-_LIKE_BEFORE: Final = -1
+_UNCHANGED: Final = -1
 
 
 def join(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, request: JoinGroupRequest, joiner: Joiner, now_ms: int
+    state: ConsumerGroupShard, group: ConsumerGroup, request: JoinGroupRequest, joiner: JoiningClient, now_ms: int
 ) -> Decision[Completion[JoinGroupResponse]]:
-    """Raises CoordinatorError."""
+    """Decides about a JoinGroup of a classic member. Raises CoordinatorError."""
     is_unknown, instance_id = request.member_id == UNKNOWN_MEMBER_ID, request.group_instance_id
     member_id = joiner.new_member_id if is_unknown else request.member_id
     check_size(state, group, member_id)
     subscription = _subscription(group, request, member_id)
     if is_unknown and instance_id is None and joiner.needs_member_id:
         refusal = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        return _answered(state, refusal, apply=lambda: offer(state, group, member_id, request.session_timeout_ms))
+        return _parked(
+            state, refusal, apply=lambda: add_pending_join(state, group, member_id, request.session_timeout_ms)
+        )
     replaced = None if instance_id is None or not is_unknown else group.static_member(instance_id)
     if replaced is not None:
         former = successor(replaced, member_id)
     elif instance_id is not None and not is_unknown:
         former = static_member(group, instance_id, member_id)
-    elif is_unknown or member_id in group.offered:
+    elif is_unknown or member_id in group.pending_joins:
         former = ConsumerMember(member_id=member_id)
     else:
         # Were one that was given up, and does not know it, taken for a new one, it could commit what is others' by now.
         former = group.member(member_id)
-    member = _as_it_says(former, request, subscription, joiner)
-    if replaced is not None and not replaced.is_classic and _is_the_last(state, group, member, replaced):
-        return _join_as_the_last(state, group, member, replaced, request, joiner, now_ms)
+    member = _updated_from(former, request, subscription, joiner)
+    if replaced is not None and not replaced.is_classic and _replaces_last_consumer(state, group, member, replaced):
+        return _join_downgraded_group(state, group, member, replaced, request, joiner, now_ms)
     records = [] if replaced is None else replacement(group, former, replaced)
-    update = MemberUpdate(group, surroundings(state, now_ms), former, replaced, records)
+    update = MemberUpdate(group, decision_context(state, now_ms), former, replaced, records)
     member = update.run(member, as_sets(subscription.owned_partitions, state.context.image))
     return _joined(state, update, member, records)
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerProtocolSubscription:
-    """What the member wants: each of its protocols says the same. Raises CoordinatorError."""
+    """The member's subscription, which is the same in all of its protocols. Raises CoordinatorError."""
     others = [
         {name for name, _ in other.classic.protocols}
         for other in group.members.values()
@@ -90,15 +105,15 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: st
     return subscriptions[0]
 
 
-def _as_it_says(
-    member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, joiner: Joiner
+def _updated_from(
+    member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, joiner: JoiningClient
 ) -> ConsumerMember:
     timeout_ms = request.rebalance_timeout_ms
     return attrs.evolve(
         member,
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=subscription.rack_id or member.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == _LIKE_BEFORE else timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == _UNCHANGED else timeout_ms,
         topic_names=tuple(sorted(dict.fromkeys(subscription.topics))),
         topic_regex=None,
         client_id=joiner.client_id,
@@ -110,7 +125,7 @@ def _as_it_says(
 
 
 def _joined(
-    state: ConsumerGroupsHolder, update: MemberUpdate, member: ConsumerMember, records: Sequence[CoordinatorRecord]
+    state: ConsumerGroupShard, update: MemberUpdate, member: ConsumerMember, records: Sequence[CoordinatorRecord]
 ) -> Decision[Completion[JoinGroupResponse]]:
     group_id, member_id = update.group.group_id, member.member_id
     response = JoinGroupResponse(
@@ -122,36 +137,39 @@ def _joined(
 
     def apply() -> None:
         apply_update(state, update, member)
-        update.group.offered.discard(member_id)
-        state.context.timers.cancel(offer_key(group_id, member_id))
+        update.group.pending_joins.discard(member_id)
+        state.context.timers.cancel(pending_join_key(group_id, member_id))
         state.context.timers.cancel(join_key(group_id, member_id))
         state.context.timers.schedule(
-            sync_key(group_id, member_id), member.rebalance_timeout_ms, removal(group_id, member_id)
+            sync_key(group_id, member_id), member.rebalance_timeout_ms, removal_timer(group_id, member_id)
         )
 
-    return _answered(state, response, records, apply)
+    return _parked(state, response, records, apply)
 
 
-def _is_the_last(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember
+def _replaces_last_consumer(
+    state: ConsumerGroupShard, group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember
 ) -> bool:
-    """Whether nobody but `replaced` speaks the consumer protocol. A classic group that is full takes nobody back."""
+    """True if `replaced` is the last member of the consumer protocol, so that the group becomes a classic one.
+
+    A classic group that is full would refuse the member.
+    """
     members = members_with(group, member, without=[replaced.member_id])
     return can_downgrade(state, members.values()) and len(members) < state.config.group_max_size
 
 
-def _join_as_the_last(
-    state: ConsumerGroupsHolder,
+def _join_downgraded_group(
+    state: ConsumerGroupShard,
     group: ConsumerGroup,
     member: ConsumerMember,
     replaced: ConsumerMember,
     request: JoinGroupRequest,
-    joiner: Joiner,
+    joiner: JoiningClient,
     now_ms: int,
 ) -> Decision[Completion[JoinGroupResponse]]:
-    """A static member is back with the classic protocol, and was the last one that did not speak it.
+    """A static member has restarted with the classic protocol, and was the last member of the consumer protocol.
 
-    By the rules of the classic group, it has what it had, without a rebalance where nothing is to be changed by one.
+    It joins the classic group as a static member does. It keeps its assignment without a rebalance, if nothing changes.
     """
     former = attrs.evolve(member, member_id=replaced.member_id)
     others = [each for each in group.members.values() if each is not replaced]
@@ -173,9 +191,9 @@ def _join_as_the_last(
 
 
 def sync(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, request: SyncGroupRequest
+    state: ConsumerGroupShard, group: ConsumerGroup, request: SyncGroupRequest
 ) -> Decision[Completion[SyncGroupResponse]]:
-    """Raises CoordinatorError."""
+    """Decides about a SyncGroup of a classic member. Raises CoordinatorError."""
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, metadata = _protocol(member)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
@@ -185,7 +203,7 @@ def sync(
         )
     if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-        return _answered(state, refusal, apply=lambda: _expect_to_join(state, group, member))
+        return _parked(state, refusal, apply=lambda: _start_join_timeout(state, group, member))
     response = SyncGroupResponse(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=name,
@@ -196,30 +214,30 @@ def sync(
         state.context.timers.cancel(sync_key(group.group_id, member.member_id))
         start_session(state, group.group_id, member)
 
-    return _answered(state, response, apply=apply)
+    return _parked(state, response, apply=apply)
 
 
-def heartbeat(state: ConsumerGroupsHolder, group: ConsumerGroup, request: HeartbeatRequest) -> Decision[ErrorCode]:
-    """Whether the member may go on as it does. Raises CoordinatorError."""
+def heartbeat(state: ConsumerGroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> Decision[ErrorCode]:
+    """Decides about a Heartbeat of a classic member: NONE, or REBALANCE_IN_PROGRESS. Raises CoordinatorError."""
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
-    is_to_join = _is_to_join(group, member)
+    must_rejoin = _must_rejoin(group, member)
 
     def apply() -> None:
         start_session(state, group.group_id, member)
-        if is_to_join:
-            _expect_to_join(state, group, member)
+        if must_rejoin:
+            _start_join_timeout(state, group, member)
 
-    return Decision((), ErrorCode.REBALANCE_IN_PROGRESS if is_to_join else ErrorCode.NONE, apply)
+    return Decision((), ErrorCode.REBALANCE_IN_PROGRESS if must_rejoin else ErrorCode.NONE, apply)
 
 
-def _is_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether there is something new for the member, or it has to show that it gave up what it had to."""
+def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """True if the member has a new epoch or partitions to get, or has to report that it revoked partitions."""
     if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
-    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_unreleased_partitions(group, member)
 
 
-def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _waits_for_unreleased_partitions(group: ConsumerGroup, member: ConsumerMember) -> bool:
     lacking = difference(group.target_of(member.member_id), member.assigned)
     return any(
         group.owner_of(topic_id, partition) is not None
@@ -228,19 +246,19 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _expect_to_join(state: ConsumerGroupsHolder, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member has as much time to join again as it wanted to have for a rebalance, from when it was told first."""
+def _start_join_timeout(state: ConsumerGroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member has to join again within its rebalance timeout, counted from the first time it was told to."""
     state.context.timers.schedule_once(
         join_key(group.group_id, member.member_id),
         member.rebalance_timeout_ms,
-        removal(group.group_id, member.member_id),
+        removal_timer(group.group_id, member.member_id),
     )
 
 
 def leave(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Sequence[MemberIdentity], now_ms: int
+    state: ConsumerGroupShard, group: ConsumerGroup, members: Sequence[MemberIdentity], now_ms: int
 ) -> Decision[list[MemberResponse]]:
-    """What became of each. An administrator may send away members of both protocols."""
+    """Decides on a response for each member. An administrator may remove members of both protocols."""
     leaving: dict[str, ConsumerMember] = {}
     responses = []
     for each in members:
@@ -256,7 +274,7 @@ def leave(
 
 
 def _leaving(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
-    """A static member may be named by its instance id alone. Raises CoordinatorError."""
+    """The member to remove. A static member may be identified by its instance id alone. Raises CoordinatorError."""
     if who.group_instance_id is None:
         return group.member(who.member_id)
     if who.member_id:
@@ -268,7 +286,7 @@ def _leaving(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """Raises CoordinatorError where it is none of this protocol, or not in this generation."""
+    """The member. Raises CoordinatorError if it does not use the classic protocol or is in another generation."""
     member = group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id)
     if not member.is_classic:
         raise CoordinatorError(
@@ -283,18 +301,20 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, gener
 
 
 def _protocol(member: ConsumerMember) -> tuple[str, bytes]:
-    """The one that the member is told: which is its own affair, since nobody assigns by it."""
+    """The name and metadata of the protocol that the member is told. Its first one will do, since no member assigns by
+    it.
+    """
     assert member.classic is not None, "it speaks the classic protocol"
     return member.classic.protocols[0]
 
 
-def _answered(
-    state: ConsumerGroupsHolder,
+def _parked(
+    state: ConsumerGroupShard,
     response: Any,
     records: Sequence[CoordinatorRecord] = (),
     apply: Callable[[], None] | None = None,
 ) -> Decision[Completion[Any]]:
-    """An answer that leaves as those do that are waited for."""
+    """A decision whose response is parked, as callers of JoinGroup and SyncGroup expect."""
     waiter = state.context.park()
 
     def complete() -> None:

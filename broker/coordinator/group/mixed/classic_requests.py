@@ -1,4 +1,4 @@
-"""What is decided about requests of classic groups' members, and of those who look after groups."""
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup, as a shard of groups decides them for groups of either kind."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,11 +8,11 @@ import attrs
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.classic.decisions import begin_step, decided
-from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, Joiner, join
+from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, JoiningClient, join
 from broker.coordinator.group.classic.leaving import leave
 from broker.coordinator.group.classic.syncing import sync
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard
 from broker.coordinator.group.mixed import classic_members
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
@@ -28,9 +28,13 @@ _PREFIX_BYTES_MAX: Final = STRING_BYTES_MAX - 37
 
 
 def join_group(
-    state: ConsumerGroupsHolder, request: JoinGroupRequest, joiner: Joiner, now_ms: int
+    state: ConsumerGroupShard, request: JoinGroupRequest, joiner: JoiningClient, now_ms: int
 ) -> Decision[Completion[JoinGroupResponse]]:
-    """Answered when the generation begins that the member is part of. Who comes without a name begins a group."""
+    """Decides about a JoinGroup. A client without a member id creates the group if there is none. Raises
+    CoordinatorError.
+
+    The response completes when the generation begins that the member belongs to.
+    """
     group = state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return classic_members.join(state, group, request, joiner, now_ms)
@@ -51,9 +55,9 @@ def join_group(
 
 
 def sync_group(
-    state: ConsumerGroupsHolder, request: SyncGroupRequest, now_ms: int
+    state: ConsumerGroupShard, request: SyncGroupRequest, now_ms: int
 ) -> Decision[Completion[SyncGroupResponse]]:
-    """Answered when the leader has assigned."""
+    """Decides about a SyncGroup. The response completes when the leader has sent the assignment."""
     group = _group(state, request.group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.sync(state, group, request)
@@ -62,8 +66,8 @@ def sync_group(
     return decided(state, step, waiter)
 
 
-def heartbeat(state: ConsumerGroupsHolder, request: HeartbeatRequest) -> Decision[ErrorCode]:
-    """Whether the member may go on as it does."""
+def heartbeat(state: ConsumerGroupShard, request: HeartbeatRequest) -> Decision[ErrorCode]:
+    """Decides about a Heartbeat: NONE, REBALANCE_IN_PROGRESS if the member has to join again, or an error."""
     group = _group(state, request.group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.heartbeat(state, group, request)
@@ -75,9 +79,9 @@ def heartbeat(state: ConsumerGroupsHolder, request: HeartbeatRequest) -> Decisio
 
 
 def leave_group(
-    state: ConsumerGroupsHolder, group_id: str, members: Sequence[MemberIdentity], now_ms: int
+    state: ConsumerGroupShard, group_id: str, members: Sequence[MemberIdentity], now_ms: int
 ) -> Decision[list[MemberResponse]]:
-    """What became of each."""
+    """Decides on a response for each member."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return classic_members.leave(state, group, members, now_ms)
@@ -95,8 +99,8 @@ def leave_group(
     return decided(state, step, responses)
 
 
-def _group(state: ConsumerGroupsHolder, group_id: str) -> ClassicGroup | ConsumerGroup:
-    """Raises CoordinatorError."""
+def _group(state: ConsumerGroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
+    """The group of this id. Raises CoordinatorError if it has no members of the classic protocol."""
     group = state.groups.get(group_id)
     if not isinstance(group, ClassicGroup | ConsumerGroup):
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -104,9 +108,9 @@ def _group(state: ConsumerGroupsHolder, group_id: str) -> ClassicGroup | Consume
 
 
 def new_member_id(prefix: str, random_bits: int) -> str:
-    """An id that no member had before: a random UUID behind the name of the client. `random_bits` are 128.
+    """A member id that was never used before: the client's name and a random UUID of 128 `random_bits`.
 
-    A name that is too long for a string of the protocol together with the UUID is cut.
+    The name is cut if the id would be too long for a string of the protocol.
     """
     digits = f"{random_bits:032x}"
     fitting = prefix.encode()[:_PREFIX_BYTES_MAX].decode(errors="ignore")

@@ -1,17 +1,17 @@
 """ConsumerGroupHeartbeat for a group of either kind: a joining consumer turns a classic group into a consumer group."""
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.consumer.heartbeat import Caller, heartbeat, heartbeat_of_member
+from broker.coordinator.group.consumer.heartbeat import HeartbeatClient, heartbeat, heartbeat_of_member
 from broker.coordinator.group.consumer.leaving import fenced
 from broker.coordinator.group.consumer.member import JOIN_EPOCH
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard
 from broker.coordinator.group.mixed.upgrade import upgrade
 from broker.coordinator.runtime.decision import Decision
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
 def consumer_group_heartbeat(
-    shard: ConsumerGroupsHolder, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
+    shard: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
     """Decides about a heartbeat, and upgrades a classic group that the member joins. Raises CoordinatorError."""
     group = shard.groups.get(request.group_id)

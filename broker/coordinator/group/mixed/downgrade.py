@@ -1,6 +1,7 @@
-"""A consumer group whose last member of the consumer protocol goes becomes a classic group (KIP-848).
+"""A consumer group becomes a classic group when its last member of the consumer protocol leaves (KIP-848).
 
-Its generation is the group's epoch, and what members are to have is their assignment; then they join again.
+The group's epoch becomes the generation, and the target assignment becomes the members' assignment. Then the group
+rebalances.
 """
 
 from collections.abc import Collection
@@ -14,12 +15,12 @@ from broker.coordinator.group.classic.classic_group import (
     distinct_protocols,
 )
 from broker.coordinator.group.classic.decisions import begin_step, decided
-from broker.coordinator.group.classic.rebalance import begin_rebalance, expect_heartbeat, subscriptions
+from broker.coordinator.group.classic.rebalance import begin_rebalance, restart_session, subscriptions
 from broker.coordinator.group.classic.step import Step
 from broker.coordinator.group.classic.stored_group import stored_key, stored_value
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.member import ConsumerMember
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, cancel_timers
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard, cancel_timers
 from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment
 from broker.coordinator.group.partition_sets import PartitionSets, difference, union
@@ -30,8 +31,8 @@ from metadata.image import MetadataImage
 T = TypeVar("T")
 
 
-def can_downgrade(state: ConsumerGroupsHolder, members: Collection[ConsumerMember]) -> bool:
-    """Whether a group that has these members from now on is to be a classic one."""
+def can_downgrade(state: ConsumerGroupShard, members: Collection[ConsumerMember]) -> bool:
+    """True if a consumer group that has these members from now on has to become a classic one."""
     return (
         state.config.consumer.can_downgrade
         and 0 < len(members) <= state.config.group_max_size
@@ -40,7 +41,7 @@ def can_downgrade(state: ConsumerGroupsHolder, members: Collection[ConsumerMembe
 
 
 def downgrade(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
+    state: ConsumerGroupShard, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
 ) -> Decision[T] | None:
     """Makes the group a classic one with these members, and begins a rebalance; None if it cannot become one."""
     if not can_downgrade(state, members):
@@ -52,20 +53,20 @@ def downgrade(
 
 
 def begin_downgrade(
-    state: ConsumerGroupsHolder, group: ConsumerGroup, members: Collection[ConsumerMember], now_ms: int
+    state: ConsumerGroupShard, group: ConsumerGroup, members: Collection[ConsumerMember], now_ms: int
 ) -> Step:
-    """A step that begins with the classic group of these members, who all speak its protocol. It is stable."""
+    """A step that begins with a stable classic group of these members, which all use the classic protocol."""
     step = begin_step(state, _classic_group(group, members, state.context.image, now_ms), now_ms)
     for member in step.group.members.values():
-        expect_heartbeat(step, member)
+        restart_session(step, member)
     return step
 
 
 def stored_record(group: ClassicGroup) -> CoordinatorRecord:
-    """The record of the group as it begins.
+    """The record of the classic group as the downgrade creates it.
 
-    Nobody has led it. So another coordinator, should there be one before the rebalance is over, knows that one is due:
-    what those had who are gone is in nobody's assignment.
+    It has no leader. So if the coordinator fails over before the rebalance is over, the next one knows that a rebalance
+    is due. Without one, partitions of removed members would stay unassigned.
     """
     value = stored_value(group)
     value.leader = None
@@ -73,19 +74,19 @@ def stored_record(group: ClassicGroup) -> CoordinatorRecord:
 
 
 def end_downgrade(
-    state: ConsumerGroupsHolder,
+    state: ConsumerGroupShard,
     group: ConsumerGroup,
     step: Step,
     stored: Collection[CoordinatorRecord],
     response: T,
 ) -> Decision[T]:
-    """Of the consumer group nothing remains; what is `stored` of the classic one, and what the step came to."""
+    """The decision of a downgrade: removes the consumer group, writes the classic one, and performs the step."""
     decision = decided(state, step, response)
     apply = partial(_apply, state, group.group_id, list(group.members), decision)
     return Decision([*group.tombstones(), *stored, *decision.records], response, apply)
 
 
-def _apply(state: ConsumerGroupsHolder, group_id: str, former: Collection[str], decision: Decision[T]) -> None:
+def _apply(state: ConsumerGroupShard, group_id: str, former: Collection[str], decision: Decision[T]) -> None:
     for member_id in former:
         cancel_timers(state, group_id, member_id)
     if decision.apply is not None:
@@ -113,8 +114,11 @@ def _classic_group(
 
 
 def _assignments(group: ConsumerGroup, members: Collection[ConsumerMember]) -> dict[str, PartitionSets]:
-    """What each is to have, without what others have yet to give up, and with what itself has to give up: should the
-    group become a consumer group again before all have joined, that is in somebody's hands."""
+    """The members' assignments in the classic group: their target, without partitions that other members still own, and
+    with those that they have yet to revoke themselves.
+
+    If the group becomes a consumer group again before all members have joined, those partitions have an owner.
+    """
     names = {member.member_id for member in members}
     assignments = {}
     for member in members:

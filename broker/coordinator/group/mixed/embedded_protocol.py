@@ -1,4 +1,6 @@
-"""What members of the classic protocol say and are told in bytes of their own, as partitions of topics by their ids."""
+"""Conversions of subscriptions and assignments of classic consumers, which their clients encode, to partitions by topic
+id.
+"""
 
 from collections.abc import Iterable
 
@@ -15,7 +17,7 @@ from metadata.image import MetadataImage
 
 
 def as_sets(named: Iterable[OwnedPartitions], image: MetadataImage) -> PartitionSets:
-    """These partitions; without those of topics that are not there."""
+    """Converts partitions by topic name; leaves out topics that do not exist."""
     sets: dict[bytes, frozenset[int]] = {}
     for each in named:
         topic = image.topics.by_name.get(each.topic)
@@ -25,7 +27,7 @@ def as_sets(named: Iterable[OwnedPartitions], image: MetadataImage) -> Partition
 
 
 def as_assignment(sets: PartitionSets, metadata: Buffer, image: MetadataImage) -> bytes:
-    """What a member is given, in the version in which it wrote its own metadata."""
+    """Encodes an assignment in the version of the member's own `metadata`."""
     topics = [(image.topics.by_id.get(topic_id), partitions) for topic_id, partitions in sets.items()]
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -38,7 +40,9 @@ def as_assignment(sets: PartitionSets, metadata: Buffer, image: MetadataImage) -
 
 
 def _version(metadata: Buffer) -> int:
-    """The first one, where nobody can tell: joining members were refused then, but others may have written records."""
+    """The version of the metadata; 0 if it cannot be read. JoinGroup refuses such metadata, but another broker may have
+    written it.
+    """
     try:
         return protocol_version(metadata)
     except WireError:

@@ -1,8 +1,9 @@
-"""A classic group of consumers becomes a consumer group, when a member of the consumer protocol comes (KIP-848).
+"""A classic group becomes a consumer group when a member of the consumer protocol joins (KIP-848).
 
-The others stay as they are: members that speak the classic protocol, with what they were assigned last, at their
-generation for an epoch. What they have to give up they learn when they join again, as in any rebalance. Kafka takes
-their assignments for what they have; here, what they said to have when they joined last is theirs until then as well.
+The other members go on with the classic protocol. They keep their assignment, and their generation becomes their member
+epoch. They learn which partitions to revoke when they join again. Kafka takes only the assignment of a member for its
+partitions. Here a member also owns the partitions that it reported when it joined last, since it may not have seen its
+assignment yet.
 """
 
 import attrs
@@ -12,7 +13,7 @@ from broker.coordinator.group.classic.classic_group import session_key as classi
 from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.leaving import offer, start_session
+from broker.coordinator.group.consumer.leaving import add_pending_join, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
 from broker.coordinator.group.consumer.records import (
     assignment_epoch_record,
@@ -21,7 +22,7 @@ from broker.coordinator.group.consumer.records import (
     member_record,
     target_record,
 )
-from broker.coordinator.group.consumer.shard import ConsumerGroupsHolder, config_of, consumer_group
+from broker.coordinator.group.consumer.shard import ConsumerGroupShard, config_of, consumer_group
 from broker.coordinator.group.mixed.embedded_protocol import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
@@ -41,14 +42,14 @@ _UNKNOWN_HASH = 0
 
 @attrs.frozen
 class Upgrade:
-    """`group` is what `former` becomes by `records`; nothing has changed before these are replayed."""
+    """The upgrade of the classic group `former` to `group` by `records`. Nothing changes before these are replayed."""
 
     former: ClassicGroup
     group: ConsumerGroup
     records: list[CoordinatorRecord]
 
-    def apply(self, state: ConsumerGroupsHolder) -> None:
-        """Have those who wait join again, and begin the sessions of all anew."""
+    def apply(self, state: ConsumerGroupShard) -> None:
+        """Makes members with parked responses join again, and starts new sessions for all members."""
         group_id, timers = self.group.group_id, state.context.timers
         timers.cancel(join_key(group_id))
         timers.cancel(sync_key(group_id))
@@ -57,7 +58,9 @@ class Upgrade:
         for member in self.group.members.values():
             start_session(state, group_id, member)
         for member_id in self.former.pending:
-            offer(state, consumer_group(state, group_id), member_id, config_of(state, group_id).session_timeout_ms)
+            add_pending_join(
+                state, consumer_group(state, group_id), member_id, config_of(state, group_id).session_timeout_ms
+            )
         for waiting in self.former.members.values():
             if waiting.joining is not None:
                 # Kafka says REBALANCE_IN_PROGRESS, which ends aiokafka, and is an error to who uses librdkafka.
@@ -68,7 +71,9 @@ class Upgrade:
 
 
 def upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataImage) -> Upgrade:
-    """Raises CoordinatorError where the group has to remain what it is. One without members is simply forgotten."""
+    """Upgrades a group. Raises CoordinatorError if it has to stay a classic one. A group without members is just
+    removed.
+    """
     if former.is_empty:
         return Upgrade(former, ConsumerGroup(former.group_id), former.tombstones())
     if not config.can_upgrade:
@@ -93,7 +98,7 @@ def _refusal(former: ClassicGroup, reason: str) -> CoordinatorError:
 
 
 def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """All that the group is; in the order in which Kafka writes it."""
+    """All records of the group, in the order in which Kafka writes them."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_record(group_id, member) for member in members),
@@ -105,7 +110,9 @@ def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def _members(former: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]:
-    """Raises CoordinatorError where they cannot be understood, or would lose what only their leader understands."""
+    """The members of the consumer group. Raises CoordinatorError if their metadata cannot be read, or if assignments
+    hold data that only the leader can read.
+    """
     protocol = former.elected_protocol() if former.members else ""
     try:
         subscriptions = {each.member_id: decode_subscription(each.metadata(protocol)) for each in _all(former)}
@@ -113,10 +120,10 @@ def _members(former: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]
     except WireError as error:
         raise _refusal(former, "what its members say cannot be read") from error
     taken: dict[bytes, frozenset[int]] = {}
-    has = {member_id: _claim(taken, sets) for member_id, sets in assigned.items()}
+    has = {member_id: _take_unclaimed(taken, sets) for member_id, sets in assigned.items()}
     for member_id, subscription in subscriptions.items():
         # It may not have read its assignment yet, and still use what it had when it joined. If not, it soon says so.
-        had = _claim(taken, as_sets(subscription.owned_partitions, image))
+        had = _take_unclaimed(taken, as_sets(subscription.owned_partitions, image))
         has[member_id] = union(has[member_id], had)
     return [_member(former, each, subscriptions[each.member_id], has[each.member_id]) for each in _all(former)]
 
@@ -134,8 +141,8 @@ def _assigned(former: ClassicGroup, member: Member, image: MetadataImage) -> Par
     return as_sets(assignment.assigned_partitions, image)
 
 
-def _claim(taken: dict[bytes, frozenset[int]], sets: PartitionSets) -> PartitionSets:
-    """Of these partitions, those that nobody has claimed before, and has them from now on."""
+def _take_unclaimed(taken: dict[bytes, frozenset[int]], sets: PartitionSets) -> PartitionSets:
+    """The partitions of `sets` that are not in `taken`; adds them to `taken`."""
     claimed = {topic_id: partitions - of_topic(taken, topic_id) for topic_id, partitions in sets.items()}
     for topic_id, partitions in claimed.items():
         taken[topic_id] = of_topic(taken, topic_id) | partitions

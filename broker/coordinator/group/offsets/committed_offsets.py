@@ -1,4 +1,4 @@
-"""The offsets that groups have committed, and those that open transactions may yet commit."""
+"""The offsets that groups have committed, and the pending ones of open transactions."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -19,9 +19,10 @@ _NO_PRODUCER_ID: Final = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """`record_offset` is where in the log it was committed. A tuple, since there may be a million of them.
+    """A committed offset. A tuple, because there may be a million of them.
 
-    `expire_timestamp_ms` is -1, but for who asked for a retention time; `topic_id` is all zero where nobody said it.
+    `record_offset` is the offset of its record in the log. `expire_timestamp_ms` is -1 unless the client sent a
+    retention time. `topic_id` is all zero if the client did not send it.
     """
 
     offset: int
@@ -34,7 +35,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class CommittedPartition(NamedTuple):
-    """Where an offset belongs."""
+    """The group and partition that an offset belongs to."""
 
     group_id: str
     topic: str
@@ -45,8 +46,8 @@ TopicOffsets: TypeAlias = dict[int, OffsetAndMetadata]
 GroupOffsets: TypeAlias = dict[str, TopicOffsets]
 
 
-class Offsets:
-    """Changes by replaying records, and by nothing else."""
+class CommittedOffsets:
+    """The offsets of a shard. They change only by replay."""
 
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
@@ -56,40 +57,40 @@ class Offsets:
         self.last_record_offset = -1
 
     def __len__(self) -> int:
-        """How many offsets are committed; counted, so for tests and descriptions."""
+        """The number of committed offsets. It is counted with each call, so only for tests and descriptions."""
         return sum(len(offsets) for topics in self._committed.values() for offsets in topics.values())
 
     # Looking at it
 
     def group_ids(self) -> list[str]:
-        """The groups that have offsets, or may have some when a transaction ends."""
+        """The groups that have offsets, committed or pending."""
         ids = dict.fromkeys(self._committed)
         ids.update(dict.fromkeys(place.group_id for pending in self._pending.values() for place in pending))
         return list(ids)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether the group is among `group_ids`."""
+        """True if the group has offsets, committed or pending."""
         return group_id in self._committed or self.has_open_transactions(group_id)
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """What the group has committed, by topic and partition; to be looked at only."""
+        """The group's committed offsets by topic and partition. Not to be changed."""
         return self._committed.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """What the group has committed for the partition."""
+        """The group's committed offset of the partition."""
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may replace this offset."""
+        """True if an open transaction may replace this offset."""
         place = CommittedPartition(group_id, topic, partition)
         return any(place in pending for pending in self._pending.values())
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Whether any offset of the group is pending."""
+        """True if any offset of the group is pending."""
         return any(place.group_id == group_id for pending in self._pending.values() for place in pending)
 
-    def places(self, group_id: str) -> list[CommittedPartition]:
-        """All that the group has committed or may commit when a transaction ends, each once."""
+    def partitions_of_group(self, group_id: str) -> list[CommittedPartition]:
+        """All partitions for which the group has an offset, committed or pending."""
         places = dict.fromkeys(
             CommittedPartition(group_id, topic, partition)
             for topic, offsets in self.of_group(group_id).items()
@@ -100,13 +101,13 @@ class Offsets:
         return list(places)
 
     def topics(self) -> list[str]:
-        """The topics for which anything is committed or pending, by name."""
+        """The names of the topics for which offsets are committed or pending."""
         names = dict.fromkeys(topic for topics in self._committed.values() for topic in topics)
         names.update(dict.fromkeys(place.topic for pending in self._pending.values() for place in pending))
         return list(names)
 
     def of_topic(self, topic: str, until_record_offset: int) -> Iterator[CommittedPartition]:
-        """What groups have for a topic, in records up to that one."""
+        """All offsets for the topic, of any group, whose records are not after `until_record_offset`."""
         for group_id, topics in self._committed.items():
             for partition, committed in topics.get(topic, {}).items():
                 if committed.record_offset <= until_record_offset:
@@ -125,7 +126,7 @@ class Offsets:
         record_offset: int,
         producer_id: int = _NO_PRODUCER_ID,
     ) -> None:
-        """Take over a record; one of a transaction counts when that is committed."""
+        """Replays a record. An offset with a producer id is pending until the producer's transaction is committed."""
         self.last_record_offset = record_offset
         if value is None:
             self._forget(CommittedPartition(key.group, key.topic, key.partition))
@@ -146,9 +147,9 @@ class Offsets:
             self._pending.setdefault(producer_id, {})[place] = committed
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """What is pending of the producer is committed, or never was.
+        """Commits the pending offsets of the producer, or drops them.
 
-        What was committed since by others stays: the log is compacted by the order of its records.
+        An offset whose record is later in the log than a pending one stays, because compaction keeps the later record.
         """
         for place, offset in self._pending.pop(producer_id, {}).items():
             known = self.get(*place)
@@ -185,7 +186,7 @@ class OffsetsShard(Protocol):
     context: ShardContext
     config: GroupConfig
     groups: dict[str, Group]
-    offsets: Offsets
+    offsets: CommittedOffsets
     deleted_topics: dict[str, int]
 
 

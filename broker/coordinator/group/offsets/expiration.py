@@ -1,4 +1,4 @@
-"""Which offsets, and which groups, are not kept any longer (KIP-211)."""
+"""Expires offsets that are not used any longer, and groups that have neither members nor offsets (KIP-211)."""
 
 from functools import partial
 from itertools import chain, islice
@@ -16,16 +16,16 @@ from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 EXPIRATION: Final = "expire-offsets"
 DELETED_TOPICS: Final = "forget-deleted-topics"
 # Offsets that are looked at, or removed, before others have their turn: a few milliseconds' worth.
-_AT_A_TIME: Final = 2_000
+_OFFSETS_PER_TURN: Final = 2_000
 
 
 def expire(state: OffsetsShard, now_ms: int) -> Decision[None]:
-    """Remove offsets whose time is over, and groups without members that have none left; and look again later."""
+    """Removes expired offsets, and groups without members that have no offsets left; then schedules the next check."""
     return _expire(dict.fromkeys([*state.groups, *state.offsets.group_ids()]), state, now_ms)
 
 
 def _expire(left: dict[str, None], state: OffsetsShard, now_ms: int) -> Decision[None]:
-    """Look after some of these groups, whose ids are taken out when it is done, and after the others in other turns."""
+    """Checks some of the groups in `left`. `apply` takes them out of it, and checks the others in later turns."""
     records: list[CoordinatorRecord] = []
     done: list[str] = []
     looked_at = 0
@@ -38,10 +38,10 @@ def _expire(left: dict[str, None], state: OffsetsShard, now_ms: int) -> Decision
             records += group.tombstones()
         done.append(group_id)
         looked_at += 1 + count
-        if looked_at >= _AT_A_TIME:
+        if looked_at >= _OFFSETS_PER_TURN:
             break
 
-    def go_on() -> None:
+    def schedule_next() -> None:
         for group_id in done:
             del left[group_id]
         if left:
@@ -49,16 +49,16 @@ def _expire(left: dict[str, None], state: OffsetsShard, now_ms: int) -> Decision
         else:
             schedule_expiration(state)
 
-    return Decision(records, None, apply=go_on, atomic=False)
+    return Decision(records, None, apply=schedule_next, atomic=False)
 
 
 def schedule_expiration(state: OffsetsShard) -> None:
-    """Have `expire` called after the configured interval."""
+    """Calls `expire` after the configured interval."""
     state.context.timers.schedule(EXPIRATION, state.config.offsets_retention_check_interval_ms, expire)
 
 
 def _expired(state: OffsetsShard, group_id: str, now_ms: int) -> tuple[list[CommittedPartition], int]:
-    """Whose time is over, and how many offsets the group has."""
+    """The group's expired offsets, and the number of all its offsets."""
     group, expired, count = state.groups.get(group_id), [], 0
     for topic, offsets in state.offsets.of_group(group_id).items():
         count += len(offsets)
@@ -68,29 +68,29 @@ def _expired(state: OffsetsShard, group_id: str, now_ms: int) -> tuple[list[Comm
             begins_ms: int | None = committed.commit_timestamp_ms
             if group is not None:
                 begins_ms = group.retention_begins_ms(committed.commit_timestamp_ms)
-            if begins_ms is None or not _is_over(committed, begins_ms, state.config.offsets_retention_ms, now_ms):
+            if begins_ms is None or not _is_expired(committed, begins_ms, state.config.offsets_retention_ms, now_ms):
                 continue
             if not state.offsets.is_pending(group_id, topic, partition):
                 expired.append(CommittedPartition(group_id, topic, partition))
     return expired, count
 
 
-def _is_over(committed: OffsetAndMetadata, begins_ms: int, retention_ms: int, now_ms: int) -> bool:
+def _is_expired(committed: OffsetAndMetadata, begins_ms: int, retention_ms: int, now_ms: int) -> bool:
     if committed.expire_timestamp_ms >= 0:
         return now_ms >= committed.expire_timestamp_ms
     return now_ms - begins_ms >= retention_ms
 
 
-def forget_deleted_topics(state: OffsetsShard, now_ms: int) -> Decision[None]:
-    """Remove what was committed for topics before they were deleted; where that is much, in several turns."""
+def remove_offsets_of_deleted_topics(state: OffsetsShard, now_ms: int) -> Decision[None]:
+    """Removes offsets that were committed for topics before these were deleted; many of them in several turns."""
     topics = dict(state.deleted_topics)
     places = chain.from_iterable(state.offsets.of_topic(topic, until) for topic, until in topics.items())
-    some = list(islice(places, _AT_A_TIME))
+    some = list(islice(places, _OFFSETS_PER_TURN))
 
-    def go_on() -> None:
-        if len(some) == _AT_A_TIME:
-            state.context.timers.schedule(DELETED_TOPICS, 0, forget_deleted_topics)
+    def schedule_next() -> None:
+        if len(some) == _OFFSETS_PER_TURN:
+            state.context.timers.schedule(DELETED_TOPICS, 0, remove_offsets_of_deleted_topics)
         else:
             state.deleted_topics.clear()
 
-    return Decision([offset_tombstone(place) for place in dict.fromkeys(some)], None, apply=go_on, atomic=False)
+    return Decision([offset_tombstone(place) for place in dict.fromkeys(some)], None, apply=schedule_next, atomic=False)

@@ -1,4 +1,4 @@
-"""What is decided about requests to commit, tell and delete offsets."""
+"""OffsetCommit, OffsetFetch and OffsetDelete, as a shard of groups decides them."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ _GROUP_ID_NOT_FOUND_FROM: Final = 9
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition's share of a request. `topic_id` is all zero where the client named the topic."""
+    """The offset of one partition in a request. `topic_id` is all zero if the client named the topic."""
 
     topic: str
     topic_id: bytes
@@ -50,7 +50,7 @@ class OffsetToCommit(NamedTuple):
 
 @attrs.frozen
 class Committer:
-    """Who commits: a member at its generation or member epoch, or somebody who is none, with an epoch below 0."""
+    """The sender of an OffsetCommit: a member at its generation or member epoch, or no member at a negative epoch."""
 
     group_id: str
     member_id: str
@@ -66,9 +66,9 @@ def commit_offsets(
     retention_time_ms: int,
     now_ms: int,
 ) -> Decision[list[ErrorCode]]:
-    """The answer has an error code for each of the offsets. Raises CoordinatorError for a committer who may not.
+    """Decides on an error code for each of the offsets. Raises CoordinatorError if the committer may not commit.
 
-    Who asks for a retention time of its own (OffsetCommit before version 5) has its offsets expire after it.
+    If the client sent a retention time (OffsetCommit before version 5), its offsets expire after it.
     """
     group_id, member_id = committer.group_id, committer.member_id
     _validate(state, committer, is_transactional=False)
@@ -104,7 +104,9 @@ def _record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_timestamp
 
 
 def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bool) -> None:
-    """Raises CoordinatorError. Who is no member may commit for a group that is not there: it becomes a simple one."""
+    """Raises CoordinatorError if the committer may not commit. A committer that is no member may commit for a new
+    group, which becomes a simple one.
+    """
     group = state.groups.get(committer.group_id)
     if group is not None:
         group.validate_offset_commit(
@@ -124,7 +126,7 @@ def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bo
 
 
 def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
-    """All partitions for which the group has committed anything, by topic. Raises CoordinatorError."""
+    """All partitions for which the group has committed offsets, by topic. Raises CoordinatorError."""
     _validate_fetch(state, request)
     return [
         OffsetFetchRequestTopics(name=topic, partition_indexes=list(offsets))
@@ -135,10 +137,10 @@ def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) 
 def fetch_offsets(
     state: OffsetsShard, request: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """What the group has committed for the partitions that are asked for. Raises CoordinatorError.
+    """The group's committed offsets for the partitions of the request. Raises CoordinatorError.
 
-    Topics are named in the request. Where `require_stable`, an offset that an open transaction may replace is not told
-    (KIP-447).
+    The request names its topics. With `require_stable`, an offset that an open transaction may replace is answered with
+    UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
     _validate_fetch(state, request)
     committed = state.offsets.of_group(request.group_id)
@@ -167,7 +169,7 @@ def _is_never_pending(group_id: str, topic: str, partition: int) -> bool:
 
 
 def _answer(partition: int, committed: OffsetAndMetadata | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
-    """Nothing where the offset belongs to a topic that had the same name."""
+    """Answers that there is no offset if it was committed for an earlier topic of the same name."""
     if committed is None or (ZERO_UUID not in (topic_id, committed.topic_id) and topic_id != committed.topic_id):
         return no_offset(partition, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
@@ -183,7 +185,7 @@ def _unstable(partition: int) -> OffsetFetchResponsePartitions:
 
 
 def no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    """The answer where there is no offset to tell, and perhaps why."""
+    """The response for a partition without an offset, with the reason if that is an error."""
     return OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_LEADER_EPOCH, error_code=code
     )
@@ -192,7 +194,7 @@ def no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
 def delete_offsets(
     state: OffsetsShard, group_id: str, partitions: Sequence[tuple[str, int]]
 ) -> Decision[list[ErrorCode]]:
-    """The answer has an error code for each of the partitions. Raises CoordinatorError."""
+    """Decides on an error code for each of the partitions. Raises CoordinatorError."""
     group = state.groups.get(group_id)
     if group is not None:
         group.validate_offset_delete()
@@ -211,5 +213,5 @@ def delete_offsets(
 
 
 def delete_all_offsets(state: OffsetsShard, group_id: str) -> list[CoordinatorRecord]:
-    """The records that remove all that a group has committed, or would when transactions end; for DeleteGroups."""
-    return [offset_tombstone(place) for place in state.offsets.places(group_id)]
+    """The tombstones for all offsets of the group, committed and pending; for DeleteGroups."""
+    return [offset_tombstone(place) for place in state.offsets.partitions_of_group(group_id)]

@@ -135,7 +135,7 @@ async def test_all_who_wait_are_told_when_the_shard_goes(tmp_path: Path) -> None
     async with registers(tmp_path) as runtime:
         parked, written = runtime.write(wait_for_put), runtime.write(put, name="a", value="1")
         asked = runtime.read("a")
-        runtime.runtime._let_go(0)
+        runtime.runtime._unload(0)
         assert [code_of(each) for each in (parked, written, asked)] == [ErrorCode.NOT_COORDINATOR] * 3
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
 
@@ -368,5 +368,5 @@ async def test_phases(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         assert runtime.runtime.led_partitions == [0]
         assert runtime.runtime.phase(0) is Phase.ACTIVE
-        assert runtime.runtime.phase(1) is Phase.GONE
+        assert runtime.runtime.phase(1) is Phase.CLOSED
         assert get(runtime.state, 0, name="a") == ""

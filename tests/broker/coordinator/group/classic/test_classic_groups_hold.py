@@ -215,7 +215,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         assert (group.state is GroupState.EMPTY) <= (not group.members)
         assert (group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)) <= bool(group.members)
         assert not set(group.pending) & set(group.members)
-        assert set(group.unsynced) <= set(group.members)
+        assert set(group.pending_sync) <= set(group.members)
         assert (group.leader_id in group.members) if group.members else group.leader_id is None
         assert group.static_members == {
             member.instance_id: member.member_id for member in group.members.values() if member.instance_id is not None
@@ -232,10 +232,10 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         if group is None:
             return
         for member in group.members.values():
-            assert session_key(GROUP, member.member_id) in due or (member.is_awaiting and not member.is_new)
+            assert session_key(GROUP, member.member_id) in due or (member.awaits_response and not member.is_new)
         assert all(session_key(GROUP, member_id) in due for member_id in group.pending)
         assert (join_key(GROUP) in due) == (group.state is GroupState.PREPARING_REBALANCE)
-        assert (sync_key(GROUP) in due) == bool(group.unsynced)
+        assert (sync_key(GROUP) in due) == bool(group.pending_sync)
 
     @invariant()
     def log_says_what_members_were_told(self) -> None:

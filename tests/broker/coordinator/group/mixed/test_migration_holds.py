@@ -139,7 +139,7 @@ class MigrationHolds(RuleBasedStateMachine):
 
     @precondition(lambda self: self.members)
     @rule(beats=st.lists(st.tuples(INDEX, st.booleans()), min_size=1, max_size=12))
-    def go_on(self, beats: list[tuple[int, bool]]) -> None:
+    def schedule_next(self, beats: list[tuple[int, bool]]) -> None:
         for index, is_lost in beats:
             if self.members:
                 self.act(self.member(index), is_lost=is_lost)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.offsets.committed_offsets import CommittedPartition, offset_tombstone
-from broker.coordinator.group.offsets.expiration import forget_deleted_topics
+from broker.coordinator.group.offsets.expiration import remove_offsets_of_deleted_topics
 from broker.coordinator.group.offsets.requests import (
     Committer,
     OffsetToCommit,
@@ -20,7 +20,7 @@ from broker.coordinator.group.offsets.requests import (
     fetch_offsets,
 )
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from broker.coordinator.group.shard import UNREADABLE, GroupsState
+from broker.coordinator.group.shard import UNREADABLE, GroupCoordinatorShard
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -310,8 +310,8 @@ def test_who_takes_over_forgets_topics_that_are_gone() -> None:
     created.replay([TopicRecord(name="topic", topic_id=b"1" * 16)])
     shard.image = created.apply(0)
     commit(shard, 1)
-    commit(shard, 2, topic="gone")
-    commit(shard, 3, topic="gone", partition=1, producer_id=7)
+    commit(shard, 2, topic="closed")
+    commit(shard, 3, topic="closed", partition=1, producer_id=7)
 
     shard.load()
     shard.pass_ms(0)
@@ -335,7 +335,7 @@ def test_what_cannot_be_read_is_left_alone(key: bytes, value: bytes | None, numb
     shard = GroupsShard()
     commit(shard, 1)
     shard.append(CoordinatorRecord(key, value))
-    assert shard.state.left_alone == {number: 1}
+    assert shard.state.skipped_records == {number: 1}
     assert told(shard) == (1, 0)
 
 
@@ -367,7 +367,7 @@ def test_many_offsets_expire_or_go_with_their_topic_in_several_turns() -> None:
     decision = shard.timers.due["expire-offsets"][1](shard.state, shard.now_ms + RETENTION_MS)
     assert len(decision.records) == 3_400
     shard.state.deleted_topics["topic"] = shard.state.offsets.last_record_offset
-    decision = forget_deleted_topics(shard.state, shard.now_ms)
+    decision = remove_offsets_of_deleted_topics(shard.state, shard.now_ms)
     assert len(decision.records) == 2_000
     before = len(shard.log)
     shard.pass_ms(RETENTION_MS + CHECK_MS)
@@ -443,7 +443,7 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
         found = {
             place: (committed.record_offset, committed.offset)
             for group in ("g", "h")
-            for place in offsets.places(group)
+            for place in offsets.partitions_of_group(group)
             if (committed := offsets.get(*place)) is not None
         }
         assert found == self.committed
@@ -475,5 +475,5 @@ def test_a_state_is_not_changed_by_deciding() -> None:
     delete_offsets(state, "group", [("topic", 0)])
     delete_all_offsets(state, "group")
     shard.timers.due["expire-offsets"][1](state, shard.now_ms + 2 * RETENTION_MS)
-    assert isinstance(state, GroupsState)
+    assert isinstance(state, GroupCoordinatorShard)
     assert (told(shard), shard.log) == ((1, 0), log)
