@@ -1,4 +1,4 @@
-"""The interface between a coordinator's state and the runtime. Implementations are pure: they use no log and no clock."""
+"""The interface between a coordinator's state and the runtime. Implementations are pure: no log, no clock."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeAlias, TypeVar
