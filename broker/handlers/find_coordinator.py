@@ -1,19 +1,21 @@
-"""FindCoordinator (key 10): the broker that leads the partition which a group or a transactional id belongs to.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Whoever asks first for a coordinator has its topic created. Nobody is told of this broker before it coordinates, if only
-by loading: librdkafka gives up a commit that it is sent away with.
+That is the leader of the partition which the key belongs to. The first request for a coordinator creates its internal
+topic. A broker does not name itself before it has at least begun to load the partition: librdkafka gives up a commit
+that is refused with NOT_COORDINATOR.
 
-Transactions have no coordinator yet. After a retriable error a transactional client asks again for ever, and librdkafka
-retries all others but CLUSTER_AUTHORIZATION_FAILED and TRANSACTIONAL_ID_AUTHORIZATION_FAILED. With the first of the two
-the Java client shows the message too, so that is the answer. Share groups have no coordinator either: brokers, which
-alone look for one, take INVALID_REQUEST as final.
+There is no transaction coordinator yet. Transactional clients retry most errors without end: all retriable ones, and
+librdkafka all but CLUSTER_AUTHORIZATION_FAILED and TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The response is the first of
+these two, because the Java client shows its message. There is no share coordinator either. Only brokers look for one,
+and INVALID_REQUEST is final for them.
 """
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
 from broker.handlers.completed import FEW_GROUPS
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.topic_creation import create_missing_topics
@@ -24,13 +26,13 @@ from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest
 from broker.wire.errors import ErrorCode, KafkaError
 
 _MANY_FROM: Final = 4
-_GROUP: Final = 0
-_TRANSACTION: Final = 1
-_NOBODY: Final = -1
+_NO_NODE: Final = -1
 _NO_TRANSACTIONS: Final = "This cluster does not support transactions: use a producer without a transactional.id."
-# How long a partition that this broker is to lead may take to be there.
-_PATIENCE_S: Final = 1.0
+# How long to wait for a partition that the metadata has just assigned to this broker.
+_LEADERSHIP_TIMEOUT_S: Final = 1.0
 _STEP_KEYS: Final = 8
+
+_Runtime: TypeAlias = CoordinatorRuntime[Any]
 
 
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Pending:
@@ -38,65 +40,70 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
         request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
         if len(request.coordinator_keys) > FEW_GROUPS:
             return context.defer(_find_many(context, request))
-    if request.key_type == _GROUP:
-        if CONSUMER_OFFSETS not in context.services.loader.image.topics.by_name:
-            return context.defer(_create_and_answer(context, request))
-        if _to_come(context, request):
-            return context.defer(_wait_and_answer(context, request))
+    runtime = context.services.coordinators.get(request.key_type)
+    if runtime is not None:
+        if runtime.settings.topic not in context.services.loader.image.topics.by_name:
+            return context.defer(_create_and_answer(context, request, runtime))
+        if _to_be_led(context, request, runtime):
+            return context.defer(_wait_and_answer(context, request, runtime))
     return _answer(context, request)
 
 
 async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """As `find_coordinator`, in slices."""
-    keys = request.coordinator_keys
-    if request.key_type == _GROUP:
-        if CONSUMER_OFFSETS not in context.services.loader.image.topics.by_name:
-            await _create(context)
-        runtime = context.services.groups.runtime
+    keys, runtime = request.coordinator_keys, context.services.coordinators.get(request.key_type)
+    if runtime is not None:
+        if runtime.settings.topic not in context.services.loader.image.topics.by_name:
+            await _create(context, runtime.settings.topic)
         indexes = await context.finish(each(runtime.partition_for, keys, _STEP_KEYS))
-        await runtime.wait_until_coordinated(_yet_to_come(context, dict.fromkeys(indexes)), _PATIENCE_S)
+        missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
+        await runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S)
     found = await context.finish(each(partial(_found, context, request.key_type), keys, _STEP_KEYS))
     return FindCoordinatorResponse(coordinators=found)
 
 
-async def _create_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await _create(context)
-    return await _wait_and_answer(context, request)
+async def _create_and_answer(
+    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime
+) -> FindCoordinatorResponse:
+    await _create(context, runtime.settings.topic)
+    return await _wait_and_answer(context, request, runtime)
 
 
-async def _create(context: RequestContext) -> None:
-    failures = await create_missing_topics(context, [CONSUMER_OFFSETS])
+async def _create(context: RequestContext, topic: str) -> None:
+    failures = await create_missing_topics(context, [topic])
     if failures:
-        _trace_failure(context, failures[CONSUMER_OFFSETS])
+        _trace_failure(context, topic, failures[topic])
 
 
-def _trace_failure(context: RequestContext, error: ErrorCode) -> None:
-    """The client hears that it may ask again, as with Kafka, and would do so for ever: the operator has to know."""
+def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> None:
+    """Tells the operator why the topic cannot be created, since the client only retries without end."""
     services = context.services
     reason = error.name
-    if error is ErrorCode.INVALID_REPLICATION_FACTOR:
+    if error is ErrorCode.INVALID_REPLICATION_FACTOR and topic == CONSUMER_OFFSETS:
         brokers = sum(not broker.fenced for broker in services.loader.image.cluster.brokers.values())
         reason = (
             f"offsets.topic.replication.factor is {services.config.offsets_topic_replication_factor}, and {brokers} "
             "brokers are there. Start more brokers, or restart them with a smaller value"
         )
-    services.env.trace("coordinator_topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
+    services.env.trace("coordinator_topic_not_created", topic=topic, reason=reason)
 
 
-async def _wait_and_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await context.services.groups.runtime.wait_until_coordinated(_to_come(context, request), _PATIENCE_S)
+async def _wait_and_answer(
+    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime
+) -> FindCoordinatorResponse:
+    await runtime.wait_until_coordinated(_to_be_led(context, request, runtime), _LEADERSHIP_TIMEOUT_S)
     return _answer(context, request)
 
 
-def _to_come(context: RequestContext, request: FindCoordinatorRequest) -> list[int]:
-    """The partitions that this broker has only just been told to lead: who asked it now would be sent away."""
+def _to_be_led(context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime) -> list[int]:
+    """The partitions of the request's keys that this broker has to lead and does not coordinate yet."""
     keys = request.coordinator_keys if context.api_version >= _MANY_FROM else [request.key]
-    return _yet_to_come(context, dict.fromkeys(map(context.services.groups.runtime.partition_for, keys)))
+    return _not_led_yet(context, runtime, dict.fromkeys(map(runtime.partition_for, keys)))
 
 
-def _yet_to_come(context: RequestContext, indexes: Iterable[int]) -> list[int]:
-    services, runtime = context.services, context.services.groups.runtime
-    topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
+def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[int]) -> list[int]:
+    services = context.services
+    topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
     if topic is None:
         return []
     node_id = services.config.node_id
@@ -111,7 +118,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
         endpoint = _coordinator(context, request.key_type, request.key)
     except KafkaError as error:
         return FindCoordinatorResponse(
-            error_code=error.code, error_message=error.message, node_id=_NOBODY, host="", port=_NOBODY
+            error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
         )
     return FindCoordinatorResponse(
         error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
@@ -123,20 +130,19 @@ def _found(context: RequestContext, key_type: int, key: str) -> Coordinator:
         endpoint = _coordinator(context, key_type, key)
     except KafkaError as error:
         return Coordinator(
-            key=key, node_id=_NOBODY, host="", port=_NOBODY, error_code=error.code, error_message=error.message
+            key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=error.code, error_message=error.message
         )
     return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port)
 
 
 def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
     """Raises KafkaError."""
-    if key_type == _TRANSACTION:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
-    if key_type != _GROUP:
+    services, runtime = context.services, context.services.coordinators.get(key_type)
+    if runtime is None:
+        if key_type == CoordinatorKeyType.TRANSACTION:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"This cluster has no coordinators for keys of type {key_type}.")
-    services = context.services
-    topic = services.loader.image.topics.by_name.get(CONSUMER_OFFSETS)
-    runtime = services.groups.runtime
+    topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
     if topic is not None:
         index = runtime.partition_for(key)
         partition = topic.partitions[index]

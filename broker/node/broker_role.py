@@ -10,6 +10,7 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
+from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.handlers import HANDLERS
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
@@ -104,8 +105,10 @@ class BrokerRole:
         nursery.start_soon(self.partitions.backlog.run)
         nursery.start_soon(fetchers.run)
         services = self._services()
-        for run in (services.producer_ids.run, services.deadlines.run, services.groups.runtime.run):
+        for run in (services.producer_ids.run, services.deadlines.run):
             nursery.start_soon(run)
+        for runtime in services.coordinators.values():
+            nursery.start_soon(runtime.run)
         for run in (self.partitions.flushes.run, self._housekeeping.run, self._cleaner.run):
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
@@ -194,6 +197,7 @@ class BrokerRole:
             throttles=self._throttles,
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
             groups=self._groups,
+            coordinators={CoordinatorKeyType.GROUP: self._groups.runtime},
             deadlines=self._deadlines,
         )
 

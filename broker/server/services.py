@@ -1,6 +1,7 @@
 """The rooms a handler may call. Handlers keep no state of their own; the composition root fills this in."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import attrs
 
@@ -10,6 +11,7 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.fetch_sessions import FetchSessions
@@ -46,6 +48,8 @@ class NodeServices(Protocol):
 class Services:
     """On the listeners for clients and brokers. `loader` follows the log, and may be behind the controller's state.
 
+    `coordinators` has the runtimes of all coordinators by `CoordinatorKeyType`.
+
     Without a `replica_selector` consumers are never sent to another replica than the leader.
     """
 
@@ -63,6 +67,7 @@ class Services:
     throttles: ReplicationThrottles
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits
     topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)

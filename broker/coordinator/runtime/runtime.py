@@ -7,6 +7,7 @@ when the leader epoch ends.
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
+from enum import IntEnum
 from traceback import format_exception
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,14 @@ from metadata.image import MetadataDelta, MetadataImage
 
 S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
+
+
+class CoordinatorKeyType(IntEnum):
+    """The key types of FindCoordinator: which kind of coordinator a key belongs to."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from broker.coordinator.runtime.java_hash import java_hash
+from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -16,7 +17,7 @@ from tests.support.running_cluster import WITHIN_S, running_cluster
 from tests.support.running_node import running_node
 from tests.support.wire_client import WireClient, connected, only
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, TRANSACTION, SHARE = CoordinatorKeyType
 OFFSETS = "__consumer_offsets"
 
 
