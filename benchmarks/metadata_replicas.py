@@ -75,7 +75,7 @@ async def run_replica(
     voters = VoterSet(() if leader_address else (me,))
     log, loader = await RaftNode.open(env, directory, RaftNodeConfig(quorum, CLUSTER_ID, voters)), MetadataLoader()
     schema = ConfigSchema(BROKER_CONFIGS.parse({"node.id": str(node_id), "process.roles": "broker,controller"}))
-    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema, env.rng)
+    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema, env)
     for listener in (loader, controller, SnapshotGenerator(log, loader, 1 << 40, 0)):
         log.register(listener)
     async with trio.open_nursery() as nursery:

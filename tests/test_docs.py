@@ -89,6 +89,7 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
         "docs/client-reference.md",
         "docs/compatibility.md",
         "docs/configs.md",
+        "docs/damaged-files.md",
         "docs/migration.md",
         "docs/terminal.md",
     ],

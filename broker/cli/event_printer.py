@@ -91,9 +91,10 @@ def _write_text(
 
 
 def _text(value: object) -> str:
-    """A value; in quotes where a space would make it ambiguous. A traceback keeps its lines."""
-    text = str(value)
-    return json.dumps(text, ensure_ascii=False) if " " in text and "\n" not in text else text
+    """A value as in JSON; text only in quotes where a space would make it ambiguous. A traceback keeps its lines."""
+    if not isinstance(value, str):
+        return json.dumps(value, default=str, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False) if " " in value and "\n" not in value else value
 
 
 def _write_json(

@@ -15,9 +15,11 @@ from broker.events.nodes import (
 from broker.events.replication import REPLICATION_EVENTS
 from broker.events.storage import STORAGE_EVENTS
 from kraft.events import QUORUM_EVENTS, EventCatalogue, EventKind
+from metadata.events import CONTROLLER_EVENTS
 
 ALL_CATALOGUES: Final[tuple[EventCatalogue, ...]] = (
     QUORUM_EVENTS,
+    CONTROLLER_EVENTS,
     NODE_EVENTS,
     CONFIG_EVENTS,
     CONTROLLER_CLIENT_EVENTS,

@@ -37,7 +37,7 @@ class ControllerRole:
             shared.quorum,
             shared.loader,
             config.schema(),
-            shared.env.rng,
+            shared.env,
         )
         self._heartbeat_connections = HeartbeatConnections()
         self.dispatcher = ControllerDispatcher(

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from random import Random
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import trio
 
+from kraft.env import Env
 from kraft.replicated_log import Batch, Leadership, NotLeader, ReplicatedLog
 from metadata.configuration import ConfigSchema
 from metadata.controller.alter_partition import AlteredTopic, AlterPartitionControl, TopicIsrChanges
@@ -17,10 +17,11 @@ from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsControl
 from metadata.controller.controller_registration import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
+from metadata.controller.decision_events import DecidedRecords, DecisionEvents
 from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
 from metadata.controller.features import FeatureUpdate, bootstrap, update_features
-from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl
+from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl, heartbeat_cause
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.portions import in_portions, pieces_in_portions
@@ -41,6 +42,7 @@ from metadata.records import MetadataRecord, NoOpRecord, encode_record
 
 A = TypeVar("A")
 T = TypeVar("T")
+Decide: TypeAlias = Callable[[MetadataImage], Decision[T]]
 
 # Requests that wait for their commit at the same time; later requests queue in order of arrival. Each has at most one
 # large batch, so this bounds the memory. It is far more than a group commit needs.
@@ -64,16 +66,17 @@ class Controller:
     """
 
     def __init__(
-        self, config: ControllerConfig, log: ReplicatedLog, loader: MetadataLoader, schema: ConfigSchema, rng: Random
+        self, config: ControllerConfig, log: ReplicatedLog, loader: MetadataLoader, schema: ConfigSchema, env: Env
     ) -> None:
         self.image = MetadataImage()
         self._config = config
         self._schema = schema
         self._log = log
         self._loader = loader
-        self._rng = rng
+        self._rng = env.rng
+        self._events = DecisionEvents(env.trace, log.node_id)
         partitions = BrokerPartitions(schema)
-        self._topics = TopicsControl(config, schema, rng)
+        self._topics = TopicsControl(config, schema, env.rng)
         self._configs = ConfigsControl(schema)
         self._brokers = BrokersControl(config, partitions)
         self._heartbeats = HeartbeatsControl(partitions)
@@ -95,28 +98,28 @@ class Controller:
         """Return one result per name, with repeated names last. Raises PolicyViolation."""
         self._topics.check_total(topics)
         portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
-        return await self._write_portions(portions, self._topics.create, validate_only)
+        return await self._write_portions("CreateTopics", portions, self._topics.create, validate_only)
 
     async def delete_topics(self, topics: Sequence[TopicToDelete]) -> list[DeletedTopic]:
         """Return one result per topic, in order. Raises TopicDeletionDisabled."""
         portions = in_portions(topics, lambda topic: topic)
-        return await self._write_portions(portions, self._topics.delete)
+        return await self._write_portions("DeleteTopics", portions, self._topics.delete)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """Return one result per name, with repeated names first. Raises PolicyViolation."""
         portions = in_portions(topics, lambda topic: topic.name)
-        return await self._write_portions(
-            portions, lambda image, some: create_partitions(image, some, self._rng), validate_only
-        )
+        decide = partial(create_partitions, rng=self._rng)
+        return await self._write_portions("CreatePartitions", portions, decide, validate_only)
 
     async def incremental_alter_configs(
         self, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]], *, validate_only: bool = False
     ) -> list[ConfigOutcome]:
         """Return one result per resource, in order."""
         portions = in_portions(changes, lambda change: change[0])
-        return await self._write_portions(portions, self._configs.incremental_alter, validate_only)
+        decide = self._configs.incremental_alter
+        return await self._write_portions("IncrementalAlterConfigs", portions, decide, validate_only)
 
     async def alter_configs(
         self,
@@ -126,7 +129,7 @@ class Controller:
     ) -> list[ConfigOutcome]:
         """Return one result per resource, in order. Configs that are not named return to their defaults."""
         portions = in_portions(configs, lambda config: config[0])
-        return await self._write_portions(portions, self._configs.alter, validate_only)
+        return await self._write_portions("AlterConfigs", portions, self._configs.alter, validate_only)
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], voters: Sequence[int], *, validate_only: bool = False
@@ -135,12 +138,13 @@ class Controller:
 
         Raises InvalidUpdateVersion for the first update that is not possible (KIP-584).
         """
-        node_id = self._log.node_id
-        await self._write(lambda image: update_features(image, self._schema, updates, node_id, voters), validate_only)
+        schema, node_id = self._schema, self._log.node_id
+        decide = partial(update_features, schema=schema, updates=updates, node_id=node_id, voters=voters)
+        await self._write("UpdateFeatures", decide, validate_only)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller (KIP-919)."""
-        await self._write(lambda image: register_controller(image, registration))
+        await self._write("ControllerRegistration", lambda image: register_controller(image, registration))
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register a broker, and return its broker epoch.
@@ -156,11 +160,11 @@ class Controller:
             self._sessions.record_contact(registration.broker_id, NOT_KNOWN, _now_ms())
 
         async with self._pending:
-            return await self._commit(decide, taken)
+            return await self._commit("BrokerRegistration", decide, taken)
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Raises BrokerIdNotRegistered."""
-        await self._write(lambda image: self._brokers.unregister(image, broker_id))
+        await self._write("UnregisterBroker", lambda image: self._brokers.unregister(image, broker_id))
 
     async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
         """Handle a heartbeat, and return the broker's state. Raises StaleBrokerEpoch.
@@ -172,7 +176,10 @@ class Controller:
         def taken() -> None:
             self._sessions.record_contact(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
 
-        return await self._commit(lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken)
+        why = heartbeat_cause(heartbeat)
+        return await self._commit(
+            why, lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken
+        )
 
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection over which this incarnation of the broker sent heartbeats broke."""
@@ -202,19 +209,24 @@ class Controller:
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
         """Allocate a block of producer ids to a broker. Raises StaleBrokerEpoch."""
-        return await self._write(lambda image: allocate_producer_ids(image, broker_id, broker_epoch))
+        decide = partial(allocate_producer_ids, broker_id=broker_id, broker_epoch=broker_epoch)
+        return await self._write("AllocateProducerIds", decide)
 
     async def alter_partition(
         self, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
     ) -> list[AlteredTopic]:
         """Return one result per partition, in order (KIP-497). Raises StaleBrokerEpoch."""
-        return await self._write(lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
+        why = f"AlterPartition of broker {broker_id}"
+        return await self._write(why, lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
 
     async def assign_replicas_to_directories(
         self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> list[AssignedReplica]:
         """Return one result per replica, in order (KIP-858). Raises StaleBrokerEpoch."""
-        return await self._write(lambda image: self._directories.assign(image, broker_id, broker_epoch, assignments))
+        why = f"AssignReplicasToDirs of broker {broker_id}"
+        return await self._write(
+            why, lambda image: self._directories.assign(image, broker_id, broker_epoch, assignments)
+        )
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None
@@ -227,6 +239,7 @@ class Controller:
         if partitions is None:
             partitions = [(topic.name, list(topic.partitions)) for topic in self.image.topics.by_name.values()]
         return await self._write_portions(
+            "ElectLeaders",
             pieces_in_portions(partitions),
             lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only),
         )
@@ -241,6 +254,7 @@ class Controller:
             for pieces in pieces_in_portions((topic.name, topic.partitions) for topic in topics)
         )
         return await self._write_portions(
+            "AlterPartitionReassignments",
             portions,
             lambda image, some: self._reassignments.alter(image, some, allow_factor_change=allow_factor_change),
         )
@@ -249,7 +263,7 @@ class Controller:
         self, wanted: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[OngoingTopicReassignments]:
         """Return the ongoing reassignments of the wanted partitions, or of all."""
-        return await self._write(lambda image: Decision((), ongoing_reassignments(image, wanted)))
+        return await self._write("List", lambda image: Decision((), ongoing_reassignments(image, wanted)))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fence brokers whose sessions expire, and elect preferred leaders, until cancelled."""
@@ -267,7 +281,8 @@ class Controller:
                 self._epoch = None  # the next controller does it
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
-        """Ignored: the controller takes the loader's image when it becomes active."""
+        """Report this controller's decisions. Other controllers' records come from the loader on activation."""
+        self._events.report_committed(batches[-1].last_offset)
 
     async def handle_snapshot(self, end_offset: int, portions: Iterator[tuple[bytes, ...]]) -> None:
         """Ignored, as in `handle_commit`."""
@@ -275,6 +290,7 @@ class Controller:
     def handle_leader_change(self, leadership: Leadership) -> None:
         """Become active with the committed state, or become inactive."""
         self._epoch = None
+        self._events.clear()
         if leadership.leader_id == self._log.node_id:
             self._epoch = leadership.epoch
             self.image = self._loader.image
@@ -283,7 +299,7 @@ class Controller:
             try:
                 overdue = overdue_elections(self.image, self._schema)
                 if records := [*bootstrap(self.image, self._config, self._schema), *overdue]:
-                    self._append(leadership.epoch, records)
+                    self._append(leadership.epoch, records, "a controller became active")
             except NotLeader:
                 self._epoch = None  # leadership is already lost; the log is about to announce it
         self._reset_timer()
@@ -291,16 +307,17 @@ class Controller:
     def _fence_silent(self, now_ms: float) -> None:
         for broker_id in self._sessions.expired(now_ms):
             if self._epoch is not None:
-                self._append(self._epoch, self._brokers.fence(self.image, broker_id).records)
+                cause = self._sessions.end_cause(broker_id, now_ms)
+                self._append(self._epoch, self._brokers.fence(self.image, broker_id).records, cause)
 
     def _balance_leaders(self, now_ms: float) -> None:
         due_ms = self._balance.next_check_ms
         if self._epoch is None or due_ms is None or due_ms > now_ms:
             return
         if records := self._balance.batch(self.image, now_ms):
-            self._append(self._epoch, records)
+            self._append(self._epoch, records, "preferred leaders are in sync again")
 
-    async def _write(self, decide: Callable[[MetadataImage], Decision[T]], validate_only: bool = False) -> T:
+    async def _write(self, cause: str, decide: Decide[T], validate_only: bool = False) -> T:
         """Decide, append, and return the response once the records are committed. With `validate_only`, only decide."""
 
         def decide_confirmed(image: MetadataImage) -> Decision[T]:
@@ -311,10 +328,11 @@ class Controller:
             return decision if decision.records or is_confirmed else Decision([NoOpRecord()], decision.response)
 
         async with self._pending:
-            return await self._commit(decide_confirmed)
+            return await self._commit(cause, decide_confirmed)
 
     async def _write_portions(
         self,
+        cause: str,
         portions: Iterable[Sequence[A]],
         decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]],
         validate_only: bool = False,
@@ -326,13 +344,11 @@ class Controller:
         """
         outcomes: list[T] = []
         for portion in portions:
-            outcomes += await self._write(partial(_decide_on, decide, portion), validate_only)
+            outcomes += await self._write(cause, partial(_decide_on, decide, portion), validate_only)
             await trio.lowlevel.checkpoint()
         return outcomes
 
-    async def _commit(
-        self, decide: Callable[[MetadataImage], Decision[T]], taken: Callable[[], None] | None = None
-    ) -> T:
+    async def _commit(self, cause: str, decide: Decide[T], taken: Callable[[], None] | None = None) -> T:
         """Decide, append, call `taken`, and return the response once all records up to the decision are committed."""
         epoch = self._epoch
         if epoch is None:
@@ -340,7 +356,7 @@ class Controller:
         try:
             decision = decide(self.image)
             if decision.records:
-                self._append(epoch, decision.records)
+                self._append(epoch, decision.records, cause)
             if taken is not None:
                 taken()
             await self._log.wait_committed(epoch, self.image.offset)
@@ -348,7 +364,7 @@ class Controller:
             raise NotController from error
         return decision.response
 
-    def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
+    def _append(self, epoch: int, records: Sequence[MetadataRecord], cause: str) -> None:
         """Append and replay records. There must be no checkpoint between the decision and the end of this method.
 
         Otherwise another decision could be based on the state before. Raises NotLeader, with nothing changed.
@@ -358,7 +374,8 @@ class Controller:
         delta.replay(records)
         offset = self._log.append(epoch, [encode_record(record) for record in records])
         assert offset == next_offset + len(records) - 1, "broker epochs are offsets, but another record came in between"
-        self.image = delta.apply(offset)
+        before, self.image = self.image, delta.apply(offset)
+        self._events.append(DecidedRecords(offset, cause, records, before, self.image))
         self._loader.add_appended(delta, self.image)
         if delta.cluster.changed:
             self._sessions.update(self.image.cluster, delta.cluster.changed, offset, _now_ms())

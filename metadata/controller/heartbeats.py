@@ -123,6 +123,16 @@ class HeartbeatsControl:
         return Decision([*decision.records, *changes, _change(broker, log_dirs=remaining)], decision.response)
 
 
+def heartbeat_cause(heartbeat: BrokerHeartbeat) -> str:
+    """Why the heartbeat changes something, if it does."""
+    broker = f"broker {heartbeat.broker_id}"
+    if heartbeat.want_shut_down:
+        return f"{broker} shuts down"
+    if heartbeat.want_fence:
+        return f"{broker} asks to be fenced"
+    return f"{broker} reports failed log directories" if heartbeat.offline_log_dirs else f"{broker} has caught up"
+
+
 def _other_active(image: MetadataImage, broker: BrokerImage) -> list[int]:
     return [other.broker_id for other in image.cluster.brokers.values() if other.is_active and other != broker]
 

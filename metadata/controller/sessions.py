@@ -109,6 +109,13 @@ class BrokerSessions:
         late = [(self._ends_ms(session), broker_id) for broker_id, session in self._sessions.items()]
         return [broker_id for ends_ms, broker_id in sorted(late) if ends_ms <= now_ms]
 
+    def end_cause(self, broker_id: int, now_ms: float) -> str:
+        """Why the session of an expired broker ended."""
+        session = self._sessions[broker_id]
+        if session.last_contact_ms + self._timeout_ms <= now_ms:
+            return f"no heartbeat of broker {broker_id} for {now_ms - session.last_contact_ms:.0f} ms"
+        return f"the connection of broker {broker_id} broke, and it did not come back"
+
     def next_end_ms(self) -> float | None:
         """The time at which the next session expires, without further heartbeats; None without sessions."""
         return min(map(self._ends_ms, self._sessions.values()), default=None)

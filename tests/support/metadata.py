@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
-from kraft.env import Disk, Env
+from kraft.env import Disk, Env, Tracer
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import (
@@ -182,14 +182,15 @@ async def metadata_node(
     seed: int = 5,
     *,
     watches_brokers: bool = False,
+    trace: Tracer = lambda kind, /, **fields: None,
 ) -> AsyncIterator[MetadataNode]:
     """One controller, the sole voter of its quorum; it fences silent brokers only where it `watches_brokers`."""
-    env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
+    env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=trace)
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = RaftNodeConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
     log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), MetadataLoader()
-    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env.rng)
+    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env)
     snapshots = SnapshotGenerator(log, loader, snapshot_bytes, snapshot_interval_ms)
     log.register(loader)
     log.register(controller)

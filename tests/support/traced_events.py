@@ -65,7 +65,7 @@ def _calls(tree: ast.Module, names: set[str]) -> Iterator[ast.Call]:
 
 def _wrappers(module: str, tree: ast.Module) -> Iterator[Wrapper]:
     for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef) or function.args.kwarg is None:
+        if not isinstance(function, ast.FunctionDef):
             continue
         for call in ast.walk(function):
             if not isinstance(call, ast.Call) or _called(call) not in _TRACERS or not call.args:

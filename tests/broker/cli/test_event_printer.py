@@ -28,12 +28,12 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_text_has_level_node_event_and_fields_or_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     printer = EventPrinter(7, kinds=KINDS)
-    printer.trace("refused", node=7, peer="10.0.0.7", reason="no more connections")
+    printer.trace("refused", node=7, peer="10.0.0.7", reason="no more connections", isr=(1, 2), rack=None)
     printer.trace("cut", path="/data/topic-0", bytes=7)
     printer.trace("synced", end_offset=3)
     printer.trace("undeclared", path="/data/topic-0")
     assert logged(capsys) == [
-        'info node 7: refused peer=10.0.0.7 reason="no more connections"',
+        'info node 7: refused peer=10.0.0.7 reason="no more connections" isr=[1,2] rack=null',
         "warning node 7: cut: /data/topic-0 was cut. Look at it",
     ]
 
