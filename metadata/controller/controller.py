@@ -177,9 +177,8 @@ class Controller:
             self._sessions.record_contact(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
 
         why = heartbeat_cause(heartbeat)
-        return await self._commit(
-            why, lambda image: self._heartbeats.heartbeat(image, self._sessions, heartbeat), taken
-        )
+        decide = partial(self._heartbeats.heartbeat, sessions=self._sessions, heartbeat=heartbeat)
+        return await self._commit(why, decide, taken)
 
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection over which this incarnation of the broker sent heartbeats broke."""
@@ -224,9 +223,8 @@ class Controller:
     ) -> list[AssignedReplica]:
         """Return one result per replica, in order (KIP-858). Raises StaleBrokerEpoch."""
         why = f"AssignReplicasToDirs of broker {broker_id}"
-        return await self._write(
-            why, lambda image: self._directories.assign(image, broker_id, broker_epoch, assignments)
-        )
+        assign = self._directories.assign
+        return await self._write(why, lambda image: assign(image, broker_id, broker_epoch, assignments))
 
     async def elect_leaders(
         self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None
