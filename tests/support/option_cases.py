@@ -37,7 +37,7 @@ class OptionCases(Generic[W]):
 
     @property
     def shown(self) -> list[tuple[str, str]]:
-        """What is shown: options and kinds of queries, sorted."""
+        """The options and kinds of queries that have a case, sorted."""
         return sorted((option, query) for options, query, _ in self._cases for option in options)
 
 

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @attrs.frozen
 class Found:
-    """What a query has read: its rows, with the number of each one's task as `task`; and each batch's rows."""
+    """The result of a query: its rows, with the number of each one's task as `task`; and each batch's rows."""
 
     rows: list[Row]
     batches: list[int]
@@ -130,7 +130,7 @@ def data_source(options: Options) -> KraftDataSource:
 
 
 def copied(sent: Any) -> Any:
-    """What a worker gets of what the driver has sent."""
+    """The copy that a worker gets of an object of the driver."""
     return pickle.loads(pickle.dumps(sent))
 
 

@@ -1,4 +1,4 @@
-"""What the records of many batches have of their idempotent producers: ids, epochs and sequence numbers (KIP-98)."""
+"""The columns about idempotent producers of many records: ids, epochs and sequence numbers (KIP-98)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from broker.wire.records.batch import SEQUENCE_MAX
 
 @attrs.frozen(eq=False)
 class ProducerColumns:
-    """Of each record's batch: the producer's id and epoch, and the base sequence. They are negative without a producer.
+    """For each record, its batch's producer id, epoch and base sequence. They are negative without a producer.
 
     Made only where a column of them is asked for: other reads do not pay for it.
     """

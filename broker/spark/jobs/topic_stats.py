@@ -26,7 +26,7 @@ class Lateness:
 
 @attrs.frozen
 class SequenceCounts:
-    """What the sequence numbers of idempotent producers tell. `records` are those that `producers` have numbered.
+    """Counts by the sequence numbers of idempotent producers. `records` are those that `producers` have numbered.
 
     `duplicates` have the producer id, epoch and sequence number of a record at an earlier offset. `missing` numbers lie
     in `gaps`: they are lost, as far as no missing offset explains them by compaction or retention.

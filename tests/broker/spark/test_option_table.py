@@ -46,7 +46,7 @@ def world(bootstrap: str) -> OptionTopics:
     return OptionTopics.create(bootstrap)
 
 
-# What is read
+# Topics and columns
 
 
 @shows("kafka.bootstrap.servers")
@@ -319,7 +319,7 @@ def streams_commit_to_a_group(world: OptionTopics, query: str) -> None:
 
 @shows("kafka.isolation.level")
 def isolation_level_is_one_of_two(world: OptionTopics, query: str) -> None:
-    """What readers do under read_committed is in the tests of the client: brokers here have no transactions yet."""
+    """The client's tests show reads under read_committed: brokers here have no transactions yet."""
     for level in ("read_committed", "read_uncommitted"):
         asked = {"kafka.isolation.level": level}
         assert world.read(query, asked).offsets == ALL

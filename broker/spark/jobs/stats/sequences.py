@@ -1,4 +1,4 @@
-"""What the sequence numbers of idempotent producers tell: records that were written twice, and records that are lost.
+"""Finds records that were written twice or are lost, by the sequence numbers of idempotent producers.
 
 A producer numbers its records of a partition from 0 on, and begins again in each of its epochs (KIP-98). Brokers refuse
 a batch that does not continue where the last one ended, as long as they know the producer. A log may show otherwise

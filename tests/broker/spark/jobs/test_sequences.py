@@ -1,4 +1,4 @@
-"""What the sequence numbers of producers tell: each case is a partition, judged in one query."""
+"""Lost and repeated records by sequence numbers: each case is a partition, judged in one query."""
 
 from collections.abc import Iterable
 from random import Random
@@ -104,7 +104,7 @@ def found(spark: SparkSession) -> dict[tuple[str, int | None], dict[str, int]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_sequence_numbers_show_what_was_lost_and_written_twice(
+def test_sequence_numbers_show_lost_and_repeated_records(
     found: dict[tuple[str, int | None], dict[str, int]], name: str
 ) -> None:
     expected, of_partition = CASES[name], found[name, 3]
