@@ -21,8 +21,9 @@ from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.shard_loader import ShardLoader as Replay
 from broker.storage.log import Log
-from broker.storage.log_config import DAY_MS, LogConfig
+from broker.storage.log_config import LogConfig
 from kraft.env import real_env
+from metadata.configuration.vocabulary import DAY_MS
 
 # As offsets.load.buffer.size is by default.
 _BUFFER_BYTES = 5 * 1024 * 1024

@@ -6,7 +6,13 @@ import attrs
 import trio
 
 from broker.controller_client.channel import ControllerChannel
-from broker.controller_client.lifecycle_protocol import BrokerState, Heartbeat, LifecycleProtocol, Register
+from broker.controller_client.lifecycle_protocol import (
+    BrokerState,
+    Heartbeat,
+    LifecycleProtocol,
+    LifecycleRequest,
+    Register,
+)
 from broker.controller_client.registrations import to_wire
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
@@ -179,10 +185,10 @@ class BrokerLifecycle:
         if offline_log_dirs == self._offline_log_dirs():
             self._protocol.log_dirs_reported()
 
-    def _refused(self, saying: Register | Heartbeat, code: ErrorCode) -> None:
-        request = "registration" if isinstance(saying, Register) else "heartbeat"
-        self._env.trace("broker_request_refused", node=self._registration.broker_id, request=request, error=code.name)
-        if isinstance(saying, Register):
+    def _refused(self, request: LifecycleRequest, code: ErrorCode) -> None:
+        kind = "registration" if isinstance(request, Register) else "heartbeat"
+        self._env.trace("broker_request_refused", node=self._registration.broker_id, request=kind, error=code.name)
+        if isinstance(request, Register):
             self._protocol.registration_refused(code, _now_ms())
         else:
             self._protocol.heartbeat_refused(code, _now_ms())

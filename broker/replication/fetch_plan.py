@@ -52,7 +52,7 @@ _SESSION_ERRORS: Final = (
 
 @attrs.frozen
 class FetchSettings:
-    """What a follower asks of a leader, and how long it pauses after an error. `replica_id` is the follower's."""
+    """The limits of a follower's fetches, and its pause after an error. `replica_id` is the follower's node id."""
 
     replica_id: int
     max_wait_ms: int = from_key(BrokerConfigs.replica_fetch_wait_max_ms)

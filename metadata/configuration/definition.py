@@ -58,7 +58,7 @@ class UpdateMode(Enum):
 
 
 class Required(Enum):
-    """The one value that says: this key has no default, somebody has to set it."""
+    """The default of a key without a default: it must be set."""
 
     REQUIRED = "required"
 

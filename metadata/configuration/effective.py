@@ -159,7 +159,7 @@ def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | No
 
 
 def _entry(key: ConfigKey[Any], text: str | None, synonyms: list[ConfigSynonym]) -> ConfigEntry:
-    """Of a key that is no secret, and may change."""
+    """The entry of a key that is no secret, and that may change."""
     return ConfigEntry(
         name=key.name,
         value=text,
@@ -177,7 +177,7 @@ def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> C
     key = broker_key(name)
     base = key or next(filter(None, map(broker_key, names)), None)
     config_type = ConfigType.UNKNOWN if base is None else base.type
-    # What is not known may well be a secret of somebody's plugin.
+    # An unknown key may belong to a plugin and be a secret.
     is_sensitive = config_type in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
     synonyms = tuple(_synonyms(layers, name, names, is_sensitive))
     return ConfigEntry(

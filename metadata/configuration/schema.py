@@ -23,7 +23,7 @@ from metadata.configuration.topic import TOPIC_CONFIGS
 
 T = TypeVar("T")
 
-# Of the keys that belong to a listener, those that may be set for the listeners of all brokers at once.
+# The keys of a listener that may be set for the listeners of all brokers at once.
 _LISTENER_LIMITS = frozenset(
     key.name
     for key in (

@@ -26,7 +26,7 @@ class SocketServerConfigs(ConfigValues):
     listeners = key(STRING, "PLAINTEXT://:9092", None, HIGH,
         "Where this node listens: name://host:port and so on. An empty host is every interface.", PER_BROKER)
     advertised_listeners = key(STRING, None, None, HIGH,
-        "What clients are told to connect to, where that differs from listeners.")
+        "Addresses that clients connect to, where they differ from listeners.")
     listener_security_protocol_map = key(STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
         "Which security protocol each listener speaks: name:protocol, separated by commas.", PER_BROKER)

@@ -11,16 +11,16 @@ NODE = {"node.id": "1", "process.roles": "broker,controller"}
 class Settings:
     path: str
     threads: int = from_key(BrokerConfigs.log_cleaner_threads)
-    policy: list[str] = from_key(BrokerConfigs.log_cleanup_policy, converter=list)  # type: ignore[arg-type]
+    policy: tuple[str, ...] = from_key(BrokerConfigs.log_cleanup_policy, converter=tuple)
 
 
 def test_settings_have_the_defaults_of_their_keys() -> None:
-    assert Settings(path="/a") == Settings(path="/a", threads=1, policy=["delete"])
+    assert Settings(path="/a") == Settings(path="/a", threads=1, policy=("delete",))
 
 
 def test_settings_from_a_config_have_the_values_of_their_keys() -> None:
     config = BrokerConfigs(BROKER_CONFIGS.parse(NODE | {"log.cleaner.threads": "3", "log.cleanup.policy": "compact"}))
-    assert settings_from(Settings, config, path="/a") == Settings(path="/a", threads=3, policy=["compact"])
+    assert settings_from(Settings, config, path="/a") == Settings(path="/a", threads=3, policy=("compact",))
 
 
 def test_a_setting_of_a_required_key_has_no_default() -> None:
