@@ -57,7 +57,7 @@ def test_static_members_come_back_to_what_they_had(kind: type[GroupMember], stra
     before = dict(play.history.owners)
     play.produce()
     play.all_read()
-    play.go("b")
+    play.close("b")
     play.come("b", is_static=True)
     play.shared()
     assert play.history.owners == before

@@ -56,7 +56,7 @@ def test_members_are_replaced_one_by_one_in_both_directions(
     slowest = 0.0
     for name in "abc":
         play.produce()
-        play.go(name)
+        play.close(name)
         play.come(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
         slowest = max(slowest, play.shared())
         play.produce()
@@ -65,7 +65,7 @@ def test_members_are_replaced_one_by_one_in_both_directions(
     play.is_described_as("CONSUMER", "STABLE", 3)
     for name in "abc":
         play.produce()
-        play.go(name.upper())
+        play.close(name.upper())
         play.come(name)
         slowest = max(slowest, play.shared())
         play.produce()

@@ -137,7 +137,7 @@ class Play:
     def end(self) -> None:
         """Everybody leaves; then everything is committed, and nothing was wrong."""
         members = list(self.members.values())
-        self.go(*self.members)
+        self.close(*self.members)
         errors, problems, committed = (
             [error for member in members for error in member.errors],
             self.history.problems(),
@@ -210,7 +210,7 @@ def ten_come_and_two_go(play: Play, type_: str) -> str:
     play.is_described_as(type_, "STABLE", 10)
     play.produce()
     play.all_read()
-    play.go("b", "h")
+    play.close("b", "h")
     left = play.shared()
     play.produce()
     play.all_read()
