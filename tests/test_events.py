@@ -30,7 +30,7 @@ def catalogue_of(kind: str) -> EventCatalogue:
 
 
 def wrong(event: EmittedEvent) -> str | None:
-    """What the event has wrong, if anything."""
+    """The mistakes in the event, if there are any."""
     declared = EVENT_KINDS.get(event.kind)
     if declared is None:
         return "is not declared"

@@ -1,7 +1,7 @@
 """The node's log for operators: prints traced events to standard error, as text or as JSON lines.
 
 `broker.events` declares the level and the sentence of each kind. Clients cause some events as often as they like: each
-refused connection is one. Of such kinds only some lines are printed in an interval, and one line says how many more
+refused connection is one. Only some lines of such a kind are printed in an interval, and one line says how many more
 there were.
 """
 

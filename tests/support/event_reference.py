@@ -5,7 +5,7 @@ from kraft.events import EventCatalogue, EventKind
 
 _HEAD = """# Events
 
-What a node reports. `kraft start` logs events of level `info` and above to standard error; `--log-level debug` logs
+Events of a node. `kraft start` logs events of level `info` and above to standard error; `--log-level debug` logs
 all, and `--log-format json` writes an object on each line:
 
     kraft: 2026-03-01T12:00:00.000Z info node 1: leader_elected epoch=4 cause="fetch timeout"
