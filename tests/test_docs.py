@@ -33,8 +33,7 @@ def test_the_table_of_apis_is_what_a_node_advertises() -> None:
         (
             str(handler.api_key),
             APIS[handler.api_key].name,
-            f"{handler.min_version if handler.advertised_from is None else handler.advertised_from}"
-            f"-{handler.max_version}",
+            f"{handler.advertised_from}-{handler.max_version}",
         )
         for handler in HANDLERS
     }

@@ -6,7 +6,8 @@ answered by the node that was asked, since there is nothing that the controller 
 
 from typing import Any, Final
 
-from broker.server.handler import Context, Handler
+from broker.server.context import Context
+from broker.server.handler import Handler
 from broker.wire.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from broker.wire.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -30,6 +31,6 @@ def delete_acls(context: Context[Any], request: DeleteAclsRequest) -> DeleteAcls
     return DeleteAclsResponse(filter_results=[result] * len(request.filters))
 
 
-DESCRIBE_HANDLER = Handler(api_key=29, min_version=1, max_version=3, immediate=describe_acls)
-CREATE_HANDLER = Handler(api_key=30, min_version=1, max_version=3, immediate=create_acls)
-DELETE_HANDLER = Handler(api_key=31, min_version=1, max_version=3, immediate=delete_acls)
+DESCRIBE_HANDLER = Handler(DescribeAclsRequest, describe_acls)
+CREATE_HANDLER = Handler(CreateAclsRequest, create_acls)
+DELETE_HANDLER = Handler(DeleteAclsRequest, delete_acls)

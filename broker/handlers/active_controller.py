@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.server.handler import RequestContext
+from broker.server.context import RequestContext
 
 NOBODY: Final = -1
 

@@ -5,7 +5,8 @@ where version 1 would be content with less (KIP-1186).
 """
 
 from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest
@@ -28,11 +29,5 @@ def refused(context: ControllerContext, request: AddRaftVoterRequest, error: Api
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=80,
-    min_version=0,
-    max_version=1,
-    deferred=add_raft_voter,
-    refused=refused,
-    forwarded=True,
+    AddRaftVoterRequest, add_raft_voter, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
 )

@@ -1,7 +1,8 @@
 """AllocateProducerIds (key 67): a block of producer ids for a broker (KIP-730). Served by controllers only."""
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from metadata.errors import ApiError
 
@@ -20,11 +21,9 @@ def refused(
 
 
 HANDLER = Handler(
+    AllocateProducerIdsRequest,
+    allocate_producer_ids,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=67,
-    min_version=0,
-    max_version=0,
-    deferred=allocate_producer_ids,
     refused=refused,
     concurrent=True,
 )

@@ -1,7 +1,8 @@
 """AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_configs import (
     AlterConfigsRequest,
@@ -56,4 +57,4 @@ def refused(context: ControllerContext, request: AlterConfigsRequest, error: Api
     )
 
 
-HANDLER = Handler(api_key=33, min_version=0, max_version=2, deferred=alter_configs, refused=refused, forwarded=True)
+HANDLER = Handler(AlterConfigsRequest, alter_configs, refused=refused, forwarded=True)

@@ -6,7 +6,8 @@ Served by controllers only.
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -69,11 +70,5 @@ def _altered(outcome: Outcome) -> AlteredPartition:
 
 # A broker asks for all the partitions that it leads at once.
 HANDLER = Handler(
-    api_key=56,
-    min_version=2,
-    max_version=3,
-    deferred=alter_partition,
-    refused=refused,
-    concurrent=True,
-    request_bytes_max=8 * REQUEST_BYTES_MAX,
+    AlterPartitionRequest, alter_partition, request_bytes_max=8 * REQUEST_BYTES_MAX, refused=refused, concurrent=True
 )

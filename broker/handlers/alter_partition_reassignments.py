@@ -4,7 +4,8 @@ Answers once it is decided, not when the replicas are there.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -75,11 +76,9 @@ def _outcome(partition: ReassignedPartition) -> ReassignablePartitionResponse:
 
 
 HANDLER = Handler(
+    AlterPartitionReassignmentsRequest,
+    alter_partition_reassignments,
     request_bytes_max=REQUEST_BYTES_MAX // 2,
-    api_key=45,
-    min_version=0,
-    max_version=1,
-    deferred=alter_partition_reassignments,
     refused=refused,
     forwarded=True,
 )

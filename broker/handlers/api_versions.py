@@ -9,7 +9,8 @@ as clients of these take it for an error (KAFKA-17011).
 import re
 from typing import Final
 
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
+from broker.server.context import Context
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.services import NodeServices
 from broker.wire.api.api_versions import (
     ApiVersionsRequest,
@@ -30,10 +31,10 @@ def api_versions(context: Context[NodeServices], request: ApiVersionsRequest) ->
         software = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, software)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.own_connection.client_software = software
+        context.session.client_software = software
     image = context.services.loader.image
     return ApiVersionsResponse(
-        api_keys=context.route.advertised,
+        api_keys=context.server.advertised,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
@@ -48,6 +49,4 @@ def api_versions(context: Context[NodeServices], request: ApiVersionsRequest) ->
     )
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=18, min_version=0, max_version=4, immediate=api_versions
-)
+HANDLER = Handler(ApiVersionsRequest, api_versions, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -4,7 +4,8 @@ Served by controllers only.
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -55,11 +56,9 @@ def refused(
 
 # A broker tells of all its replicas at once.
 HANDLER = Handler(
-    api_key=73,
-    min_version=0,
-    max_version=0,
-    deferred=assign_replicas,
+    AssignReplicasToDirsRequest,
+    assign_replicas,
+    request_bytes_max=8 * REQUEST_BYTES_MAX,
     refused=refused,
     concurrent=True,
-    request_bytes_max=8 * REQUEST_BYTES_MAX,
 )

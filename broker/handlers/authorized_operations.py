@@ -3,23 +3,9 @@
 Without an authorizer everybody may do whatever the kind of resource knows, as in Kafka.
 """
 
-from enum import IntEnum
 from typing import Final
 
-
-class AclOperation(IntEnum):
-    """Kafka's numbers; each is the position of a bit."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from broker.server.authorizer import AclOperation
 
 
 def bit_field(*operations: AclOperation) -> int:

@@ -7,7 +7,8 @@ Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker
 """
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from metadata.controller import BrokerHeartbeat
 from metadata.errors import ApiError
@@ -37,11 +38,5 @@ def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: 
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=63,
-    min_version=0,
-    max_version=2,
-    deferred=heartbeat,
-    refused=refused,
-    concurrent=True,
+    BrokerHeartbeatRequest, heartbeat, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, concurrent=True
 )

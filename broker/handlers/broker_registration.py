@@ -2,7 +2,8 @@
 
 from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, BrokerIdNotRegistered
@@ -34,10 +35,5 @@ def refused(
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=62,
-    min_version=0,
-    max_version=4,
-    deferred=register_broker,
-    refused=refused,
+    BrokerRegistrationRequest, register_broker, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused
 )

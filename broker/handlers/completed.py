@@ -9,7 +9,7 @@ import trio
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.reply import Pending
-from broker.server.handler import Message, RequestContext
+from broker.server.context import Message, RequestContext
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -62,10 +63,4 @@ def _described(
     return outcome
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4,
-    api_key=69,
-    min_version=0,
-    max_version=1,
-    immediate=consumer_group_describe,
-)
+HANDLER = Handler(ConsumerGroupDescribeRequest, consumer_group_describe, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -3,7 +3,8 @@
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import Handler
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
@@ -25,4 +26,4 @@ def _respond(outcome: ConsumerGroupHeartbeatResponse | CoordinatorError) -> Cons
     return outcome
 
 
-HANDLER = Handler(api_key=68, min_version=0, max_version=1, immediate=consumer_group_heartbeat)
+HANDLER = Handler(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat)

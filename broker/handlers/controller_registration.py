@@ -2,7 +2,8 @@
 
 from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError
@@ -30,10 +31,5 @@ def refused(
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=70,
-    min_version=0,
-    max_version=0,
-    deferred=register_controller,
-    refused=refused,
+    ControllerRegistrationRequest, register_controller, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused
 )

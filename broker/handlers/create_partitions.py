@@ -1,7 +1,8 @@
 """CreatePartitions (key 37): let topics grow (KIP-195)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
@@ -39,11 +40,9 @@ def _result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
 
 
 HANDLER = Handler(
+    CreatePartitionsRequest,
+    create_partitions,
     request_bytes_max=REQUEST_BYTES_MAX // 2,
-    api_key=37,
-    min_version=0,
-    max_version=3,
-    deferred=create_partitions,
     refused=refused,
     forwarded=True,
 )

@@ -4,7 +4,8 @@ from functools import partial
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps, each
 from broker.wire.api.create_topics import (
     CreatableTopic,
@@ -72,11 +73,5 @@ def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicRe
 
 # 10,000 partitions, which is all that one request may create, with their assignments and some configs.
 HANDLER = Handler(
-    api_key=19,
-    min_version=2,
-    max_version=7,
-    deferred=create_topics,
-    refused=refused,
-    forwarded=True,
-    request_bytes_max=2 * REQUEST_BYTES_MAX,
+    CreateTopicsRequest, create_topics, request_bytes_max=2 * REQUEST_BYTES_MAX, refused=refused, forwarded=True
 )

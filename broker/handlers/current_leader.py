@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.server.handler import RequestContext
+from broker.server.context import RequestContext
 from broker.wire.errors import ErrorCode
 
 # The errors that come with the leader that the client should have asked, and its epoch.

@@ -3,7 +3,8 @@
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode
@@ -41,6 +42,4 @@ def _results(
     return results
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=42, min_version=0, max_version=2, immediate=delete_groups
-)
+HANDLER = Handler(DeleteGroupsRequest, delete_groups, request_bytes_max=REQUEST_BYTES_MAX // 4)

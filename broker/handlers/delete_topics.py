@@ -3,7 +3,8 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps, each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import DeletedTopic, TopicToDelete
@@ -43,11 +44,5 @@ def _topics(context: ControllerContext, request: DeleteTopicsRequest) -> Steps[l
 
 
 HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 2,
-    api_key=20,
-    min_version=1,
-    max_version=6,
-    deferred=delete_topics,
-    refused=refused,
-    forwarded=True,
+    DeleteTopicsRequest, delete_topics, request_bytes_max=REQUEST_BYTES_MAX // 2, refused=refused, forwarded=True
 )

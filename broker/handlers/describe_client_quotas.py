@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import Handler
 from broker.wire.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -59,4 +60,4 @@ def _check_match(component: ComponentData) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {name}, but also specified a match string.")
 
 
-HANDLER = Handler(api_key=48, min_version=0, max_version=1, immediate=describe_client_quotas)
+HANDLER = Handler(DescribeClientQuotasRequest, describe_client_quotas)

@@ -8,7 +8,8 @@ from typing import Final
 from broker.handlers.active_controller import NOBODY, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from broker.handlers.voters import endpoint_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler, RequestContext
+from broker.server.context import ControllerContext, RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
 
@@ -74,9 +75,5 @@ def _refused(request: DescribeClusterRequest, served: int) -> DescribeClusterRes
     )
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=60, min_version=0, max_version=2, immediate=describe_cluster
-)
-CONTROLLER_HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=60, min_version=0, max_version=2, immediate=describe_controllers
-)
+HANDLER = Handler(DescribeClusterRequest, describe_cluster, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+CONTROLLER_HANDLER = Handler(DescribeClusterRequest, describe_controllers, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

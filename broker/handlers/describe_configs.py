@@ -3,7 +3,8 @@
 from typing import Final
 
 from broker.handlers.topic_names import unknown_topic
-from broker.server.handler import Context, Handler
+from broker.server.context import Context
+from broker.server.handler import Handler
 from broker.server.services import NodeServices
 from broker.server.slices import Steps
 from broker.wire.api.describe_configs import (
@@ -116,4 +117,4 @@ def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConf
     )
 
 
-HANDLER = Handler(api_key=32, min_version=1, max_version=4, sliced=describe_configs)
+HANDLER = Handler(DescribeConfigsRequest, describe_configs)

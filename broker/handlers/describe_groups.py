@@ -9,7 +9,8 @@ from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.errors import ErrorCode
@@ -66,6 +67,4 @@ def _failed(error: CoordinatorError, group_id: str, version: int) -> DescribedGr
     return dead
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=15, min_version=0, max_version=6, immediate=describe_groups
-)
+HANDLER = Handler(DescribeGroupsRequest, describe_groups, request_bytes_max=REQUEST_BYTES_MAX // 4)

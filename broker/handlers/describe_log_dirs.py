@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps
 from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
@@ -62,6 +63,4 @@ def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Steps[De
     )
 
 
-HANDLER = Handler(
-    api_key=35, min_version=1, max_version=5, sliced=describe_log_dirs, request_bytes_max=REQUEST_BYTES_MAX // 4
-)
+HANDLER = Handler(DescribeLogDirsRequest, describe_log_dirs, request_bytes_max=REQUEST_BYTES_MAX // 4)

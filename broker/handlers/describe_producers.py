@@ -6,7 +6,8 @@ An idempotent producer is known from its first batch until it has been idle for 
 import trio
 
 from broker.handlers.topic_names import unknown_topic
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
 from broker.wire.errors import ErrorCode, KafkaError
@@ -60,6 +61,4 @@ def _describe_producer(state: ProducerState) -> wire.ProducerState:
     )
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 8, api_key=61, min_version=0, max_version=0, deferred=describe_producers
-)
+HANDLER = Handler(wire.DescribeProducersRequest, describe_producers, request_bytes_max=REQUEST_BYTES_MAX // 8)

@@ -8,7 +8,8 @@ from typing import Final
 
 from broker.handlers.controller_errors import code_of
 from broker.handlers.voters import NOT_LEADING, controller_listener, directory_bytes, endpoint_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -101,11 +102,5 @@ def _nodes(voters: VoterSet, listener_name: str) -> list[Node]:
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=55,
-    min_version=0,
-    max_version=2,
-    deferred=describe_quorum,
-    refused=refused,
-    forwarded=True,
+    DescribeQuorumRequest, describe_quorum, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
 )

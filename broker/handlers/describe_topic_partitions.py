@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_names import is_internal, why_unknown
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
@@ -116,10 +117,4 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 # 5,000 topics: they are sorted in one go. Clients ask for more in pages.
-HANDLER = Handler(
-    api_key=75,
-    min_version=0,
-    max_version=0,
-    sliced=describe_topic_partitions,
-    request_bytes_max=REQUEST_BYTES_MAX // 4,
-)
+HANDLER = Handler(DescribeTopicPartitionsRequest, describe_topic_partitions, request_bytes_max=REQUEST_BYTES_MAX // 4)

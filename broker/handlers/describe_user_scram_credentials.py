@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Context, Handler
+from broker.server.context import Context
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -35,9 +36,5 @@ def _refused(name: str, code: ErrorCode, message: str) -> DescribeUserScramCrede
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=50,
-    min_version=0,
-    max_version=0,
-    immediate=describe_user_scram_credentials,
+    DescribeUserScramCredentialsRequest, describe_user_scram_credentials, request_bytes_max=SMALL_REQUEST_BYTES_MAX
 )

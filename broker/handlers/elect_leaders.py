@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import consumed, each
 from broker.wire.api.elect_leaders import (
     ElectLeadersRequest,
@@ -46,11 +47,5 @@ def _result(topic: str, partitions: Sequence[ElectedPartition]) -> ReplicaElecti
 
 
 HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4,
-    api_key=43,
-    min_version=0,
-    max_version=2,
-    deferred=elect_leaders,
-    refused=refused,
-    forwarded=True,
+    ElectLeadersRequest, elect_leaders, request_bytes_max=REQUEST_BYTES_MAX // 4, refused=refused, forwarded=True
 )

@@ -7,7 +7,8 @@ broker: after NOT_CONTROLLER it looks for the active controller again.
 import ipaddress
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.errors import WireError
 from metadata.errors import ApiError, InvalidRequest
@@ -16,10 +17,9 @@ from metadata.errors import ApiError, InvalidRequest
 async def envelope(context: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse:
     try:
         principal, client_host = _sender(request)
-        dispatcher = context.dispatcher
-        if not dispatcher.is_forwarded(request.request_data):
+        if not context.server.is_forwarded(request.request_data):
             raise InvalidRequest("this API is not forwarded")
-        response = await dispatcher.execute(request.request_data, principal=principal, client_host=client_host)
+        response = await context.server.execute(request.request_data, principal=principal, client_host=client_host)
     except (ValueError, WireError) as error:
         return EnvelopeResponse(error_code=code_of(InvalidRequest(str(error))))
     except ApiError as error:
@@ -33,11 +33,4 @@ def _sender(request: EnvelopeRequest) -> tuple[str, str]:
 
 
 # The largest request that is forwarded, and what says who sent it.
-HANDLER = Handler(
-    api_key=58,
-    min_version=0,
-    max_version=0,
-    deferred=envelope,
-    concurrent=True,
-    request_bytes_max=3 * REQUEST_BYTES_MAX,
-)
+HANDLER = Handler(EnvelopeRequest, envelope, request_bytes_max=3 * REQUEST_BYTES_MAX, concurrent=True)

@@ -20,7 +20,8 @@ from broker.handlers.completed import FEW_GROUPS
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.topic_creation import create_missing_topics
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -153,6 +154,4 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=10, min_version=0, max_version=6, immediate=find_coordinator
-)
+HANDLER = Handler(FindCoordinatorRequest, find_coordinator, request_bytes_max=REQUEST_BYTES_MAX // 4)

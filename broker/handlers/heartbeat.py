@@ -3,7 +3,8 @@
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode
 
@@ -22,6 +23,4 @@ def _respond(outcome: ErrorCode | CoordinatorError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=12, min_version=0, max_version=4, immediate=heartbeat
-)
+HANDLER = Handler(HeartbeatRequest, heartbeat, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

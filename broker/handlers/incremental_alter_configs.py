@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339)."""
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -64,6 +65,4 @@ def refused(
     )
 
 
-HANDLER = Handler(
-    api_key=44, min_version=0, max_version=1, deferred=incremental_alter_configs, refused=refused, forwarded=True
-)
+HANDLER = Handler(IncrementalAlterConfigsRequest, incremental_alter_configs, refused=refused, forwarded=True)

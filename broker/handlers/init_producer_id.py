@@ -5,7 +5,8 @@ a transaction coordinator, which this broker does not have yet: CLUSTER_AUTHORIZ
 where librdkafka retries UNSUPPORTED_VERSION and others (see `find_coordinator`).
 """
 
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -30,6 +31,4 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=22, min_version=0, max_version=5, deferred=init_producer_id
-)
+HANDLER = Handler(InitProducerIdRequest, init_producer_id, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -3,7 +3,8 @@
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.errors import ErrorCode
 
@@ -38,6 +39,4 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
 
 
 # A member of Connect or Streams says what it has with each of its protocols.
-HANDLER = Handler(
-    api_key=11, min_version=0, max_version=9, immediate=join_group, request_bytes_max=4 * REQUEST_BYTES_MAX
-)
+HANDLER = Handler(JoinGroupRequest, join_group, request_bytes_max=4 * REQUEST_BYTES_MAX)

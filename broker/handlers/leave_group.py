@@ -5,7 +5,8 @@ from typing import Final
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from broker.wire.errors import ErrorCode
 
@@ -28,6 +29,4 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     return reply(context, context.services.groups.leave_group(request.group_id, members), respond)
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=13, min_version=0, max_version=5, immediate=leave_group
-)
+HANDLER = Handler(LeaveGroupRequest, leave_group, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -4,7 +4,8 @@ Topics and brokers are all listed, groups where something is set for them. Logge
 clients' metrics may be asked for, and there are none.
 """
 
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps, each
 from broker.wire.api.list_config_resources import (
     ConfigResource,
@@ -47,6 +48,4 @@ def _names(context: RequestContext, kind: ResourceType) -> list[str]:
             return []
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=74, min_version=0, max_version=1, sliced=list_config_resources
-)
+HANDLER = Handler(ListConfigResourcesRequest, list_config_resources, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

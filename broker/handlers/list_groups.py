@@ -6,7 +6,8 @@ from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode
@@ -31,6 +32,4 @@ def _respond(outcome: list[list[ListedGroup] | CoordinatorError] | CoordinatorEr
     return ListGroupsResponse(groups=groups)
 
 
-HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=16, min_version=0, max_version=5, deferred=list_groups
-)
+HANDLER = Handler(ListGroupsRequest, list_groups, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -11,7 +11,8 @@ from typing import Final
 
 from broker.handlers.fetch.readers import DEBUGGING_REPLICA_ID
 from broker.replication.partition import Partition
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import Handler
 from broker.server.slices import Steps
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -130,4 +131,4 @@ def _check_available(context: RequestContext, partition: Partition) -> None:
         raise KafkaError(code, f"the high watermark of {partition} is below the start of its leader epoch")
 
 
-HANDLER = Handler(api_key=2, min_version=1, max_version=11, sliced=list_offsets)
+HANDLER = Handler(ListOffsetsRequest, list_offsets)

@@ -4,7 +4,8 @@ Asked of the controller, so that who has just begun one finds it listed.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
-from broker.server.handler import REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -48,11 +49,9 @@ def _listed(ongoing: OngoingReassignment) -> OngoingPartitionReassignment:
 
 
 HANDLER = Handler(
+    ListPartitionReassignmentsRequest,
+    list_partition_reassignments,
     request_bytes_max=REQUEST_BYTES_MAX // 4,
-    api_key=46,
-    min_version=0,
-    max_version=0,
-    deferred=list_partition_reassignments,
     refused=refused,
     forwarded=True,
 )

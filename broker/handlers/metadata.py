@@ -17,7 +17,8 @@ from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, why_unknown
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, Unfinished, begin, each
 from broker.server.topic_encodings import Variant
 from broker.wire.api.metadata import (
@@ -266,4 +267,4 @@ def _partition(view: View, index: int, partition: PartitionImage) -> MetadataRes
 
 
 # 10,000 topics by name, or 100,000 by id.
-HANDLER = Handler(api_key=3, min_version=0, max_version=13, immediate=metadata, request_bytes_max=2 * REQUEST_BYTES_MAX)
+HANDLER = Handler(MetadataRequest, metadata, request_bytes_max=2 * REQUEST_BYTES_MAX)

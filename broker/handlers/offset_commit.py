@@ -11,7 +11,8 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of, reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import freed
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -145,6 +146,4 @@ def _topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> TopicIma
 
 
 # 20,000 partitions with metadata of 100 bytes.
-HANDLER = Handler(
-    api_key=8, min_version=2, max_version=10, immediate=offset_commit, request_bytes_max=4 * REQUEST_BYTES_MAX
-)
+HANDLER = Handler(OffsetCommitRequest, offset_commit, request_bytes_max=4 * REQUEST_BYTES_MAX)

@@ -7,7 +7,8 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import outcome_of
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import freed
 from broker.wire.api.offset_delete import (
     OffsetDeleteRequest,
@@ -77,6 +78,4 @@ class _Portion:
             answer.error_code = code
 
 
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 4, api_key=47, min_version=0, max_version=0, immediate=offset_delete
-)
+HANDLER = Handler(OffsetDeleteRequest, offset_delete, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -12,7 +12,8 @@ from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
 from broker.net.reply import Pending
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps, each, freed, run
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -252,4 +253,4 @@ def _refused(topics: Sequence[OffsetFetchRequestTopics], code: ErrorCode) -> lis
     ]
 
 
-HANDLER = Handler(api_key=9, min_version=1, max_version=10, immediate=offset_fetch)
+HANDLER = Handler(OffsetFetchRequest, offset_fetch)

@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where a log diverged (KIP-101, KIP-320)."""
 
 from broker.replication.partition import Partition
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -39,4 +40,4 @@ def _end_offset(partition: Partition, asked: OffsetForLeaderPartition) -> EpochE
     return EpochEndOffset(partition=partition.index, leader_epoch=epoch, end_offset=end_offset)
 
 
-HANDLER = Handler(api_key=23, min_version=2, max_version=4, sliced=offset_for_leader_epoch)
+HANDLER = Handler(OffsetForLeaderEpochRequest, offset_for_leader_epoch)

@@ -3,7 +3,8 @@
 from typing import Final
 
 from broker.handlers.voters import change_voters, check_cluster, quorum_code_of, replica_key
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraft.core.messages import RemoveVoterRequest
 from metadata.errors import ApiError
@@ -24,11 +25,9 @@ def refused(context: ControllerContext, request: RemoveRaftVoterRequest, error: 
 
 
 HANDLER = Handler(
+    RemoveRaftVoterRequest,
+    remove_raft_voter,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=81,
-    min_version=0,
-    max_version=0,
-    deferred=remove_raft_voter,
     refused=refused,
     forwarded=True,
 )

@@ -5,7 +5,8 @@ from typing import Final
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.completed import reply
 from broker.net.reply import Pending
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
@@ -25,6 +26,4 @@ def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse
 
 
 # The leader brings the assignments of all members.
-HANDLER = Handler(
-    api_key=14, min_version=0, max_version=5, immediate=sync_group, request_bytes_max=16 * REQUEST_BYTES_MAX
-)
+HANDLER = Handler(SyncGroupRequest, sync_group, request_bytes_max=16 * REQUEST_BYTES_MAX)

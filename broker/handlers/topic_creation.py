@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.client import decode_response, encode_request
 from broker.coordinator.internal_topics import internal_topic
-from broker.server.handler import RequestContext
+from broker.server.context import RequestContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError
@@ -34,8 +34,8 @@ async def create_missing_topics(context: RequestContext, names: Sequence[str]) -
     try:
         payload = await context.services.controllers.forward(
             encode_request(request, _VERSION, context.client_id or ""),
-            principal=context.client.principal,
-            client_host=context.client.peer_host,
+            principal=context.principal,
+            client_host=context.client_host,
             timeout_ms=_PATIENCE_MS,
         )
     except ApiError:

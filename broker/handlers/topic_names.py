@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.server.context import RequestContext
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import validate_topic_name
 from metadata.errors import InvalidTopic
@@ -12,6 +13,14 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 def is_internal(name: str) -> bool:
     """Whether the topic belongs to the cluster itself."""
     return name in INTERNAL_TOPICS
+
+
+def topic_name(context: RequestContext, topic: str | bytes) -> str | None:
+    """The name of a topic that a request names or gives the id of; None if there is no topic of that id."""
+    if isinstance(topic, str):
+        return topic
+    known = context.services.loader.image.topics.by_id.get(topic)
+    return None if known is None else known.name
 
 
 def unknown_topic(name: str) -> KafkaError:

@@ -6,7 +6,8 @@ to match.
 
 from typing import Final
 
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -49,8 +50,6 @@ def describe_transactions(
 
 
 DESCRIBE_HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=65, min_version=0, max_version=0, immediate=describe_transactions
+    DescribeTransactionsRequest, describe_transactions, request_bytes_max=SMALL_REQUEST_BYTES_MAX
 )
-LIST_HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX, api_key=66, min_version=0, max_version=2, immediate=list_transactions
-)
+LIST_HANDLER = Handler(ListTransactionsRequest, list_transactions, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -1,7 +1,8 @@
 """UnregisterBroker (key 64): forget a broker that will not come back (KIP-631)."""
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from metadata.errors import ApiError
 
@@ -16,11 +17,9 @@ def refused(context: ControllerContext, request: UnregisterBrokerRequest, error:
 
 
 HANDLER = Handler(
+    UnregisterBrokerRequest,
+    unregister_broker,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=64,
-    min_version=0,
-    max_version=0,
-    deferred=unregister_broker,
     refused=refused,
     forwarded=True,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, ControllerContext, Handler
+from broker.server.context import ControllerContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -40,11 +41,5 @@ def _update(context: ControllerContext, update: FeatureUpdateKey) -> FeatureUpda
 
 
 HANDLER = Handler(
-    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
-    api_key=57,
-    min_version=0,
-    max_version=2,
-    deferred=update_features,
-    refused=refused,
-    forwarded=True,
+    UpdateFeaturesRequest, update_features, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
 )

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from broker.handlers.controller_errors import code_of
-from broker.server.handler import ControllerContext
+from broker.server.context import ControllerContext
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID, decode_uuid, encode_uuid
 from kraft.core import ReplicaKey, Voter

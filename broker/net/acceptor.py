@@ -241,7 +241,7 @@ class Acceptor:
             for connection, before in list(self._activity.items()):
                 if connection.activity != before:
                     self._activity[connection] = connection.activity
-                elif not connection.awaits_reply:
+                elif connection.is_idle:
                     connection.close(None)  # clients expect it, and connect again when they need to: no news
 
     async def _accept(

@@ -26,8 +26,6 @@ _KNOWN_FROM: Final = 6
 IN_FLIGHT_MAX: Final = 256
 # Replies collected before they are sent: enough to amortise a send, too little to hurt if the reader is slow.
 OUTGOING_MAX: Final = 64 * 1024
-# Whoever has not said who it is, as Kafka calls it.
-ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Transport(Protocol):
@@ -62,6 +60,10 @@ class ClosedTransport:
 class Service(Protocol):
     """What requests are for."""
 
+    def open_session(self, connection: "Connection") -> object:
+        """Return what the service keeps for a new connection, as `Connection.session`."""
+        ...
+
     def serve(self, connection: "Connection", start: int, end: int) -> Reply:
         """Answer the request in `connection.buffer.data[start:end]`; may keep views of it until `Turns` commits.
 
@@ -84,10 +86,10 @@ class ProtocolError(Exception):
 class Connection:
     """The state of one connection; see the module's docstring.
 
-    `peer_host` is the client's address, `listener` the name of the listener it came through, `principal` who it is.
-    `muted` is set by the transport while it does not read because `receive_space` was empty; the next `flush` reads
-    again. `activity` counts what was received, for telling idle connections. Two are the service's: `prefix_length` is
-    how much of the last request may well be the beginning of the next, `refused` what it remembers of its refusals.
+    `peer_host` is the client's address, `listener` the name of the listener it connected to. `session` is the
+    service's. `muted` is set by the transport while it does not read, because `receive_space` was empty or the
+    connection is `throttled`; the next `flush` reads again. `activity` counts what was received, for telling idle
+    connections.
     """
 
     __slots__ = (
@@ -101,7 +103,6 @@ class Connection:
         "_service",
         "activity",
         "buffer",
-        "client_software",
         "close_reason",
         "closed",
         "listener",
@@ -109,10 +110,9 @@ class Connection:
         "outgoing",
         "outgoing_size",
         "peer_host",
-        "prefix_length",
-        "principal",
         "queued",
-        "refused",
+        "session",
+        "throttled",
         "transport",
     )
 
@@ -139,13 +139,10 @@ class Connection:
         self.transport: Transport
         self.peer_host = peer_host
         self.listener = listener
-        self.principal = ANONYMOUS
-        self.client_software = ("unknown", "unknown")
         self.activity = 0
-        self.prefix_length = 0
-        self.refused: Any = None
-        self.queued = self.muted = self.closed = self._is_finishing = False
+        self.queued = self.muted = self.closed = self.throttled = self._is_finishing = False
         self.close_reason: str | None = None
+        self.session: Any = service.open_session(self)
 
     def receive_space(self) -> memoryview:
         """Where to receive into; empty when the connection takes no more until it has been run."""
@@ -171,7 +168,7 @@ class Connection:
         try:
             if self._resumed is not None:
                 self._resume(self._resumed)
-            while not self.closed and self._exclusive is None:
+            while not self.closed and self._exclusive is None and not self.throttled:
                 start = buffer.start
                 held = buffer.end - start
                 if held < 4:
@@ -215,6 +212,16 @@ class Connection:
             self._collect()
             self._run(self)
 
+    def throttle(self) -> None:
+        """Run no further request, and read nothing, until `end_throttle`. Replies are sent as ever (KIP-219)."""
+        self.throttled = True
+
+    def end_throttle(self) -> None:
+        """Go on with the requests that have arrived meanwhile."""
+        if self.throttled and not self.closed:
+            self.throttled = False
+            self._run(self)
+
     def finish(self, reason: str | None) -> None:
         """Close as soon as the requests that were carried out are answered, and the answers are sent.
 
@@ -253,8 +260,13 @@ class Connection:
 
     @property
     def awaits_reply(self) -> bool:
-        """Something is being answered or sent, so silence is not idleness."""
+        """Something is being answered or sent."""
         return bool(self._pending or self.outgoing)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the connection waits for the client: it neither answers it, nor keeps it from sending more."""
+        return not self.awaits_reply and not self.throttled
 
     def _check_size(self, size: int, start: int, held: int) -> None:
         """Refuse a frame that is too large, before memory is taken for it."""

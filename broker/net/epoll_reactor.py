@@ -111,9 +111,9 @@ class EpollTransport:
         """Take what has arrived; called when the socket is readable."""
         connection = self.connection
         space = connection.receive_space()
-        if not space:
+        if not space or connection.throttled:
             connection.muted = True
-            self._watch(_MUTED)  # it has more requests waiting than it may; `flush` listens again
+            self._watch(_MUTED)  # it has more requests waiting than it may, or is throttled; `flush` listens again
             return
         try:
             count = self._sock.recv_into(space)

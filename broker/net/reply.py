@@ -2,10 +2,7 @@
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from broker.net.connection import Connection
+from typing import Final, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -86,6 +83,14 @@ _JOIN_MAX: Final = 16 * 1024
 _JOINED_MAX: Final = 128 * 1024
 
 
+class RepliesInOrder(Protocol):
+    """A connection, which sends its replies in the order of the requests."""
+
+    def reply_completed(self) -> None:
+        """One of its pending replies was completed."""
+        ...
+
+
 class Pending:
     """A reply that will be completed later: data arrived, the high watermark passed, a deadline, a task's end.
 
@@ -94,7 +99,7 @@ class Pending:
 
     __slots__ = ("_connection", "done", "on_abandon", "parts")
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: RepliesInOrder) -> None:
         self._connection = connection
         self.done = False
         self.parts: bytes | list[Part] | None = None

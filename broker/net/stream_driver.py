@@ -48,9 +48,9 @@ class StreamTransport:
         connection = self._connection
         while not connection.closed:
             space = connection.receive_space()
-            connection.muted = not space
-            if connection.outgoing or not space:
-                await self._changed.park()  # back-pressure: its replies first
+            connection.muted = not space or connection.throttled
+            if connection.outgoing or connection.muted:
+                await self._changed.park()  # back-pressure: its replies first, or the end of its throttle time
                 continue
             try:
                 data = await stream.receive_some(len(space))

@@ -65,6 +65,7 @@ class BrokerRole:
         )
         self._lost_brokers = LostBrokers(self._epoch_of)
         self.fetchers: Fetchers | None = None
+        self.dispatcher: Dispatcher[Services] | None = None
         self._throttles = ReplicationThrottles.of(shared.effective, lambda: trio.current_time() * 1000)
         shared.effective.add_listener(self._reconfigure)
         self._load_began = False
@@ -120,7 +121,7 @@ class BrokerRole:
     def _serve(self, services: Services) -> None:
         """Accept connections on the brokers' listeners."""
         shared, nursery = self._shared, self._nursery
-        dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
+        self.dispatcher = dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name

@@ -56,10 +56,13 @@ class FetchSession:
     settled target, and that was all there was: its progress is noted when the target is due again, not at each request.
 
     `held` are targets that have something to tell, and are kept from it by a throttle.
+
+    `access_generation` is the state of ACLs under which the targets were last looked at.
     """
 
     __slots__ = (
         "_targets",
+        "access_generation",
         "by_topic_id",
         "created_ms",
         "due",
@@ -86,6 +89,7 @@ class FetchSession:
         self.due: dict[FetchTarget, None] = {}
         self.held: dict[FetchTarget, None] = {}
         self.waiter: Waiter | None = None
+        self.access_generation = 0
         self.by_topic_id = by_topic_id
         self.follower = follower
         self.created_ms = now_ms
@@ -330,6 +334,10 @@ class FetchSessions:
         self._remove(session.id)  # nothing left to fetch: Kafka ends the session too
         nothing = FetchSession(NO_SESSION, (), by_topic_id=session.by_topic_id, follower=follower, now_ms=now_ms)
         return Fetch(nothing, is_full=True)
+
+    def close(self, fetch: Fetch) -> None:
+        """End the session of a request, of which its client will not hear."""
+        self._remove(fetch.session_id)
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

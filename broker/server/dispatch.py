@@ -8,32 +8,36 @@ the node.
 import traceback
 from collections.abc import Generator, Iterable
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
 
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
-from broker.server.handler import Client, Context, DistantClient, Handler, Message, S, Shortcut, Sliced
+from broker.server.authorizer import Authorizer
+from broker.server.context import Context, Message, S
+from broker.server.handler import Handler, Sliced
 from broker.server.later_replies import LaterReplies, encoded, encoded_in_steps
+from broker.server.message_codec import MessageCodec, message_codec
+from broker.server.quotas import Charging
 from broker.server.services import ControllerServices, Services
+from broker.server.session import ANONYMOUS, Session
+from broker.server.shortcut_tables import ShortcutTables, table_key
 from broker.server.slices import Slices, Steps, Unfinished, begin, freed
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from broker.wire.api.names import api_name
-from broker.wire.codec import Decoder, Encoder, decoder, encoder, sliced_decoder, sliced_encoder
+from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode, WireError
-from broker.wire.header import parse_request_header, request_header_version, response_header_version
+from broker.wire.header import parse_request_header
 from kraft.env import FsyncFailed
 from metadata.errors import ApiError, InvalidRequest, NotController, UnsupportedVersion
 
-# Key and version are one number here: a dictionary finds that sooner than a pair.
+# Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
-_FLEXIBLE_HEADER: Final = 2
 _FRAME_SIZE: Final = 4
 _API_VERSIONS: Final = 18
-_API_VERSIONS_MAX: Final = 4
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
 
@@ -45,18 +49,7 @@ class Route:
     """One API in one version, ready to serve."""
 
     handler: Handler
-    version: int
-    decode: Decoder
-    encode: Encoder
-    flexible_response_header: bool
-    advertised: list[ApiVersion]
-    shortcut: Shortcut | None
-
-    def decode_sliced(self, payload: bytes, position: int) -> Steps[tuple[Message, int]]:
-        return sliced_decoder(APIS[self.handler.api_key].request, self.version)(payload, position)
-
-    def encode_sliced(self, response: Message) -> Steps[list[Part]]:
-        return sliced_encoder(APIS[self.handler.api_key].response, self.version)(response)
+    codec: MessageCodec
 
 
 class UnservedVersion(ProtocolError):
@@ -81,61 +74,84 @@ class Dispatcher(Generic[S]):
         self.services = services
         self.slices = Slices()
         self.later = LaterReplies(self.slices, nursery, self._failed)
+        self.authorizer: Authorizer | None = None
+        self.charging: Charging | None = None
+        self.access_generation = 0
         self._nursery = nursery
         self._forward = forward
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._routes: dict[tuple[int, int], Route] = {}
-        self._shortcuts: dict[int, Shortcut] = {}
-        self._advertised = [
+        self.shortcuts = ShortcutTables()
+        self.advertised = [
             ApiVersion(
                 api_key=handler.api_key,
-                min_version=handler.min_version if handler.advertised_from is None else handler.advertised_from,
+                min_version=handler.advertised_from,
                 max_version=handler.max_version,
             )
             for handler in sorted(self._handlers.values(), key=lambda handler: handler.api_key)
         ]
 
+    def install(self, authorizer: Authorizer | None, charging: Charging | None) -> None:
+        """Have requests authorized and charged from now on; None allows everything, or charges nothing."""
+        self.authorizer = authorizer
+        self.charging = charging
+        self.access_changed()
+
+    def access_changed(self) -> None:
+        """ACLs or quotas have changed: the next request of every client is decided by the new ones."""
+        self.shortcuts.forget()
+        self.access_generation += 1
+
+    def open_session(self, connection: Connection) -> Session:
+        """See `broker.net.connection.Service`."""
+        return Session(ANONYMOUS, connection.peer_host, connection.listener, self.shortcuts, connection)
+
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         """See `broker.net.connection.Service`."""
+        session: Session = connection.session
         data = connection.buffer.data
         try:
             if end - start >= _KEY_VERSION_CORRELATION.size:
                 key_and_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(data, start)
-                shortcut = self._shortcuts.get(key_and_version)
+                shortcut = session.shortcuts.get(key_and_version)
                 if shortcut is not None:
                     reply = shortcut.serve(connection, start, end, correlation_id)
                     if reply is not False:
                         return reply
-            return self._serve(connection, start, end)
+            return self._serve(connection, session, start, end)
         except (ProtocolError, FsyncFailed):
             raise
         except WireError as error:
             raise ProtocolError(f"undecodable request: {error}") from error
         except Exception as error:
-            raise self._failed(connection, error) from error
+            raise self._failed(session, error) from error
 
-    def _serve(self, connection: Connection, start: int, end: int) -> Reply:
+    def _serve(self, connection: Connection, session: Session, start: int, end: int) -> Reply:
         """The general way: decode, handle, encode."""
         data = connection.buffer.data
         api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
         route = self._routes.get((api_key, version)) or self._route(api_key, version)
         if route is None:
-            return _unsupported_api_versions(correlation_id)
-        context = Context(self, connection, route, correlation_id, client_id)
+            return self._unsupported_api_versions(correlation_id)
+        session.client_id = client_id
+        context = Context(self, session, route.codec, correlation_id, client_id, end - start)
         handler = route.handler
         if end - start >= _SLICED_BYTES_MIN:
             self.check_size(api_key, end - start)
             if not handler.keeps_views:
-                return self._serve_large(context, bytes(data[start:end]), position - start)
-        request, _ = route.decode(data, position, end)
+                return self._serve_large(context, handler, bytes(data[start:end]), position - start)
+        request, _ = route.codec.decode(data, position, end)
         if handler.immediate is None:
-            return self._handle(context, request, bytes(data[start:end]))
+            return self._handle(context, handler, request, bytes(data[start:end]))
         response = handler.immediate(context, request)
-        if route.shortcut is not None and connection.buffer.data is data:
-            self._learn(route.shortcut, context, request, start, end)
-        if response is None or isinstance(response, Pending):
+        if handler.shortcut is not None and connection.buffer.data is data:
+            self._learn(handler, context, request, response, start, end)
+        if response is None:
+            context.charge()
+            return None
+        if isinstance(response, Pending):
             return response
-        return context.encode(response)
+        return context.pack(response)
 
     def check_size(self, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
@@ -144,43 +160,45 @@ class Dispatcher(Generic[S]):
         if size_max is not None and size > size_max:
             raise ProtocolError(f"a request of {size} bytes to {APIS[api_key].name}, which takes {size_max} at most")
 
-    def _serve_large(self, context: Context[S], payload: bytes, position: int) -> Reply:
+    def _serve_large(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> Reply:
         """Decode in slices what may take long, and carry it out in a turn of the connection."""
         connection = context.own_connection
         pending = ExclusivePending(connection)
 
         async def decode() -> None:
             try:
-                request, _ = await self.slices.finish(context.route.decode_sliced(payload, position))
+                request, _ = await self.slices.finish(context.codec.decode_sliced(payload, position))
             except WireError as error:
                 connection.close(f"undecodable request: {error}")
             else:
-                connection.resume(pending, lambda: self._carry_out(context, request, payload))
+                connection.resume(pending, lambda: self._carry_out(context, handler, request, payload))
 
         self._nursery.start_soon(decode)
         return pending
 
-    def _carry_out(self, context: Context[S], request: Message, payload: bytes) -> Reply:
+    def _carry_out(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         try:
-            return self._handle(context, request, payload)
+            return self._handle(context, handler, request, payload)
         except (ProtocolError, FsyncFailed):
             raise
         except Exception as error:
-            raise self._failed(context.client, error) from error
+            raise self._failed(context.session, error) from error
 
-    def _handle(self, context: Context[S], request: Message, payload: bytes) -> Reply:
+    def _handle(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         """Have a decoded request carried out, as its handler is."""
-        handler = context.route.handler
         if handler.forwarded and self._forward is not None:
-            return self.later.start(context, self._forwarded(self._forward, context, request, payload))
+            return self.later.start(context, self._forwarded(self._forward, context, handler, request, payload))
         if handler.sliced is not None:
             return self._take_steps(context, encoded_in_steps(context, _sliced(context, handler.sliced, request)))
         if handler.immediate is None:
-            return self.later.defer(context, _answer(context, handler, request))
+            return self.later.defer(context, _answer(context, handler, request), concurrent=handler.concurrent)
         response = handler.immediate(context, request)
-        if response is None or isinstance(response, Pending):
+        if response is None:
+            context.charge()
+            return None
+        if isinstance(response, Pending):
             return response
-        return self._take_steps(context, context.encode_sliced(response))
+        return self._take_steps(context, context.pack_in_steps(response))
 
     def _take_steps(self, context: Context[S], frame: Steps[bytes | list[Part]]) -> Reply:
         """Answer at once where the steps are few."""
@@ -202,18 +220,19 @@ class Dispatcher(Generic[S]):
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
             self.check_size(api_key, len(payload))
-            request, _ = await self.slices.finish(route.decode_sliced(payload, position))
+            request, _ = await self.slices.finish(route.codec.decode_sliced(payload, position))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
             raise InvalidRequest(str(error)) from error
-        context = Context(self, DistantClient(principal, client_host), route, correlation_id, client_id)
+        session = Session(principal, client_host, "", self.shortcuts)
+        context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
             frame = await encoded(context, _answer(context, route.handler, request))
         except (ApiError, FsyncFailed):
             raise
         except Exception as error:
-            self._failed(context.client, error)
+            self._failed(context.session, error)
             raise ApiError from error
         return _without_size(frame)
 
@@ -222,33 +241,55 @@ class Dispatcher(Generic[S]):
         handler = self._handlers.get(parse_request_header(payload)[0])
         return handler is not None and handler.forwarded
 
-    def _learn(self, shortcut: Shortcut, context: Context[Any], request: Message, start: int, end: int) -> None:
-        """Whatever goes wrong here must not harm a request that was served."""
+    def _learn(
+        self, handler: Handler, context: Context[S], request: Message, response: Message, start: int, end: int
+    ) -> None:
+        """Teach the client's table a request that was served. A failure to learn must not harm that request."""
         try:
-            shortcut.learn(context, request, start, end)
+            table = context.session.shortcuts
+            key = table_key(context.codec.api_key, context.codec.version)
+            shortcut = table.get(key)
+            if shortcut is None:
+                assert handler.shortcut is not None, "others have nothing to learn"
+                assert isinstance(self.services, Services), "only brokers serve what is that frequent"
+                shortcut = table[key] = handler.shortcut(self, context.codec)
+            if shortcut.learn(context, request, response, start, end):
+                self.shortcuts.count_entry()
         except Exception as error:  # noqa: BLE001 - the general way remains
-            self._failed(context.client, error)
+            self._failed(context.session, error)
 
     async def _forwarded(
-        self, forward: Forward, context: Context[S], request: Message, payload: bytes
+        self, forward: Forward, context: Context[S], handler: Handler, request: Message, payload: bytes
     ) -> bytes | list[Part]:
-        client = context.client
         try:
-            response = await forward(payload, principal=client.principal, client_host=client.peer_host)
+            response = await forward(payload, principal=context.principal, client_host=context.client_host)
         except ApiError as error:
-            return await context.finish(
-                encoded_in_steps(context, _refused(context, context.route.handler, request, error))
-            )
+            return await context.finish(encoded_in_steps(context, _refused(context, handler, request, error)))
+        if self.charging is not None:
+            return await context.finish(self._charge_forwarded(self.charging, context, response))
         return [len(response).to_bytes(_FRAME_SIZE), response]
 
-    def _failed(self, client: Client, error: Exception) -> ProtocolError:
+    def _charge_forwarded(self, charging: Charging, context: Context[S], payload: bytes) -> Steps[bytes | list[Part]]:
+        """Charge a forwarded request to its client, and mute that for the longer of both nodes' throttle times."""
+        response = context.codec.decode_response(payload)
+        charging.throttle(context.session, max(context.charge(), getattr(response, "throttle_time_ms", 0)))
+        frame = yield from context.pack_in_steps(response)
+        return frame
+
+    def _failed(self, session: Session, error: Exception) -> ProtocolError:
         self.services.env.trace(
             "handler_failed",
-            peer=client.peer_host,
-            listener=client.listener,
+            peer=session.client_host,
+            listener=session.listener,
             error="".join(traceback.format_exception(error)),
         )
         return ProtocolError(f"a handler failed: {error!r}")
+
+    def _unsupported_api_versions(self, correlation_id: int) -> Reply:
+        """A version of ApiVersions that is not known yet is answered in the oldest body (KIP-511)."""
+        own = [api for api in self.advertised if api.api_key == _API_VERSIONS]
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+        return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route, made on first use; None for a version of ApiVersions nobody knows. Raises ProtocolError."""
@@ -259,27 +300,8 @@ class Dispatcher(Generic[S]):
             if api_key == _API_VERSIONS:
                 return None
             raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-        api = APIS[api_key]
-        route = Route(
-            handler,
-            version,
-            decoder(api.request, version),
-            encoder(api.response, version),
-            response_header_version(api_key, version) >= 1,
-            self._advertised,
-            self._shortcut(handler, version),
-        )
-        self._routes[api_key, version] = route
+        route = self._routes[api_key, version] = Route(handler, message_codec(api_key, version))
         return route
-
-    def _shortcut(self, handler: Handler, version: int) -> Shortcut | None:
-        if handler.shortcut is None:
-            return None
-        flexible = request_header_version(handler.api_key, version) == _FLEXIBLE_HEADER
-        assert isinstance(self.services, Services), "only brokers serve what is that frequent"
-        shortcut = handler.shortcut(self.services, version, flexible)
-        self._shortcuts[handler.api_key << 16 | version] = shortcut
-        return shortcut
 
 
 class ControllerDispatcher(Dispatcher[ControllerServices]):
@@ -308,7 +330,7 @@ async def _answer(context: Context[S], handler: Handler, request: Message) -> Me
         assert handler.deferred is not None, "a handler is either immediate or deferred"
         return await handler.deferred(context, request)
     except NotController as error:
-        if isinstance(context.client, DistantClient):
+        if context.connection is None:
             raise  # its broker knows better whom to ask next than its client does
         return await context.finish(_refused(context, handler, request, error))
     except ApiError as error:
@@ -330,10 +352,3 @@ def _without_size(frame: bytes | list[Part]) -> bytes:
     assert not any(isinstance(part, FileRange) for part in parts), "no controller sends files"
     first, *others = (part for part in parts if not isinstance(part, FileRange))
     return b"".join([memoryview(first)[_FRAME_SIZE:], *others])
-
-
-def _unsupported_api_versions(correlation_id: int) -> Reply:
-    """A version of ApiVersions nobody knows yet is answered in the oldest body (KIP-511)."""
-    own = ApiVersion(api_key=_API_VERSIONS, min_version=0, max_version=_API_VERSIONS_MAX)
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
-    return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))

@@ -2,11 +2,11 @@
 
 from broker.handlers import list_offsets, offset_for_leader_epoch
 from broker.handlers.fetch import partition_reads
-from broker.handlers.produce.refused_batches import RefusedBatches
 from broker.replication import fetcher
 from broker.replication.fetchers import Fetchers
 from broker.replication.in_sync import InSyncReplicas
 from broker.replication.partition import Partition
+from broker.replication.refused_batches import RefusedBatches
 from broker.replication.replica import Replica
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log import Log

@@ -7,7 +7,8 @@ from broker.handlers.topic_names import is_internal
 from broker.net.reply import Pending
 from broker.replication.partition import Partition
 from broker.replication.trimming import delete_before
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps
 from broker.wire.api.delete_records import (
     DeleteRecordsPartition,
@@ -88,6 +89,4 @@ def _delete_here(context: RequestContext, partition: Partition, offset: int) -> 
 
 
 # Some 3,000 partitions.
-HANDLER = Handler(
-    request_bytes_max=REQUEST_BYTES_MAX // 8, api_key=21, min_version=0, max_version=2, immediate=delete_records
-)
+HANDLER = Handler(DeleteRecordsRequest, delete_records, request_bytes_max=REQUEST_BYTES_MAX // 8)

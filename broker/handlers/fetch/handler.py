@@ -14,13 +14,14 @@ import trio
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.fetch.partition_reads import Reading
 from broker.handlers.fetch.readers import Reader, reader_of
+from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
 from broker.replication.fetch_sessions import Fetch, TargetKey
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.partition import Partition
 from broker.replication.replica import READ_COMMITTED
-from broker.server.handler import RequestContext
+from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, emptied
 from broker.wire.api.fetch import (
     EpochEndOffset,
@@ -47,17 +48,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     services = context.services
     services.partitions.commit_staged()  # what this turn appended before is to be seen
     reader = reader_of(context, request)
+    named, forgotten = _targets(context, request.topics), _forgotten(context, request.forgotten_topics_data)
     try:
-        asked = _begin(
-            context,
-            request,
-            reader,
-            _targets(context, request.topics),
-            _forgotten(context, request.forgotten_topics_data),
-        )
+        asked = _begin(context, request, reader, named, forgotten)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+    max_bytes = response_bytes_max(context, request, reader)
     min_bytes = min(request.min_bytes, max_bytes)
     reading = Reading(context, asked, reader, max_bytes)
     if len(asked.session.due) > FEW:
@@ -106,6 +102,9 @@ def _begin(
         context.finish_later(sessions.ended.pop().leave())
     if reader.life is not None and services.partitions.is_of_former_life(*reader.life):
         asked.session.look_at_all()  # and refuse it
+    if asked.session.access_generation != context.server.access_generation:
+        asked.session.access_generation = context.server.access_generation
+        asked.session.look_at_all()  # it may read less than before, or more
     return asked
 
 
@@ -136,7 +135,7 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
             asked.check_is_current()
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
+    max_bytes = response_bytes_max(context, request, reader)
     reading = Reading(context, asked, reader, max_bytes)
     response = yield from _read_many(context, request, reading, min(request.min_bytes, max_bytes))
     return response
@@ -215,6 +214,10 @@ class ParkedFetch(Pending):
         """The response about many partitions."""
         self._end_wait()
         asked = self._reading.fetch
+        throttled = throttled_response(self._context, self._reading)
+        if throttled is not None:
+            yield from asked.end_in_steps()
+            return throttled
         fetched = list(self._reading.found.values())
         self._reading.found.clear()
         fetched.reverse()
@@ -295,6 +298,10 @@ class ParkedFetch(Pending):
 def _respond(context: RequestContext, reading: Reading, isolation_level: int) -> FetchResponse:
     """The response about few partitions."""
     asked = reading.fetch
+    throttled = throttled_response(context, reading)
+    if throttled is not None:
+        asked.end()
+        return throttled
     responses: list[FetchableTopicResponse] = []
     leader_ids: dict[int, None] = {}
     try:

@@ -3,12 +3,14 @@
 from typing import Final
 
 from broker.handlers.fetch.readers import Reader
+from broker.handlers.topic_names import topic_name
 from broker.net.reply import FileRange
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.leading import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
-from broker.server.handler import RequestContext
+from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError
@@ -50,6 +52,11 @@ class Reading:
         self.fetch = fetch
         self.reader = reader
         self.found: dict[FetchTarget, FetchedPartition] = {}
+
+    @property
+    def size(self) -> int:
+        """The bytes of the records that were found."""
+        return self._size
 
     def read(self) -> None:
         """Look at whatever is due, or was held back by a throttle that lets something through now."""
@@ -125,6 +132,9 @@ class Reading:
 
     def _look_at(self, target: FetchTarget, left: int, *, is_first: bool) -> FetchedPartition:
         topics = self._context.services.partitions
+        if not self._may_read(target):
+            target.partition = None
+            return FetchedPartition(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = topics.topic(target.topic)
         partition = target.partition = None if topic is None else topic.partitions.get(target.index)
         if partition is None:
@@ -139,6 +149,16 @@ class Reading:
             return self._read_log(partition, log, target, left, is_first=is_first)
         except KafkaError as error:
             return FetchedPartition(target, self._error_for_version(error.code))
+
+    def _may_read(self, target: FetchTarget) -> bool:
+        """True if the client may read the topic; a follower has to be allowed to act for the cluster instead."""
+        context = self._context
+        if context.server.authorizer is None:
+            return True
+        if self.reader.is_follower:
+            return context.allows(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+        name = topic_name(context, target.topic)
+        return name is None or context.allows(AclOperation.READ, AclResourceType.TOPIC, name)
 
     def _read_log(
         self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool

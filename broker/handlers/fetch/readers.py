@@ -16,7 +16,7 @@ from broker.replication.partition import Partition, Waiter
 from broker.replication.replica import READ_UNCOMMITTED
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
-from broker.server.handler import RequestContext
+from broker.server.context import RequestContext
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
 

@@ -8,24 +8,27 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.fetch.handler import fetch
+from broker.handlers.fetch.handler import ParkedFetch, fetch
 from broker.handlers.fetch.partition_reads import ZSTD_FROM
-from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM
+from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, reader_of
+from broker.handlers.fetch.throttling import response_bytes_max
 from broker.net.connection import Connection
-from broker.net.reply import FileRange, Part
+from broker.net.reply import FileRange, Part, Pending
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.replica import NO_EPOCH, READ_COMMITTED
-from broker.server.handler import REQUEST_BYTES_MAX, Handler, RequestContext
+from broker.server.context import RequestContext, Server
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.message_codec import MessageCodec
+from broker.server.quotas import Charging, Usage
 from broker.server.services import Services
+from broker.server.session import Session
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from broker.wire.errors import KafkaError, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
 from broker.wire.varint import encode_varint
 
 # After the correlation id; before it are the key and version, by which the route was found.
 _PREFIX_START: Final = 8
-# Requests remembered per version; forgotten all at once beyond this.
-REQUESTS_MAX: Final = 4096
 # Records up to this size are read at once: one buffer and one send for the whole reply.
 _READ_NOW_MAX: Final = 16 * 1024
 _OFFSET: Final = Struct(">q")
@@ -43,25 +46,29 @@ Frame: TypeAlias = Callable[[int, int, tuple[int, int, int]], tuple[bytes, bytes
 
 
 class FetchShortcut:
-    """The shortcut of one version of Fetch."""
+    """See `broker.server.shortcut_tables.Shortcut`. Learns from requests that may read their partition."""
 
-    def __init__(self, services: Services, version: int, flexible: bool) -> None:
+    def __init__(self, server: Server[Services], codec: MessageCodec) -> None:
+        services = server.services
+        self._charging = server.charging
+        self._server, self._codec = server, codec
         self._commit_staged = services.partitions.commit_staged
         self._topics = services.partitions.topics
-        self._flexible = flexible
-        self._reads_zstd = version >= ZSTD_FROM
-        self._leader_only = version < READ_REPLICAS_FROM
+        self._flexible = codec.flexible
+        self._reads_zstd = codec.version >= ZSTD_FROM
+        self._leader_only = codec.version < READ_REPLICAS_FROM
         self._may_select = services.replica_selector is not None
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, or False: it has to go the general way."""
         view = connection.buffer.view
-        position = start + connection.prefix_length
+        prefix_length: int = connection.session.prefix_length
+        position = start + prefix_length
         if position + 8 > end:
             return False
         entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
-        if entry is None or entry.prefix_length != connection.prefix_length:
+        if entry is None or entry.prefix_length != prefix_length:
             return False  # the offset of another request was taken out of this one, and what is left looks alike
         self._commit_staged()
         topic = self._topics.get(entry.topic)
@@ -73,28 +80,55 @@ class FetchShortcut:
             log = partition.leader_log(epoch) if self._leader_only else partition.committed_log(epoch)
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
-            (offset,) = _OFFSET.unpack_from(view, position)
-            records = partition.read(
-                log, offset, entry.max_bytes, isolation_level=entry.isolation_level, min_one_batch=True
-            )
+            offset = _OFFSET.unpack_from(view, position)[0]
+            isolation_level, max_bytes = entry.isolation_level, entry.max_bytes
+            records = partition.read(log, offset, max_bytes, isolation_level=isolation_level, min_one_batch=True)
             size = records.size
             if size < entry.min_bytes or not size:
                 return False
-            head, tail = entry.frame(
-                correlation_id,
-                size,
-                (partition.high_watermark, partition.last_stable_offset(log), log.log_start_offset),
-            )
-            if size > _READ_NOW_MAX:
-                reply: list[Part] = [head, FileRange(records.file, records.position, size)]
-                return [*reply, tail] if tail else reply
-            data = records.file.read(records.position, size)
-            return b"".join((head, data, tail)) if len(data) == size else False
+            data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
+            if data is not None and len(data) != size:
+                return False
+            if self._charging is not None:
+                reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
+                if reply is not None:
+                    return reply
+            watermarks = (partition.high_watermark, partition.last_stable_offset(log), log.log_start_offset)
+            head, tail = entry.frame(correlation_id, size, watermarks)
+            if data is not None:
+                return b"".join((head, data, tail))
+            parts: list[Part] = [head, FileRange(records.file, records.position, size)]
+            return [*parts, tail] if tail else parts
         except (KafkaError, OSError):
             return False  # the general way finds the same error, and tells of it
 
-    def learn(self, context: RequestContext, request: FetchRequest, start: int, end: int) -> None:
-        """Remember a request that went the general way, if it is of the kind served here."""
+    def _charge(
+        self,
+        charging: Charging,
+        session: Session,
+        entry: "_Entry",
+        correlation_id: int,
+        request_bytes: int,
+        fetched_bytes: int,
+    ) -> bytes | list[Part] | None:
+        """The response to a consumer that exceeds a quota, see `throttled_response`; None if it does not."""
+        codec = self._codec
+        usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
+        throttle_time_ms = charging.charge(usage)
+        if not throttle_time_ms:
+            return None
+        context = RequestContext.charged(self._server, session, codec, correlation_id, throttle_time_ms)
+        return context.pack(FetchResponse())
+
+    def learn(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        response: FetchResponse | Pending,
+        start: int,
+        end: int,
+    ) -> bool:
+        """Remember a request that succeeded, if it is of the kind served here. True if it is new."""
         if (
             len(request.topics) != 1
             or len(request.topics[0].partitions) != 1
@@ -105,24 +139,33 @@ class FetchShortcut:
             or request.replica_state is not None
             or request.replica_id != CONSUMER_REPLICA_ID
             or (request.rack_id and self._may_select)
+            or not _succeeded(response)
         ):
-            return
+            return False
         frame = bytes(context.own_connection.buffer.view[start:end])
         position = _offset_position(context, frame, request)
         if position is None:
-            return
-        context.own_connection.prefix_length = position
+            return False
+        context.session.prefix_length = position
         key = frame[_PREFIX_START:position] + frame[position + 8 :]
-        if key not in self._entries:
-            if len(self._entries) >= REQUESTS_MAX:
-                self._entries.clear()
-            self._entries[key] = _Entry(context, request, self._flexible)
+        if key in self._entries:
+            return False
+        self._entries[key] = _Entry(context, request, self._flexible)
+        return True
+
+
+def _succeeded(response: FetchResponse | Pending) -> bool:
+    """True if the only partition of the request was read, or the request waits for it: errors are answered at once."""
+    if isinstance(response, FetchResponse):
+        return bool(response.responses) and response.responses[0].partitions[0].error_code == ErrorCode.NONE
+    return isinstance(response, ParkedFetch)
 
 
 class _Entry:
     """What a request says apart from its offset, and how to answer it."""
 
     __slots__ = (
+        "client_id",
         "current_leader_epoch",
         "frame",
         "index",
@@ -136,12 +179,14 @@ class _Entry:
     def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
-        self.prefix_length = context.own_connection.prefix_length
+        self.client_id = context.client_id
+        self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
         self.isolation_level = request.isolation_level
-        self.max_bytes = min(request.max_bytes, partition.partition_max_bytes, context.services.config.fetch_max_bytes)
+        reader = reader_of(context, request)
+        self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, reader))
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 
@@ -163,7 +208,7 @@ def _offset_position(context: RequestContext, frame: bytes, request: FetchReques
 def _decodes_to(context: RequestContext, frame: bytes, body: int, request: FetchRequest, fetch_offset: int) -> bool:
     """Whether the frame says what `request` says, but for the fetch offset, and ends where it ends."""
     try:
-        decoded, end = context.route.decode(frame, body, len(frame))
+        decoded, end = context.codec.decode(frame, body, len(frame))
     except WireError:
         return False
     if end != len(frame) or len(decoded.topics) != 1 or len(decoded.topics[0].partitions) != 1:
@@ -199,8 +244,8 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
             )
         ]
     )
-    sample = RequestContext(context.dispatcher, context.own_connection, context.route, 0, None)
-    parts = sample.encode(response)
+    sample = RequestContext.charged(context.server, context.session, context.codec, 0)
+    parts = sample.pack(response)
     assert isinstance(parts, list), "records in a file stay a part of their own"
     head, _, *rest = parts
     assert isinstance(head, bytes), "what is before them is one buffer"
@@ -238,11 +283,4 @@ class _NoFile:
 _NO_FILE: Final = _NoFile()
 
 # A follower of 50,000 partitions names all of them when a session begins.
-HANDLER = Handler(
-    api_key=1,
-    min_version=4,
-    max_version=18,
-    immediate=fetch,
-    request_bytes_max=2 * REQUEST_BYTES_MAX,
-    shortcut=FetchShortcut,
-)
+HANDLER = Handler(FetchRequest, fetch, request_bytes_max=2 * REQUEST_BYTES_MAX, shortcut=FetchShortcut)

@@ -10,13 +10,15 @@ from typing import Final
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.produce.parked import ParkedProduce
-from broker.handlers.produce.refused_batches import check_order, remember
-from broker.handlers.topic_names import is_internal
+from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
 from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.partition import Partition
-from broker.server.handler import RequestContext
+from broker.replication.refused_batches import RETRIED, RefusedBatches
+from broker.server.authorizer import AclOperation, AclResourceType
+from broker.server.context import RequestContext
+from broker.server.session import Session
 from broker.server.slices import STEP_ITEMS, Steps, run
 from broker.storage.append_info import AppendInfo
 from broker.storage.validation import RecordsRejected
@@ -30,8 +32,8 @@ from broker.wire.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression
+from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression, read_header
 from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLAG
 
 _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
@@ -80,7 +82,7 @@ def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[Produ
     try:
         for topic_data in request.topic_data:
             key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
-            topic = partitions.topic(key)
+            topic = partitions.topic(key) if _may_write(context, key) else None
             answers: list[PartitionProduceResponse] = []
             response.responses.append(
                 TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=answers)
@@ -89,11 +91,12 @@ def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[Produ
                 if step >= _STEP_MAX:
                     step = 0
                     yield
-                    topic = partitions.topic(key)  # it may be gone by now
+                    # It may be gone by now, or be no longer allowed.
+                    topic = partitions.topic(key) if _may_write(context, key) else None
                 partition = None if topic is None else topic.partitions.get(data.index)
                 try:
                     if partition is None:
-                        raise partitions.absent(key, data.index)
+                        raise _absent(context, key, data.index)
                     answer = _append(context, key, partition, data, request.acks, now_ms, waits)
                 except KafkaError as error:
                     failed = True
@@ -109,7 +112,11 @@ def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[Produ
 def _concluded(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waits: "_Waits", *, failed: bool
 ) -> ProduceResponse | Pending | None:
-    """The reply, once everything was appended that can be."""
+    """The reply, once everything was appended that can be.
+
+    The request is charged at once: if it waits for acknowledgements, the client's next request might come before.
+    """
+    context.charge()
     if request.acks == 0:
         if failed:
             # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
@@ -122,6 +129,21 @@ def _concluded(
         answers = [answer for topic in response.responses for answer in topic.partition_responses]
         response.node_endpoints = _endpoints(context, answers)
     return response
+
+
+def _may_write(context: RequestContext, topic: str | bytes) -> bool:
+    """False if the topic exists, or is asked for by name, and the client may not write to it."""
+    if context.server.authorizer is None:
+        return True
+    name = topic_name(context, topic)
+    return name is None or context.allows(AclOperation.WRITE, AclResourceType.TOPIC, name)
+
+
+def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaError:
+    """The reason why nothing can be appended to a partition."""
+    if not _may_write(context, topic):
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return context.services.partitions.absent(topic, index)
 
 
 class _Waits:
@@ -180,7 +202,7 @@ def _append(
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     check_single_batch(records, context.api_version)
-    check_order(context.own_connection, topic, partition, records, now_ms)
+    _check_order(context.session, topic, partition, records, now_ms)
     info = partition.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
@@ -247,7 +269,7 @@ def _failure(
     error: KafkaError,
     now_ms: int,
 ) -> PartitionProduceResponse:
-    remember(context.own_connection, topic, data.index, data.records, error, now_ms)
+    _remember(context.session, topic, data.index, data.records, error, now_ms)
     response = PartitionProduceResponse(
         index=data.index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
     )
@@ -264,6 +286,31 @@ def _failure(
     if partition.log is not None and error.code not in _WITHOUT_LOG_START:
         response.log_start_offset = partition.log.log_start_offset
     return response
+
+
+def _remember(
+    session: Session, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
+) -> None:
+    """Remember a refused batch if its producer is going to send it again, perhaps with more success."""
+    if records is None or error.code not in RETRIED:
+        return
+    try:
+        header = read_header(records)
+    except WireError:
+        return
+    if header.producer_id >= 0:
+        if session.refused_batches is None:
+            session.refused_batches = RefusedBatches()
+        session.refused_batches.add(topic, index, header, now_ms)
+
+
+def _check_order(session: Session, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int) -> None:
+    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes before a refused one has come again."""
+    refused = session.refused_batches
+    if refused is not None:
+        refused.check(topic, partition, read_header(records), now_ms)
+        if not refused:
+            session.refused_batches = None
 
 
 def _name_leader(context: RequestContext, response: PartitionProduceResponse, topic: str | bytes) -> None:

@@ -17,8 +17,12 @@ from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.net.reply import Part, Pending
 from broker.replication.partition import Partition
-from broker.server.handler import Handler, RequestContext
+from broker.server.context import RequestContext, Server
+from broker.server.handler import Handler
+from broker.server.message_codec import MessageCodec
+from broker.server.quotas import Charging, Usage
 from broker.server.services import Services
+from broker.server.session import Session
 from broker.storage.append_info import AppendInfo
 from broker.wire.api.produce import (
     PartitionProduceResponse,
@@ -34,8 +38,6 @@ from broker.wire.varint import encode_varint, read_varint
 
 # After the correlation id; before it are the key and version, by which the route was found.
 _PREFIX_START: Final = 8
-# Prefixes remembered per version: a client has as many as it has partitions. Forgotten all at once beyond this.
-PREFIXES_MAX: Final = 4096
 # No tagged fields of the partition, the topic and the request.
 _FLEXIBLE_TAIL: Final = b"\0\0\0"
 _LENGTH: Final = Struct(">i")
@@ -52,27 +54,31 @@ _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
     0x5A175247 << 24,
 )
 
-Reply: TypeAlias = bytes | Pending | Literal[False] | None
+Reply: TypeAlias = bytes | list[Part] | Pending | Literal[False] | None
 
 
 class ProduceShortcut:
-    """The shortcut of one version of Produce."""
+    """See `broker.server.shortcut_tables.Shortcut`. Learns from requests whose batch was appended."""
 
-    def __init__(self, services: Services, version: int, flexible: bool) -> None:
-        self._flexible = flexible
+    def __init__(self, server: Server[Services], codec: MessageCodec) -> None:
+        services = server.services
+        self._charging = server.charging
+        self._codec = codec
+        self._flexible = codec.flexible
         self._now_ms = services.now_ms
         self._deadlines = services.deadlines
         self._topics = services.partitions.topics
         self._stage = services.partitions.stage
-        self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, version), range(256)))
+        self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, codec.version), range(256)))
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, None where none is wanted, or False: it has to go the general way."""
+        session: Session = connection.session
         buffer = connection.buffer
-        position = start + connection.prefix_length
+        position = start + session.prefix_length
         entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
-        if entry is None or position >= end or connection.refused is not None:
+        if entry is None or position >= end or session.refused_batches is not None:
             return False
         data = buffer.data
         if self._flexible:
@@ -103,46 +109,64 @@ class ProduceShortcut:
             return False  # nothing was appended; the general way finds the same error, and tells of it
         if not info.duplicate:
             self._stage(partition)
-        if entry.acks == 0:
-            return None
-        if partition.answers_at_once:
+        throttle_time_ms = 0 if self._charging is None else self._charge(self._charging, session, entry, end - start)
+        if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition)
+        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
 
-    def learn(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> None:
-        """Remember the prefix of a request that went the general way, if it is of the kind served here."""
-        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-            return
+    def _charge(self, charging: Charging, session: Session, entry: "_Entry", request_bytes: int) -> int:
+        codec = self._codec
+        return charging.charge(Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes))
+
+    def learn(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        response: ProduceResponse | Pending | None,
+        start: int,
+        end: int,
+    ) -> bool:
+        """Remember the prefix of a request that appended, if it is of the kind served here. True if it is new."""
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or not _appended(response):
+            return False
         topic = request.topic_data[0]
         data = topic.partition_data[0]
         if data.records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
-            return
+            return False
         local = self._topics.get(topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name)
         if local is None or is_internal(local.name):
-            return
+            return False
         size = len(data.records)
         behind = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
         prefix_end = end - len(behind[1]) - size - len(behind[0])
         view = context.own_connection.buffer.view
         length, tail = view[prefix_end : prefix_end + len(behind[0])], view[end - len(behind[1]) : end]
         if (bytes(length), bytes(tail)) != behind:
-            return  # tagged fields, or a length that is not encoded in the shortest way
+            return False  # tagged fields, or a length that is not encoded in the shortest way
         connection = context.own_connection
         prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
-        connection.prefix_length = prefix_end - start
-        if prefix not in self._entries:
-            if len(self._entries) >= PREFIXES_MAX:
-                self._entries.clear()
-            self._entries[prefix] = _Entry(context, request, topic, data.index)
+        context.session.prefix_length = prefix_end - start
+        if prefix in self._entries:
+            return False
+        self._entries[prefix] = _Entry(context, request, topic, data.index)
+        return True
+
+
+def _appended(response: ProduceResponse | Pending | None) -> bool:
+    """True if the only batch of the request was accepted: acknowledged, waiting for that, or not to be answered."""
+    if isinstance(response, ProduceResponse):
+        return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    return response is None or isinstance(response, ParkedProduce)
 
 
 class _Entry:
     """What a prefix says, and how to answer it."""
 
-    __slots__ = ("_refusal", "_timeout_ms", "acks", "index", "reply", "topic")
+    __slots__ = ("_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
-        self._refusal = _refusals(context, topic, index)
+        self._pack = _packing(context, topic, index)
+        self.client_id = context.client_id
         self._timeout_ms = request.timeout_ms
         self.acks = request.acks
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
@@ -150,43 +174,65 @@ class _Entry:
         self.reply = _reply_template(context, topic, index)
 
     def reply_when_safe(
-        self, deadlines: Deadlines, connection: Connection, correlation_id: int, info: AppendInfo, partition: Partition
-    ) -> bytes | Pending:
-        """The reply, once what was appended may be acknowledged."""
+        self,
+        deadlines: Deadlines,
+        connection: Connection,
+        correlation_id: int,
+        info: AppendInfo,
+        partition: Partition,
+        throttle_time_ms: int,
+    ) -> bytes | list[Part] | Pending | None:
+        """The reply, once what was appended may be acknowledged; None where none is wanted."""
+        if self.acks == 0:
+            return None
         end_offset = info.last_offset + 1
         acknowledgements = partition.awaits(self.acks, end_offset)
         if acknowledgements is None:
-            return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+            return self._reply(connection, correlation_id, info, throttle_time_ms)
 
         def answer(pending: Pending, errors: dict[int, ErrorCode]) -> None:
-            if errors:
-                pending.complete(self._refusal(connection, correlation_id, info, errors[0]))
-            else:
-                pending.complete(
-                    self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-                )
+            code = errors.get(0, ErrorCode.NONE)
+            pending.complete(self._reply(connection, correlation_id, info, throttle_time_ms, code))
 
         parked = ParkedProduce(connection, answer)
         parked.add(acknowledgements, end_offset)
         parked.wait(deadlines, self._timeout_ms)
         return parked
 
+    def _reply(
+        self,
+        connection: Connection,
+        correlation_id: int,
+        info: AppendInfo,
+        throttle_time_ms: int,
+        code: ErrorCode = ErrorCode.NONE,
+    ) -> bytes | list[Part]:
+        if throttle_time_ms or code is not ErrorCode.NONE:
+            return self._pack(connection.session, correlation_id, info, throttle_time_ms, code)
+        return self.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
-def _refusals(
+
+def _packing(
     context: RequestContext, topic: TopicProduceData, index: int
-) -> Callable[[Connection, int, AppendInfo, ErrorCode], bytes | list[Part]]:
-    """What is answered where an append is not known to be safe; rare enough to go by the codec."""
-    dispatcher, route, name, topic_id = context.dispatcher, context.route, topic.name, topic.topic_id
+) -> Callable[[Session, int, AppendInfo, int, ErrorCode], bytes | list[Part]]:
+    """(session, correlation id, append, throttle time in ms, error) -> the frame of a reply, by the codec.
 
-    def refusal(connection: Connection, correlation_id: int, info: AppendInfo, code: ErrorCode) -> bytes | list[Part]:
-        like = RequestContext(dispatcher, connection, route, correlation_id, None)
+    For replies that are rare: of an append that is not known to be safe, and of a client that exceeds a quota.
+    """
+    server, codec, name, topic_id = context.server, context.codec, topic.name, topic.topic_id
+
+    def pack(
+        session: Session, correlation_id: int, info: AppendInfo, throttle_time_ms: int, code: ErrorCode
+    ) -> bytes | list[Part]:
+        like = RequestContext.charged(server, session, codec, correlation_id, throttle_time_ms)
         answer = appended(index, info)
         topic_response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
         response = ProduceResponse(responses=[topic_response])
-        refuse(like, response, [(topic_id if like.api_version >= _TOPIC_IDS_FROM else name, answer, code)])
-        return like.encode(response)
+        if code is not ErrorCode.NONE:
+            refuse(like, response, [(topic_id if like.api_version >= _TOPIC_IDS_FROM else name, answer, code)])
+        return like.pack(response)
 
-    return refusal
+    return pack
 
 
 def _reply_template(
@@ -212,8 +258,8 @@ def _reply_template(
             )
         ]
     )
-    sample = RequestContext(context.dispatcher, context.own_connection, context.route, _CORRELATION_ID, None)
-    encoded = sample.encode(response)
+    sample = RequestContext.charged(context.server, context.session, context.codec, _CORRELATION_ID)
+    encoded = sample.pack(response)
     assert isinstance(encoded, bytes), "a reply without records is one small buffer"
     correlation_at = encoded.index(_CORRELATION_ID.to_bytes(4, "big"))
     offset_at = encoded.index(_BASE_OFFSET.to_bytes(8, "big"))
@@ -238,12 +284,5 @@ def _is_unusual(flags: int, version: int) -> bool:
 
 
 HANDLER = Handler(
-    api_key=0,
-    min_version=3,
-    max_version=13,
-    advertised_from=0,
-    immediate=produce,
-    request_bytes_max=None,
-    keeps_views=True,
-    shortcut=ProduceShortcut,
+    ProduceRequest, produce, advertised_from=0, request_bytes_max=None, keeps_views=True, shortcut=ProduceShortcut
 )

@@ -27,6 +27,9 @@ def hold(seconds: float) -> None:
 class Holding:
     """A service whose requests hold the loop for 300 ms."""
 
+    def open_session(self, connection: Connection) -> None:
+        """Nothing is kept."""
+
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         hold(0.3)
         return b"answer"

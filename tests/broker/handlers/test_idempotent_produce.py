@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.produce.refused_batches import REMEMBERED_MAX, REMEMBERED_MS
+from broker.replication.refused_batches import REMEMBERED_MAX, REMEMBERED_MS
 from broker.wire.errors import ErrorCode
 from tests.support.requests import (
     batch,

@@ -34,6 +34,9 @@ class Commands:
         self.refused: list[str] = []
         self.file: FileRange | None = None
 
+    def open_session(self, connection: Connection) -> None:
+        """Nothing is kept."""
+
     def check_size(self, api_key: int, size: int) -> None:
         """Every size will do."""
 

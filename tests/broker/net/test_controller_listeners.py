@@ -28,6 +28,9 @@ class Served:
     replicas: list[bytes] = attrs.field(factory=list)
     closed: list[str | None] = attrs.field(factory=list)
 
+    def open_session(self, connection: Connection) -> None:
+        """Nothing is kept."""
+
     def check_size(self, api_key: int, size: int) -> None:
         """Every size will do."""
 

@@ -21,6 +21,9 @@ class Served(Service):
         self.heartbeats = HeartbeatConnections()
         self.lost: list[tuple[int, int]] = []
 
+    def open_session(self, connection: Connection) -> None:
+        """Nothing is kept."""
+
     def check_size(self, api_key: int, size: int) -> None:
         """Every size will do."""
 

@@ -10,14 +10,14 @@ import trio
 
 from broker.net.acceptor import Acceptor, ConnectionLimits
 from broker.net.reply import Pending
+from broker.server.context import RequestContext
 from broker.server.dispatch import Dispatcher
-from broker.server.handler import Handler, RequestContext
+from broker.server.handler import Handler
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.env import Env, RealDisk, kernel_socket, real_env
 from tests.support.running_node import Traced
 from tests.support.wire_client import connected
 
-HEARTBEAT = 12
 UNENCODABLE = 1 << 20
 
 
@@ -48,7 +48,7 @@ class ParkedHeartbeats:
 async def heartbeats(nursery: trio.Nursery) -> AsyncIterator[ParkedHeartbeats]:
     service = ParkedHeartbeats()
     services: Any = SimpleNamespace(env=Env(RealDisk(), Random(), real_env(service.traced).wall, service.traced))
-    dispatcher = Dispatcher(services, [Handler(HEARTBEAT, 0, 4, immediate=service.park)], nursery)
+    dispatcher = Dispatcher(services, [Handler(HeartbeatRequest, service.park)], nursery)
     limits = ConnectionLimits(1 << 20, connections_max=8, connections_per_ip_max=8, idle_ms_max=600_000)
     acceptor = Acceptor(lambda: True, limits, kernel_socket, lambda _: None, lambda *_: None)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

@@ -1,30 +1,29 @@
-"""What idempotent producers have to send again before what they sent behind it is taken (KAFKA-15591).
+"""Batches that idempotent producers have to send again before their later ones are accepted (KAFKA-15591).
 
-A producer has several batches of a partition in flight. Its first one is refused by a broker that is not the leader
-yet; a moment later the broker leads, and the second one arrives. It does not know the producer, and has to take any
-sequence number from such a one, for its records may have been deleted (KIP-360). The first batch could never be
-appended after that: it would be lost, though the producer tries again and again. So what was sent over a connection
-behind a batch that was refused there is refused as well, until that one has come again.
+A producer has several batches of a partition in flight. A broker that does not lead yet refuses the first one, leads a
+moment later, and receives the second one. It does not know the producer, and has to accept any sequence number from
+such a one, for its records may have been deleted (KIP-360). The first batch could never be appended after that: it
+would be lost, although the producer retries. So once a batch was refused, later ones of the same connection are refused
+as well, until that batch has come again.
 
-Kafka refuses it from 4.5 on, where the partition was never written to. It does so after a topic was created anew, too,
-when producers may well go on with their sequence numbers; and not where others have written to the partition.
+Kafka refuses them from 4.5 on if the partition was never written to. It does so after a topic was created again, too,
+when producers may well continue with their sequence numbers; and not if others have written to the partition.
 """
 
 from typing import Final, TypeAlias
 
 import attrs
 
-from broker.net.connection import Connection
 from broker.replication.partition import Partition
-from broker.wire.errors import ErrorCode, KafkaError, WireError
-from broker.wire.records import BatchHeader, read_header
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.records import BatchHeader
 
 # No client waits longer for an answer and then still goes on with the connection (`request.timeout.ms`, 30 s).
 REMEMBERED_MS: Final = 60_000
-# As many as a connection may well have in flight; who has more of them refused is answered as by Kafka.
+# As many as a connection may have in flight; a client with more refused batches is answered as Kafka answers it.
 REMEMBERED_MAX: Final = 1024
 
-# What all clients send again after. With other errors some go on as if there had never been such a batch.
+# All clients retry after these. With other errors some go on as if there had never been such a batch.
 RETRIED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -41,7 +40,7 @@ _Key: TypeAlias = tuple[str | bytes, int, int, int]
 
 @attrs.define(eq=False)
 class RefusedBatches:
-    """Of one connection: the least sequence number that was refused of each producer in each partition, and when."""
+    """The least sequence number that was refused for each producer in each partition on one connection, and when."""
 
     _refused: dict[_Key, tuple[int, int]] = attrs.field(factory=dict)
 
@@ -78,30 +77,3 @@ class RefusedBatches:
             if refused_at_ms > time_ms:
                 return
             del self._refused[key]
-
-
-def remember(
-    connection: Connection, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
-) -> None:
-    """A batch was refused, and is to come again if its producer may well have more success then."""
-    if records is None or error.code not in RETRIED:
-        return
-    try:
-        header = read_header(records)
-    except WireError:
-        return
-    if header.producer_id >= 0:
-        if connection.refused is None:
-            connection.refused = RefusedBatches()
-        connection.refused.add(topic, index, header, now_ms)
-
-
-def check_order(
-    connection: Connection, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int
-) -> None:
-    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes too early."""
-    refused = connection.refused
-    if refused is not None:
-        refused.check(topic, partition, read_header(records), now_ms)
-        if not refused:
-            connection.refused = None

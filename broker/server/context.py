@@ -1,0 +1,209 @@
+"""A request on its way through a handler: who sent it, in which version, and how to answer it."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+
+from broker.net.connection import Connection
+from broker.net.reply import Part, Pending, frame_response
+from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
+from broker.server.later_replies import LaterReplies
+from broker.server.message_codec import MessageCodec
+from broker.server.quotas import Charging, Usage
+from broker.server.services import ControllerServices, NodeServices, Services
+from broker.server.session import Session
+from broker.server.slices import Slices, Steps
+from broker.wire.api.api_versions import ApiVersion
+
+T = TypeVar("T")
+S = TypeVar("S", bound=NodeServices, covariant=True)
+
+# A handler is given and returns the message classes of its own module in broker/wire/api.
+Message: TypeAlias = Any
+
+
+class Server(Protocol[S]):
+    """The server of the request, `broker.server.Dispatcher`. `advertised` are its APIs and their versions."""
+
+    @property
+    def services(self) -> S: ...
+    @property
+    def slices(self) -> Slices: ...
+    @property
+    def later(self) -> LaterReplies: ...
+    @property
+    def advertised(self) -> list[ApiVersion]: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
+    @property
+    def charging(self) -> Charging | None: ...
+    @property
+    def access_generation(self) -> int:
+        """Grows whenever ACLs or quotas change."""
+        ...
+
+    def is_forwarded(self, payload: bytes) -> bool:
+        """True if brokers forward requests like this one. Raises WireError."""
+        ...
+
+    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
+        """Answer the request of a client that is not connected here."""
+        ...
+
+
+class Context(Generic[S]):
+    """One request: its session, its API and version, its correlation id, its client id and its size.
+
+    `throttle_time_ms` is set once the request was charged.
+    """
+
+    __slots__ = (
+        "client_id",
+        "codec",
+        "correlation_id",
+        "request_bytes",
+        "server",
+        "services",
+        "session",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self,
+        server: Server[S],
+        session: Session,
+        codec: MessageCodec,
+        correlation_id: int,
+        client_id: str | None,
+        request_bytes: int,
+    ) -> None:
+        self.server = server
+        self.services = server.services
+        self.session = session
+        self.codec = codec
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.request_bytes = request_bytes
+        self.throttle_time_ms: int | None = None
+
+    @property
+    def api_version(self) -> int:
+        return self.codec.version
+
+    @property
+    def connection(self) -> Connection | None:
+        """The client's connection; None if another node has forwarded the request, or this node asks itself."""
+        return self.session.connection
+
+    @property
+    def own_connection(self) -> Connection:
+        """The connection, for APIs that are never forwarded."""
+        connection = self.session.connection
+        assert connection is not None, "a forwarded request has no connection here"
+        return connection
+
+    @property
+    def principal(self) -> str:
+        """The client's principal, as Kafka names it: "User:ANONYMOUS" if it has not authenticated."""
+        return self.session.principal
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self.session.client_host
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client connected to; empty if another node has forwarded the request."""
+        return self.session.listener
+
+    def defer(self, response: Awaitable[Message]) -> Pending:
+        """Answer with what `response` will return, in a task; the connection's next request waits for it."""
+        return self.server.later.defer(self, response)
+
+    def answer_in_steps(self, response: Steps[Message]) -> Pending:
+        """Answer with the result of the steps; the connection's next request waits for it."""
+        return self.server.later.answer_in_steps(self, response)
+
+    def take_turns(self, response: Steps[T]) -> T | Pending:
+        """The result of the steps, or a parked reply: several turns of the connection take a slice each.
+
+        For work that appends, or sees what others have appended: what a turn has staged is written at its end. The
+        connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
+        """
+        return self.server.later.take_turns(self, response)
+
+    def complete(self, pending: Pending, respond: Callable[[], Message]) -> None:
+        """Complete a reply that was parked with the response that `respond` makes. A failure ends the connection."""
+        self.server.later.complete(self, pending, respond)
+
+    def complete_in_steps(self, pending: Pending, response: Steps[Message]) -> None:
+        """Complete a reply that was parked with the result of the steps, taken in slices."""
+        self.server.later.complete_in_steps(self, pending, response)
+
+    def finish_later(self, steps: Steps[None]) -> None:
+        """Take the steps in slices, in a task of their own."""
+        self.server.later.finish_later(steps)
+
+    def slice(self) -> AbstractAsyncContextManager[None]:
+        """Wait until the event loop may be held for a slice, for decisions that a deferred handler asks for."""
+        return self.server.slices.slice()
+
+    async def finish(self, steps: Steps[T]) -> T:
+        """Take the steps of long work, in slices; for handlers that are deferred."""
+        return await self.server.slices.finish(steps)
+
+    def allows(self, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> bool:
+        """True if the client may carry out the operation on the resource."""
+        authorizer = self.server.authorizer
+        return authorizer is None or authorizer.allows(self.session, operation, resource_type, resource_name)
+
+    def charge(self, fetched_bytes: int = 0, *, is_exempt: bool = False) -> int:
+        """Charge the request to its client, the first time this is called, and return its `throttle_time_ms`.
+
+        Responses are charged when they are packed. A handler calls it earlier if the response depends on it, or if
+        the next request must not be carried out before.
+        """
+        if self.throttle_time_ms is None:
+            charging = self.server.charging
+            self.throttle_time_ms = 0 if charging is None else charging.charge(self._usage(fetched_bytes, is_exempt))
+        return self.throttle_time_ms
+
+    @classmethod
+    def charged(
+        cls, server: Server[S], session: Session, codec: MessageCodec, correlation_id: int, throttle_time_ms: int = 0
+    ) -> Self:
+        """To pack the response to a request that was charged before, for which there is no context."""
+        context = cls(server, session, codec, correlation_id, None, 0)
+        context.throttle_time_ms = throttle_time_ms
+        return context
+
+    def _usage(self, fetched_bytes: int, is_exempt: bool) -> Usage:
+        codec = self.codec
+        return Usage(
+            self.session, self.client_id, codec.api_key, codec.version, self.request_bytes, fetched_bytes, is_exempt
+        )
+
+    def _charge_response(self, response: Message) -> None:
+        throttle_time_ms = self.charge()
+        if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(throttle_time_ms, response.throttle_time_ms)
+
+    def pack(self, response: Message) -> bytes | list[Part]:
+        """Charge the request, and return the whole response frame."""
+        if self.server.charging is not None:
+            self._charge_response(response)
+        codec = self.codec
+        return frame_response(self.correlation_id, codec.flexible_response_header, codec.encode(response))
+
+    def pack_in_steps(self, response: Message) -> Steps[bytes | list[Part]]:
+        """As `pack`, in steps, for responses of any size."""
+        if self.server.charging is not None:
+            self._charge_response(response)
+        codec = self.codec
+        body = yield from codec.encode_sliced(response)
+        return frame_response(self.correlation_id, codec.flexible_response_header, body)
+
+
+RequestContext: TypeAlias = Context[Services]
+ControllerContext: TypeAlias = Context[ControllerServices]

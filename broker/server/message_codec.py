@@ -1,0 +1,49 @@
+"""How the messages of one API are coded in one version."""
+
+import attrs
+
+from broker.net.reply import Part
+from broker.server.slices import Steps
+from broker.wire.api import APIS
+from broker.wire.codec import Decoder, Encoder, decode, decoder, encoder, sliced_decoder, sliced_encoder
+from broker.wire.header import parse_response_header, request_header_version, response_header_version
+from broker.wire.schema import Message
+
+_FLEXIBLE_REQUEST_HEADER = 2
+
+
+@attrs.frozen
+class MessageCodec:
+    """One API in one version. `flexible` requests have compact lengths and tagged fields (KIP-482)."""
+
+    api_key: int
+    version: int
+    decode: Decoder
+    encode: Encoder
+    flexible: bool
+    flexible_response_header: bool
+
+    def decode_sliced(self, payload: bytes, position: int) -> Steps[tuple[Message, int]]:
+        return sliced_decoder(APIS[self.api_key].request, self.version)(payload, position)
+
+    def decode_response(self, payload: bytes) -> Message:
+        """A response with its header, as another node has sent it. Raises WireError."""
+        _, position = parse_response_header(payload, self.flexible_response_header)
+        response, _ = decode(APIS[self.api_key].response, self.version, payload, position)
+        return response
+
+    def encode_sliced(self, response: Message) -> Steps[list[Part]]:
+        return sliced_encoder(APIS[self.api_key].response, self.version)(response)
+
+
+def message_codec(api_key: int, version: int) -> MessageCodec:
+    """The codec of a version that can be coded."""
+    api = APIS[api_key]
+    return MessageCodec(
+        api_key,
+        version,
+        decoder(api.request, version),
+        encoder(api.response, version),
+        flexible=request_header_version(api_key, version) == _FLEXIBLE_REQUEST_HEADER,
+        flexible_response_header=response_header_version(api_key, version) >= 1,
+    )

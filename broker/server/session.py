@@ -1,0 +1,64 @@
+"""Who a client is, and what the server remembers of it while its connection lasts."""
+
+from typing import Final
+
+from broker.net.connection import Connection
+from broker.replication.refused_batches import RefusedBatches
+from broker.server.shortcut_tables import ClientKind, ShortcutTable, ShortcutTables
+
+# The principal of a client that has not authenticated, as Kafka names it.
+ANONYMOUS: Final = "User:ANONYMOUS"
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
+
+
+class Session:
+    """One client's session. Handlers keep no state of their own: what they remember of a client is kept here.
+
+    `client_host` is the client's address, and `listener` the name of the listener it connected to, empty for a request
+    that another node forwarded. `client_id` is from the last request that was decoded, and `client_software` is the
+    name and the version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to
+    send again before later ones are accepted. `prefix_length` says how many bytes of the last request may be the same
+    in the next one, `shortcuts` is where these are looked up. The connection is muted until `throttled_until`, of
+    Trio's clock.
+    """
+
+    __slots__ = (
+        "_tables",
+        "client_host",
+        "client_id",
+        "client_software",
+        "connection",
+        "listener",
+        "prefix_length",
+        "principal",
+        "refused_batches",
+        "shortcuts",
+        "throttled_until",
+    )
+
+    def __init__(
+        self,
+        principal: str,
+        client_host: str,
+        listener: str,
+        tables: ShortcutTables,
+        connection: Connection | None = None,
+    ) -> None:
+        self.principal = principal
+        self.client_host = client_host
+        self.listener = listener
+        self.client_id: str | None = None
+        self.client_software = UNKNOWN_SOFTWARE
+        self.connection = connection
+        self.refused_batches: RefusedBatches | None = None
+        self.prefix_length = 0
+        self.throttled_until = 0.0
+        self.shortcuts = ShortcutTable()
+        self._tables = tables
+        if connection is not None:
+            self.authenticate(principal)
+
+    def authenticate(self, principal: str) -> None:
+        """The client has proved to be this principal: what others were allowed no longer counts for it."""
+        self.principal = principal
+        self.shortcuts = self._tables.table(ClientKind(principal, self.client_host, self.listener))

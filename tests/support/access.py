@@ -1,0 +1,78 @@
+"""An authorizer and quotas that a test steers, installed in a running node."""
+
+from math import inf
+
+import attrs
+
+from broker.server import Dispatcher, Services
+from broker.server.authorizer import AclOperation, AclResourceType
+from broker.server.quotas import Charging, Usage
+from broker.server.session import Session
+from tests.support.running_node import RunningNode
+
+
+@attrs.define
+class TestAuthorizer:
+    """Allows what is not in `denied`: a principal, an operation, and a resource's type and name."""
+
+    __test__ = False
+
+    denied: set[tuple[str, AclOperation, AclResourceType, str]] = attrs.field(factory=set)
+    asked: int = 0
+
+    def allows(
+        self, session: Session, operation: AclOperation, resource_type: AclResourceType, resource_name: str
+    ) -> bool:
+        self.asked += 1
+        return (session.principal, operation, resource_type, resource_name) not in self.denied
+
+
+@attrs.define
+class TestQuotas:
+    """Throttles requests of an API by `throttle_ms`, and keeps what it was told of all requests."""
+
+    __test__ = False
+
+    throttle_ms: dict[int, int] = attrs.field(factory=dict)
+    usages: list[Usage] = attrs.field(factory=list)
+    fetched_max: float = inf
+
+    def charge(self, usage: Usage) -> int:
+        self.usages.append(usage)
+        return self.throttle_ms.get(usage.api_key, 0)
+
+    def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
+        return self.fetched_max
+
+
+@attrs.frozen
+class Access:
+    """The authorizer and the quotas of a node."""
+
+    authorizer: TestAuthorizer
+    quotas: TestQuotas
+    dispatcher: Dispatcher[Services]
+
+    def deny(self, principal: str, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> None:
+        self.authorizer.denied.add((principal, operation, resource_type, resource_name))
+        self.dispatcher.access_changed()
+
+    def allow_all(self) -> None:
+        self.authorizer.denied.clear()
+        self.dispatcher.access_changed()
+
+    @property
+    def last_session(self) -> Session:
+        """The session of the last request that was charged."""
+        return self.quotas.usages[-1].session
+
+
+def install_access(node: RunningNode) -> Access:
+    """Have the node's broker ask an authorizer that allows everything, and quotas that throttle nothing, at first."""
+    broker = node.node.broker
+    assert broker is not None, "the node is a broker"
+    assert broker.dispatcher is not None, "the broker serves"
+    dispatcher = broker.dispatcher
+    access = Access(TestAuthorizer(), TestQuotas(), dispatcher)
+    dispatcher.install(access.authorizer, Charging(access.quotas, dispatcher.services.deadlines))
+    return access
