@@ -77,5 +77,5 @@ async def test_bytes_cut_off_the_end_are_counted_unless_they_are_zeros(tail: byt
 async def test_files_with_other_names_are_ignored(name: str) -> None:
     disk = await written(ME)
     disk.put(f"{DIRECTORY}/{name}", b"whatever")
-    assert (await recover(disk, DIRECTORY, VoterSet(), ME)).shape.end_offset == 1
+    assert (await recover(disk, DIRECTORY, VoterSet(), ME)).log_state.end_offset == 1
     assert disk.content(f"{DIRECTORY}/{name}") == b"whatever"

@@ -11,7 +11,7 @@ from broker.replication.replica import Replica
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log import Log
 from broker.storage.log_store import LogStore
-from metadata.controller import alter_partition, elections
+from metadata.controller import alter_partition, partition_change_builder
 from metadata.controller.brokers import BrokersControl
 from metadata.controller.partition_change_builder import PartitionChangeBuilder
 from tests.support.planted_bugs import PlantedBug
@@ -80,7 +80,9 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
         alter_partition, "_is_eligible", "return member.broker_epoch in", "return True or member.broker_epoch in"
     ),
     # Who leads
-    "nobody is eligible but who is in sync": PlantedBug(elections, "elr_in_use", "return", "return False and"),
+    "nobody is eligible but who is in sync": PlantedBug(
+        partition_change_builder, "elr_in_use", "return", "return False and"
+    ),
     "crashes count as clean shutdowns": PlantedBug(
         BrokersControl,
         "_register_new",
