@@ -99,8 +99,8 @@ def can_grant_pre_vote(replica: Replica, request: VoteRequest) -> bool:
     """True if this replica would vote for the candidate in the next epoch (KIP-996).
 
     False while this replica hears a leader, so that a partitioned voter cannot depose that leader. False while this
-    replica is a candidate. Of two prospective replicas with equal logs, the one with the lower id gets the pre-vote: if
-    both got it, they would split the votes, and more often the slower messages are.
+    replica is a candidate. Between two prospective replicas with equal logs, the one with the lower id gets the
+    pre-vote: if both got it, they would split the votes, and more often the slower messages are.
     """
     state = replica.state
     if isinstance(state, Leader) or (isinstance(state, Candidate) and not state.lost):

@@ -1,4 +1,4 @@
-"""All that Kafka lets one configure: keys, types, defaults, rules, synonyms, and what is in force."""
+"""Kafka's configuration: keys, types, defaults, validators, synonyms, and effective values."""
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, BrokerConfigs
 from metadata.configuration.broker_keys.dynamic_only import DynamicOnlyConfigs

@@ -1,4 +1,4 @@
-"""All keys of a broker and a controller: what Kafka calls KafkaConfig's definition."""
+"""All keys of brokers and controllers, as in Kafka's KafkaConfig."""
 
 from typing import Any
 
@@ -41,5 +41,5 @@ DYNAMIC_CONFIGS = frozenset(
 
 
 def broker_key(name: str) -> ConfigKey[Any] | None:
-    """The key that a broker knows under `name`, whether a file may hold it or not."""
+    """The broker's key of this name, including keys that a properties file cannot set."""
     return BROKER_CONFIGS.keys.get(name) or DYNAMIC_ONLY_CONFIGS.keys.get(name)

@@ -1,7 +1,7 @@
-"""How a configuration is defined: its keys, their types, defaults and rules, and the errors that clients expect.
+"""The definition of configuration keys: types, defaults, validators, and the errors that clients expect.
 
-Types, parsing and the wording of messages follow Kafka's ConfigDef, because tools show those messages to people and
-tests of client libraries compare them. Kafka writes values as Java prints them, so `java_text` does too.
+Types, parsing and messages follow Kafka's ConfigDef, because tools show these messages, and tests of client libraries
+compare them. Kafka's messages contain values as Java prints them, so `java_text` formats values like Java.
 """
 
 import math
@@ -12,14 +12,14 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, ov
 
 import attrs
 
-# What `String.trim` removes: everything up to and including the space, and nothing of Unicode's other spaces.
+# The characters that `String.trim` removes: those up to the space, but no other spaces of Unicode.
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-_JAVA_SPACES: Final = " \t\n\x0b\f\r"  # what `\\s` stands for in Java's patterns
+_JAVA_SPACES: Final = " \t\n\x0b\f\r"  # the characters that `\\s` matches in Java's patterns
 _DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 
 
 class ConfigError(ValueError):
-    """A configuration is wrong; `message` is what Kafka would say about it."""
+    """A configuration is invalid; `message` is Kafka's message about it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
-    """How much a key matters to who runs a cluster, in Kafka's judgement."""
+    """The importance of a key for operators, as defined by Kafka."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -50,7 +50,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Where a broker's key may be changed while the broker runs (KIP-226)."""
+    """Whether a key may be changed in a running broker: for one broker, for all brokers, or not at all (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -68,7 +68,7 @@ REQUIRED: Final = Required.REQUIRED
 
 @attrs.frozen(repr=False)
 class Password:
-    """A secret: printing it, or a structure that holds it, never shows the value."""
+    """A secret value, which its repr does not show."""
 
     value: str
 
@@ -162,7 +162,7 @@ class ConfigKey(Generic[T_co]):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that `text` stands for; raises ConfigError for a malformed or a forbidden one."""
+        """Parse `text`. Raises ConfigError for a malformed or invalid value."""
         value = parse_value(self.name, text, self.type)
         if self.validator is not None:
             self.validator(self.name, value)
@@ -241,9 +241,9 @@ class ConfigDef:
         self._required: Final = tuple(key.name for key in self.keys.values() if isinstance(key.default, Required))
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, ConfigValue | None]:
-        """Every key's value: what `texts` say, else the default. Names that are not defined are passed over.
+        """The values of all keys: those in `texts`, else the defaults. Undefined names are ignored.
 
-        Raises ConfigError about the first bad value, in the order of definition, or about a missing required key.
+        Raises ConfigError for the first invalid value, in the order of definition, or for a missing required key.
         """
         values = self._defaults.copy()
         for name in self._required:
@@ -259,7 +259,7 @@ class ConfigDef:
         return ConfigType.UNKNOWN if key is None else key.type
 
     def default_text(self, name: str) -> str | None:
-        """A key's default as text; None where it has none, is null, or is not defined at all."""
+        """A key's default as text; None if the default is null or missing, or the key is not defined."""
         value = self._defaults.get(name)
         return None if value is None else value_text(value)
 
@@ -286,18 +286,18 @@ def parse_value(name: str, text: str, config_type: ConfigType) -> ConfigValue:
 
 
 def invalid_value(name: str, value: ConfigValue | None, reason: str | None) -> ConfigError:
-    """The error about one key's value, worded as Kafka's ConfigException words it."""
+    """The error about one key's value, with the message of Kafka's ConfigException."""
     text = f"Invalid value {java_text(value)} for configuration {name}"
     return ConfigError(text if reason is None else f"{text}: {reason}")
 
 
 def value_text(value: ConfigValue) -> str:
-    """A value as it would be written into a properties file and as DescribeConfigs shows it: lists joined by commas."""
+    """A value as text for a properties file and for DescribeConfigs. Lists are joined by commas."""
     return ",".join(value) if isinstance(value, tuple) else java_text(value)
 
 
 def java_text(value: ConfigValue | None) -> str:
-    """A value as Java prints it: this is what Kafka's messages hold."""
+    """A value as Java prints it, for Kafka's messages."""
     match value:
         case None:
             return "null"
@@ -323,7 +323,7 @@ _INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LON
 
 def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) -> int:
     digits = trimmed[1:] if trimmed.startswith(("+", "-")) else trimmed
-    # The length is bounded before `int` sees it: Python refuses, with an error of its own, to read 4,300 digits.
+    # The length is bounded first, because `int` raises another error for 4,300 digits or more.
     if digits.isdecimal() and len(digits.lstrip("0")) < 20:
         value = int(trimmed)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)

@@ -1,8 +1,8 @@
-"""What is in force: a broker's layers of configuration, a topic's values over them, and how both are described.
+"""Effective values of brokers, topics and groups, and their descriptions for DescribeConfigs.
 
-A broker has three layers over the defaults: its properties file, what was set for the whole cluster, and what was set
-for it alone (KIP-226). A topic has its own layer over those, and so has a group. DescribeConfigs tells of each value
-where it comes from, and which other values it hides (KIP-226's synonyms).
+A broker has three layers over the defaults: its properties file, the cluster-wide dynamic configs, and its own dynamic
+configs (KIP-226). Topics and groups have their own layer on top of these. DescribeConfigs returns the source of each
+value, and the values that it overrides (KIP-226's synonyms).
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value, by the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -36,7 +36,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One value that a key could have, were those before it not set; `value` is None for a secret."""
+    """A value that would take effect if the synonyms before it were not set; `value` is None for a secret."""
 
     name: str
     value: str | None
@@ -44,7 +44,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A key and its value as DescribeConfigs tells of them; `value` is None for a secret and for a null."""
+    """A key and its value for DescribeConfigs; `value` is None for a secret and for null."""
 
     name: str
     value: str | None
@@ -58,14 +58,14 @@ class ConfigEntry(NamedTuple):
 
 @attrs.frozen
 class BrokerLayers:
-    """What is set for a broker: in its file, for the whole cluster, and for it alone, in rising precedence."""
+    """The configs of a broker: in its file, for the whole cluster, and for it alone, in rising precedence."""
 
     static: Mapping[str, str]
     cluster: Mapping[str, str] = _EMPTY
     broker: Mapping[str, str] = _EMPTY
 
     def merged(self) -> dict[str, str]:
-        """One mapping of all layers. A key that is set above removes its synonyms below: minutes hide hours."""
+        """One mapping of all layers. A key in a higher layer removes its synonyms in lower ones: minutes hide hours."""
         merged = dict(self.static)
         for layer in (self.cluster, self.broker):
             for name, text in layer.items():
@@ -76,7 +76,7 @@ class BrokerLayers:
 
 
 def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
-    """Every topic key's value on a topic that sets nothing, given a broker's values."""
+    """The values of a topic without own configs, given a broker's values."""
     defaults = TOPIC_CONFIGS.parse(_EMPTY)
     for name, synonyms in TOPIC_SYNONYMS.items():
         for synonym in synonyms:
@@ -91,7 +91,7 @@ def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
 
 
 def topic_values(broker: Values, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:
-    """Every topic key's value on a topic that sets `overrides`. Raises ConfigError about a value that is malformed."""
+    """The values of a topic with the configs `overrides`. Raises ConfigError for a malformed value."""
     values = topic_defaults(broker)
     for name, key in TOPIC_CONFIGS.keys.items():
         if name in overrides:
@@ -112,8 +112,8 @@ def describe_topic(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
 def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """A group's configuration; `broker` are the values of the merged `layers`.
 
-    A group need not exist to have one. What a broker's file says shows among the synonyms, and as the source where the
-    group sets nothing; Kafka 4.1 calls that a default.
+    The group need not exist. A value in the broker's file is among the synonyms, and is the source if the group has no
+    own value; Kafka 4.1 returns the source "default" then.
     """
     values = group_values(broker, overrides)
     entries = []
@@ -135,7 +135,7 @@ def describe_broker(layers: BrokerLayers, broker: Values) -> list[ConfigEntry]:
 
 
 def describe_cluster_default(layers: BrokerLayers) -> list[ConfigEntry]:
-    """What is set for all brokers: the answer for the broker without a name."""
+    """The cluster-wide dynamic configs, which are those of the broker with an empty name."""
     only = BrokerLayers(static=_EMPTY, cluster=layers.cluster)
     return [
         entry._replace(
@@ -200,9 +200,9 @@ def _broker_text(broker: Values, merged: Mapping[str, str], name: str) -> str | 
 
 
 def _synonyms(layers: BrokerLayers, name: str, names: tuple[str, ...], is_sensitive: bool) -> list[ConfigSynonym]:
-    """All that is set under any of `names`, from the first that bears `name` on, as Kafka lists it.
+    """The configs that are set under any of `names`, from the first one with `name` on, as in Kafka.
 
-    So a `log.retention.hours` alone does not show under `log.retention.ms`, although it decides the value.
+    A `log.retention.hours` alone is therefore not listed for `log.retention.ms`, although it determines the value.
     """
     defaults = {each: text for each in names if (text := BROKER_CONFIGS.default_text(each)) is not None}
     found = [

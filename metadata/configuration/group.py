@@ -34,7 +34,7 @@ def default_of(name: str) -> str:
 
 
 def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[str, str]) -> dict[str, int]:
-    """Every group key's value for a group that sets `overrides`. Raises ConfigError about a value that is malformed."""
+    """The values of a group with the configs `overrides`. Raises ConfigError for a malformed value."""
     return {
         name: _integer(key.parse(overrides[name]) if name in overrides else broker[default_of(name)])
         for name, key in GROUP_CONFIGS.keys.items()
@@ -42,7 +42,7 @@ def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[st
 
 
 def check_group_values(broker: Mapping[str, ConfigValue | None], values: Mapping[str, int]) -> None:
-    """Raises ConfigError where a value is out of the bounds of the broker's values, or they do not go together."""
+    """Raises ConfigError if values exceed the broker's bounds, or contradict each other."""
     heartbeat = GroupConfigs.consumer_heartbeat_interval_ms.name
     session = GroupConfigs.consumer_session_timeout_ms.name
     for name in (heartbeat, session, GroupConfigs.consumer_assignment_interval_ms.name):

@@ -1,4 +1,4 @@
-"""Who and where the controllers are: `controller.quorum.voters` and `controller.quorum.bootstrap.servers`."""
+"""Parsing of `controller.quorum.voters` and `controller.quorum.bootstrap.servers`."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ PORT_MAX = 65535
 
 
 def parse_quorum_voters(entries: Sequence[str]) -> dict[int, tuple[str, int]]:
-    """`1@host:9093` entries as node id -> (host, port); raises ConfigError."""
+    """Parse `1@host:9093` entries to a mapping of node id to (host, port). Raises ConfigError."""
     voters: dict[int, tuple[str, int]] = {}
     form = "Each entry should be in the form `{id}@{host}:{port}`."
     for entry in entries:
@@ -29,7 +29,7 @@ def parse_quorum_voters(entries: Sequence[str]) -> dict[int, tuple[str, int]]:
 
 
 def parse_quorum_server(entry: str) -> tuple[str, int]:
-    """A `host:9093` entry as (host, port); raises ConfigError."""
+    """Parse a `host:9093` entry to (host, port). Raises ConfigError."""
     address = _host_port(entry)
     if address is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a change of configuration has to pass before it is written to the metadata log."""
+"""Validation of config changes before they are written to the metadata log."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -35,7 +35,7 @@ _LISTENER_LIMITS = frozenset(
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to; the numbers are those of Kafka's ConfigResource."""
+    """The type of a config's resource, by the numbers of Kafka's ConfigResource."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -55,7 +55,7 @@ class ConfigSchema:
         self._broker = broker
 
     def validate_topic(self, configs: Mapping[str, str], existing: Mapping[str, str] | None = None) -> None:
-        """Check all that a topic is going to set, given what it has set so far; raises ConfigError (INVALID_CONFIG)."""
+        """Validate a topic's new configs, given its existing ones. Raises ConfigError (INVALID_CONFIG)."""
         for name in configs:
             if name not in TOPIC_CONFIGS.keys:
                 raise ConfigError(f"Unknown topic config name: {name}")
@@ -63,7 +63,7 @@ class ConfigSchema:
         for name, key in TOPIC_CONFIGS.keys.items():
             if (
                 key.validator is not None
-            ):  # the broker's values are checked too: their own rules are not always as strict
+            ):  # the broker's defaults are checked, too: the broker's own validators are not always as strict
                 key.validator(name, values[name])
         _check_compaction_lags(values)
         if values["remote.storage.enable"]:
@@ -77,7 +77,7 @@ class ConfigSchema:
             )
 
     def validate_broker(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
-        """Check all that is going to be set for one broker, or for all of them; raises ConfigError.
+        """Validate the new configs of one broker, or of all brokers. Raises ConfigError.
 
         Kafka answers INVALID_REQUEST to this one (KAFKA-13609), not INVALID_CONFIG. Unknown names pass: they may belong
         to a plugin.
@@ -102,31 +102,31 @@ class ConfigSchema:
             )
 
     def validate_group(self, configs: Mapping[str, str]) -> None:
-        """Check all that a group is going to set; raises ConfigError (INVALID_CONFIG)."""
+        """Validate a group's new configs. Raises ConfigError (INVALID_CONFIG)."""
         for name in configs:
             if name not in GROUP_CONFIGS.keys:
                 raise ConfigError(f"Unknown group config name: {name}")
         check_group_values(self._broker, group_values(self._broker, configs))
 
     def is_list(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether APPEND and SUBTRACT make sense for a key (KIP-339)."""
+        """True if a key is a list, which APPEND and SUBTRACT require (KIP-339)."""
         definition = _definition(resource_type)
         return definition is not None and definition.type_of(name) is ConfigType.LIST
 
     def is_sensitive(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether a value must not be shown; what is not known may well be a secret."""
+        """True if the value is secret. Unknown keys are secret, because they may belong to a plugin."""
         definition = _definition(resource_type)
         return definition is None or definition.type_of(name) in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
 
     def default(self, resource_type: ResourceType, name: str) -> str | None:
-        """The default that APPEND and SUBTRACT start from where nothing is set."""
+        """The default to which APPEND and SUBTRACT apply if the key is not set."""
         definition = _definition(resource_type)
         return None if definition is None else definition.default_text(name)
 
     def topic_value(self, key: ConfigKey[T], topic: Mapping[str, str], cluster: Mapping[str, str]) -> T:
-        """The value that is in force for a topic, of a topic's key that brokers know by the same name.
+        """The effective value of a topic's key, if the broker's key has the same name.
 
-        `topic` and `cluster` are what is set on the topic and for all brokers.
+        `topic` and `cluster` are the configs of the topic and of all brokers.
         """
         text = topic.get(key.name, cluster.get(key.name))
         return cast(T, self._broker[key.name] if text is None else key.parse(text))
@@ -144,12 +144,12 @@ class ConfigSchema:
 
 
 def split_list(text: str | None) -> list[str]:
-    """The elements of a LIST as APPEND and SUBTRACT see it; empty ones do not count."""
+    """The elements of a LIST for APPEND and SUBTRACT, without empty ones."""
     return [] if text is None else [element for element in text.split(",") if element]
 
 
 def append_to_list(current: str | None, addition: str) -> str:
-    """`current` with the elements of `addition` that it lacks at its end (KIP-339's APPEND)."""
+    """Append the elements of `addition` that are not in `current` (KIP-339's APPEND)."""
     elements = split_list(current)
     for element in addition.split(","):
         if element not in elements:
@@ -158,7 +158,7 @@ def append_to_list(current: str | None, addition: str) -> str:
 
 
 def subtract_from_list(current: str | None, removal: str) -> str:
-    """`current` without the elements of `removal`, each taken out once (KIP-339's SUBTRACT)."""
+    """Remove each element of `removal` once from `current` (KIP-339's SUBTRACT)."""
     elements = split_list(current)
     for element in removal.split(","):
         if element in elements:

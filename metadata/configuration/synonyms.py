@@ -1,7 +1,7 @@
-"""Which broker keys stand behind a topic's key, and which broker keys stand for each other.
+"""The broker keys that provide the default of a topic's key, and synonyms among broker keys.
 
-A topic's value that is not set comes from the broker, under another name and sometimes in another unit:
-`retention.ms` from `log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`.
+The default of a topic's key is the broker's value, under another name and sometimes in another unit: for
+`retention.ms` it is `log.retention.ms`, else `log.retention.minutes`, else `log.retention.hours`.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ def broker_synonyms_with_base(name: str) -> tuple[str, ...]:
 
 
 def listener_base(name: str) -> str | None:
-    """What stands behind the prefix `listener.name.<listener>.`; None where `name` has no such prefix."""
+    """`name` without its prefix `listener.name.<listener>.`; None without such a prefix."""
     if not name.startswith(_LISTENER_PREFIX):
         return None
     _, dot, base = name.removeprefix(_LISTENER_PREFIX).partition(".")

@@ -1,4 +1,4 @@
-"""The rules that values obey. Each maker returns a Validator, which raises ConfigError in Kafka's words."""
+"""Validators of config values, which raise ConfigError with Kafka's messages."""
 
 import re
 
@@ -15,7 +15,7 @@ def at_least(minimum: float) -> Validator:
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    """Both ends belong to the range."""
+    """A range that includes both ends."""
 
     def check(name: str, value: ConfigValue | None) -> None:
         number = _number(name, value)
@@ -28,7 +28,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def between_or(minimum: int, maximum: int, other: int) -> Validator:
-    """A range, and one value outside of it: how gzip's level says "your default"."""
+    """A range, and one value outside of it, as the -1 of gzip's level that stands for the default."""
 
     def check(name: str, value: ConfigValue | None) -> None:
         number = _number(name, value)
@@ -72,7 +72,7 @@ def no_empty_elements(name: str, value: ConfigValue | None) -> None:
 
 
 def non_empty(name: str, value: ConfigValue | None) -> None:
-    """A string that is set says something; one that is not set is fine."""
+    """A string may be null, but not empty."""
     if value == "":
         raise invalid_value(name, value, "String must be non-empty")
 

@@ -56,7 +56,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
-    """What turns `base` into `image`: applied, it gives an equal one, which shares with `base` all that did not change.
+    """The delta from `base` to `image`. Applied, it gives an equal image, which shares unchanged parts with `base`.
 
     It looks at everything that there is, and so is for snapshots alone.
     """

@@ -1,1 +1,1 @@
-"""The tables of the keys of brokers and controllers, one module per concern."""
+"""The keys of brokers and controllers, one module per concern."""

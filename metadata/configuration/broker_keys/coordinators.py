@@ -22,7 +22,7 @@ from metadata.configuration.vocabulary import (
 )
 
 
-# A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
+# Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.
 # Defaults are Kafka's but for the consumers' heartbeat interval (5000 there): all of a group hear of a join within one
 # interval, and with this one what follows from it is done within 5 s.
 # fmt: off

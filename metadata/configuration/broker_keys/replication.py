@@ -16,7 +16,7 @@ from metadata.configuration.vocabulary import (
 )
 
 
-# A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
+# Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.
 # fmt: off
 class ReplicationConfigs(ConfigValues):
     """Replication between brokers."""

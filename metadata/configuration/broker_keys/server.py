@@ -1,4 +1,4 @@
-"""What a node is, and its general limits (ServerConfigs and KRaftConfigs in Kafka)."""
+"""Roles, directories and general limits of a node (ServerConfigs and KRaftConfigs in Kafka)."""
 
 from metadata.configuration.definition import REQUIRED, ConfigValues, key
 from metadata.configuration.validators import (
@@ -27,10 +27,10 @@ from metadata.configuration.vocabulary import (
 )
 
 
-# A table: name, type, default, rule, importance; then what it means, and where it may change in a running broker.
+# Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.
 # fmt: off
 class ServerConfigs(ConfigValues):
-    """What a node is, and its general limits."""
+    """Roles, directories and general limits of a node."""
 
     process_roles = key(LIST, REQUIRED, each_of("broker", "controller"), HIGH,
         "The roles of this node: broker, controller, or both.")
