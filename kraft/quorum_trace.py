@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kraft.core import Core, ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
-from kraft.core.control import decode_voters
+from kraft.core.control_records import decode_voters
 from kraft.core.effects import RefusedEpoch, RefusedTruncation, RoleChanged
 from kraft.core.transitions import Cause, Role
 from kraft.env import Tracer

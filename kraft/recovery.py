@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 
 from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterSet, VoterSetHistory
-from kraft.core.control import decode_voters
+from kraft.core.control_records import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
 from kraft.log import CorruptLog, DurableLog, QuorumStateFile, QuorumStateLost, Snapshots

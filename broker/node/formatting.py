@@ -13,7 +13,7 @@ from broker.storage.meta_properties import MetaProperties, read_meta_properties,
 from broker.storage.partition_directory import METADATA_TOPIC, partition_directory_name
 from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
-from kraft.core.control import is_valid_voter
+from kraft.core.control_records import is_valid_voter
 from kraft.env import Env
 from kraft.recovery import format_log
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES

@@ -17,7 +17,7 @@ import msgpack
 
 from kraft.bounds import Count, IsAddress, IsBytes, IsDirectoryId, IsText, Range
 from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
-from kraft.core.control import encode_voters
+from kraft.core.control_records import encode_voters
 from kraft.core.messages import CurrentLeader, Error, FetchResponse, Request, Response
 from kraft.handshake import Hello
 from kraft.message_codec import REQUESTS, RESPONSES, encode

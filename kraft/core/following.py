@@ -1,6 +1,6 @@
 """The follower: it fetches, appends, truncates where the leader's log differs, and detects the loss of its leader."""
 
-from kraft.core.control import is_sound
+from kraft.core.control_records import is_sound
 from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefix, WriteSnapshot
 from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from kraft.core.control import leader_change, voters_entry
+from kraft.core.control_records import leader_change, voters_entry
 from kraft.core.effects import AnswerEntries, AnswerSnapshot
 from kraft.core.log_state import Match
 from kraft.core.messages import (

@@ -2,7 +2,7 @@
 
 from kraft.bounds import VOTERS_MAX
 from kraft.core import leading
-from kraft.core.control import is_valid_voter, voters_entry
+from kraft.core.control_records import is_valid_voter, voters_entry
 from kraft.core.messages import (
     AddVoterRequest,
     Error,

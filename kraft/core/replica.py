@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from kraft.core.config import QuorumConfig
-from kraft.core.control import decode_voters
+from kraft.core.control_records import decode_voters
 from kraft.core.effects import (
     Answer,
     AppendLog,

@@ -21,7 +21,7 @@ import trio
 
 from kraft.bounds import RECORDS_MAX
 from kraft.core import OffsetAndEpoch, VoterSet
-from kraft.core.control import decode_voters, encode_voters
+from kraft.core.control_records import decode_voters, encode_voters
 from kraft.env import Disk, File, FsyncFailed
 from kraft.log.durable_log import CorruptLog
 from kraft.msgpack_reading import MalformedMessage, Reading

@@ -9,9 +9,9 @@ from metadata.controller.alter_partition import (
     TopicIsrChanges,
 )
 from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
-from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
+from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration
 from metadata.controller.decision import Decision
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from metadata.controller.broker_partitions import BrokerPartitions
-from metadata.controller.config import ControllerConfig
+from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.sessions import BrokerSessions
 from metadata.errors import (

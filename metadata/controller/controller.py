@@ -13,8 +13,8 @@ from metadata.configuration import ConfigSchema
 from metadata.controller.alter_partition import AlteredTopic, AlterPartitionControl, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersControl
-from metadata.controller.config import ControllerConfig
 from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsControl
+from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
 from metadata.controller.decision_events import DecidedRecords, DecisionEvents

@@ -6,7 +6,7 @@ from enum import IntEnum
 import attrs
 
 from metadata.configuration import ConfigSchema
-from metadata.controller.config import ControllerConfig
+from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.election_configs import min_insync_replicas_records
 from metadata.controller.feature_levels import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import attrs
 
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType
-from metadata.controller.config import ControllerConfig
+from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assign_partition, place_partitions
 from metadata.controller.topic_names import CLUSTER_METADATA_TOPIC, validate_topic_name

@@ -5,7 +5,7 @@ from random import Random
 import attrs
 
 from kraft.core import ElectionState, LogState, OffsetAndEpoch, VoterSet, VoterSetHistory
-from kraft.core.control import decode_voters
+from kraft.core.control_records import decode_voters
 from kraft.replicated_log import Batch, BatchKind
 
 

@@ -17,7 +17,7 @@ import attrs
 from kraft.core import Core, Effect, Event, QuorumConfig, ReplicaKey, Role, Voter, VoterSet
 from kraft.core import effects as todo
 from kraft.core import events as happened
-from kraft.core.control import decode_voters
+from kraft.core.control_records import decode_voters
 from kraft.core.messages import Error, FetchSnapshotResponse, Request, Response, VoterChangeResponse
 from kraft.replicated_log import BatchKind
 from tests.support.directory_ids import directory_id

@@ -14,7 +14,7 @@ from kraft.core import (
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
-from kraft.core.control import leader_change
+from kraft.core.control_records import leader_change
 from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch
 from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, One, established, kinds, sends

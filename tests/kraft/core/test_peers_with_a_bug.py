@@ -6,7 +6,7 @@ from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, Role
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
-from kraft.core.control import encode_voters
+from kraft.core.control_records import encode_voters
 from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends

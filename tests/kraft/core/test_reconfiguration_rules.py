@@ -13,7 +13,7 @@ from kraft.core import (
 from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
-from kraft.core.control import voters_entry
+from kraft.core.control_records import voters_entry
 from kraft.core.messages import CurrentLeader, Error
 from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
