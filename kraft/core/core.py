@@ -50,7 +50,7 @@ from kraft.core.voters import ReplicaKey, VoterSet, VoterSetHistory
 
 
 class Core:
-    """One replica. `election`, `log` and `voters` are the recovered state. `chance` returns numbers in [0, 1).
+    """One replica. `election`, `log` and `voters` are the recovered state. `random` returns numbers in [0, 1).
 
     `wall_s` returns the seconds since 1970, which only decide whether an epoch is plausible.
     """
@@ -58,7 +58,7 @@ class Core:
     def __init__(
         self,
         config: QuorumConfig,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         election: ElectionState,
         log: LogState,
         voters: VoterSetHistory,
@@ -67,7 +67,7 @@ class Core:
     ) -> None:
         if log.last_epoch > election.epoch:
             election = ElectionState(log.last_epoch)
-        replica = self._replica = Replica(config, chance, election, log, voters, now_ms, wall_s)
+        replica = self._replica = Replica(config, random, election, log, voters, now_ms, wall_s)
         # A replica that starts requests pre-votes soon: if there is a leader, the responses name it.
         replica.state = Unattached(now_ms + replica.election_backoff_ms(1))
 

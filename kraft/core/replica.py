@@ -28,12 +28,12 @@ from kraft.replicated_log import Batch, BatchKind
 
 
 class Replica:
-    """`chance` returns numbers in [0, 1). `effects` collects the effects of the current step."""
+    """`random` returns numbers in [0, 1). `effects` collects the effects of the current step."""
 
     def __init__(
         self,
         config: QuorumConfig,
-        chance: Callable[[], float],
+        random: Callable[[], float],
         election: ElectionState,
         log: LogState,
         voters: VoterSetHistory,
@@ -56,7 +56,7 @@ class Replica:
         self.heard_unknown_peer = False
         # The fetched snapshot that the driver is installing. The log must not be read or changed until that is done.
         self.installing: OffsetAndEpoch | None = None
-        self._chance = chance
+        self._random = random
         self.state: RoleState = Unattached(inf)
 
     # State
@@ -127,19 +127,19 @@ class Replica:
         return [voter for voter in self.voters.voters if voter.node_id != self.me.node_id]
 
     def random_election_timeout_ms(self) -> float:
-        return self.config.election_timeout_ms * (1 + self._chance())
+        return self.config.election_timeout_ms * (1 + self._random())
 
     def random_fetch_timeout_ms(self) -> float:
         """The fetch timeout plus up to 10 %, so that followers of a lost leader do not all start a pre-vote at once."""
-        return self.config.fetch_timeout_ms * (1 + 0.1 * self._chance())
+        return self.config.fetch_timeout_ms * (1 + 0.1 * self._random())
 
     def election_backoff_ms(self, attempts: int) -> float:
         """A random backoff that grows with the attempts, so that rival candidates stop colliding."""
         longest = min(self.config.election_backoff_max_ms, self.config.retry_backoff_ms * 2.0 ** min(attempts, 30))
-        return longest * self._chance()
+        return longest * self._random()
 
     def pick(self, choices: Sequence[tuple[int, str]]) -> tuple[int, str]:
-        return choices[int(self._chance() * len(choices))]
+        return choices[int(self._random() * len(choices))]
 
     # Transitions
 
