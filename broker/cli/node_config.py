@@ -1,4 +1,4 @@
-"""What a node's commands begin with: its properties file, and the overrides of their command line."""
+"""Reads the configuration of a node for its commands: the properties file, and overrides from the command line."""
 
 import os
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from broker.config import KafkaConfig, read_config
 
 
 def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
-    """The configuration in the file at `path`, or of a development node. Raises ConfigError, OSError.
+    """The configuration in the file at `path`, or that of a development node. Raises ConfigError, OSError.
 
-    Directories are absolute in it: where they are must not depend on where the process is, later on and for those it
-    tells of them.
+    Its directories are absolute: they must not depend on the working directory of the process, which may change, and
+    which differs for other processes that get their paths.
     """
     properties = None
     if path is not None:

@@ -1,8 +1,8 @@
-"""`kraft start [server.properties] [--override key=value ...]`: run a node until it is told to stop.
+"""`kraft start [server.properties] [--override key=value ...]`: runs a node until a signal stops it.
 
-Without a file it starts one combined controller and broker for development, on ports 9092 and 9093 of this machine,
-with its data in ./data. A data directory that is empty is formatted. SIGTERM and Ctrl-C stop it cleanly, a second one
-at once.
+Without a file, the command starts a combined controller and broker for development, on ports 9092 and 9093 of this
+machine, with its data in ./data. An empty data directory is formatted. SIGTERM and Ctrl-C stop the node cleanly; a
+second one stops it at once.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError
 from metadata.records import MalformedRecord, UnknownRecordType
 
-# What a person can do something about; anything else is a bug, and shows its traceback.
+# Errors that an operator can resolve. Any other error is a bug and shows its traceback.
 _REFUSALS: Final = (
     ConfigError,
     NotFormatted,
@@ -55,7 +55,7 @@ _REFUSALS: Final = (
 
 
 def run_node(arguments: StartArguments) -> int:
-    """Run a node until it is told to stop; the command's exit code."""
+    """Run a node until a signal stops it. Returns the exit code of the command."""
     exit_code = 0
     try:
         config = read_node_config(arguments.properties, arguments.overrides)
@@ -71,13 +71,14 @@ def run_node(arguments: StartArguments) -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """Take all descriptors the system grants: every connection and every active partition holds one.
+    """Raise the limit of file descriptors as far as the system allows.
 
-    Running out of them looks like a disk that fails. Many systems grant 1,024 at first and far more to who asks. Here
-    and not in `Node`: an application that embeds a node decides on its process's limits itself.
+    Every connection and every active partition needs a descriptor, and running out of them looks like a failing disk.
+    Many systems allow 1,024 by default and far more on request. This is not part of `Node`, because an application that
+    embeds a node sets the limits of its process itself.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems grant less than they say
+    with contextlib.suppress(ValueError, OSError):  # some systems allow less than the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -103,15 +104,17 @@ def _about_connections(config: KafkaConfig) -> str | None:
 
 
 def _about_internal_topics(config: KafkaConfig) -> str | None:
-    """Of a node that is the only controller, and so likely the only broker: clients would ask for ever for a
-    coordinator whose topic cannot be created. Of two replicas nothing is said: `kraft cluster` has them for two nodes.
+    """The warning that the topic of the coordinators cannot be created; None if it probably can.
+
+    A node that is the only controller is probably the only broker, too. Its clients would retry for ever to find a
+    coordinator. Two replicas are accepted, because `kraft cluster` sets them for two nodes.
     """
     replicas = config.offsets_topic_replication_factor
     if not (config.is_broker and config.is_sole_voter) or replicas <= 2:
         return None
     return (
         f"offsets.topic.replication.factor is {replicas}: no consumer group works before {replicas} brokers are there. "
-        "Set it to 1 where this node is to be the only one"
+        "Set it to 1 if this node is the only one"
     )
 
 
@@ -130,7 +133,10 @@ async def _serve(config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) 
 
 @attrs.frozen
 class _Serving:
-    """Hears that the node has started; one that was stopped while it waited for others does not serve."""
+    """The `task_status` of the node: prints where the node listens once it serves.
+
+    A node that is stopped while it waits for other nodes reports a start, too, and does not serve.
+    """
 
     node: Node
     config: KafkaConfig
@@ -154,12 +160,13 @@ async def _stop_at_eof(node: Node) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """Leaves out what is there now, and looks at the rest less often: worth a few percent, and shorter pauses.
+    """Exclude all present objects from garbage collection, and collect less often.
 
-    Error responses leave cycles behind (an exception, its traceback, the frame that collects it). To free 50,000
-    objects of such garbage at once holds the loop for 60 to 100 ms; a collection of 5,000 takes less than 10 ms. Every
-    fourth one also looks at what was in use during the three before it: 20,000 objects, which takes 2 to 4 ms. Every
-    eleventh one took 8 to 14 ms, as much as half of the longest holds.
+    This saves a few percent of CPU time and shortens the pauses. Error responses leave reference cycles (an exception,
+    its traceback, and the frame that holds both). Freeing 50,000 objects of such garbage at once holds the event loop
+    for 60 to 100 ms; a collection after 5,000 allocations takes less than 10 ms. Every fourth collection also examines
+    the objects that survived the three before it: 20,000 objects, which takes 2 to 4 ms. With every eleventh instead of
+    every fourth, this took 8 to 14 ms, half of the longest hold.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""The arguments of `kraft start`, read without the command framework.
+"""Parses the arguments of `kraft start` without the command framework.
 
-A node's process lives for months, so neither its start nor its memory should pay for the tools beside it. The forms
-that scripts and service managers use are read here. Everything else (help, a mistake) goes to the grammar, which
-defines the command and reads these forms in the same way.
+A node runs for months, so that neither its start nor its memory should pay for the other commands. This module parses
+the forms that scripts and service managers use. The grammar handles everything else, such as help and mistakes. The
+grammar defines the command, and parses these forms in the same way.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _VALUES: Final = {"--log-level": LOG_LEVELS, "--log-format": LOG_FORMATS}
 
 
 def read_start_arguments(argv: Sequence[str]) -> StartArguments | None:
-    """The arguments after `start`; None if only the grammar can tell what they mean."""
+    """Parse the arguments after `start`. Returns None if they need the grammar."""
     properties: str | None = None
     overrides: list[str] = []
     chosen = {"--log-level": "info", "--log-format": "text"}
