@@ -16,7 +16,7 @@ from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broke
 from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, Values, value_text
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
-from metadata.configuration.topic import TOPIC_CONFIGS
+from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -84,9 +84,9 @@ def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
             if value is not None:
                 defaults[name] = value if synonym.factor == 1 else _scaled(value, synonym.factor)
                 break
-    retention_ms = defaults["retention.ms"]
-    if isinstance(retention_ms, int) and retention_ms < 0:
-        defaults["retention.ms"] = -1
+    retention = TopicConfigs.retention_ms.name
+    if isinstance(retention_ms := defaults[retention], int) and retention_ms < 0:
+        defaults[retention] = -1  # any negative value of the broker's keys is no limit
     return defaults
 
 

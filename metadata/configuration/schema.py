@@ -19,7 +19,7 @@ from metadata.configuration.definition import (
 from metadata.configuration.effective import topic_values
 from metadata.configuration.group import GROUP_CONFIGS, check_group_values, group_values
 from metadata.configuration.synonyms import listener_base
-from metadata.configuration.topic import TOPIC_CONFIGS
+from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
 
 T = TypeVar("T")
 
@@ -65,10 +65,11 @@ class ConfigSchema:
                 key.validator is not None
             ):  # the broker's defaults are checked, too: the broker's own validators are not always as strict
                 key.validator(name, values[name])
-        _check_compaction_lags(values)
-        if values["remote.storage.enable"]:
-            self._check_remote_storage(values)
-        elif _is_true(existing, "remote.storage.enable") and not values["remote.log.delete.on.disable"]:
+        topic = TopicConfigs(values)
+        _check_compaction_lags(topic)
+        if topic.remote_storage_enable:
+            self._check_remote_storage(topic)
+        elif _is_true(existing, TopicConfigs.remote_storage_enable.name) and not topic.remote_log_delete_on_disable:
             raise ConfigError(
                 "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
                 "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
@@ -131,16 +132,16 @@ class ConfigSchema:
         text = topic.get(key.name, cluster.get(key.name))
         return cast(T, self._broker[key.name] if text is None else key.parse(text))
 
-    def _check_remote_storage(self, values: Values) -> None:
-        if not self._broker["remote.log.storage.system.enable"]:
+    def _check_remote_storage(self, topic: TopicConfigs) -> None:
+        if not self._broker[BrokerConfigs.remote_log_storage_system_enable.name]:
             raise ConfigError(
                 "Tiered Storage functionality is disabled in the broker. "
                 "Topic cannot be configured with remote log storage."
             )
-        if values["cleanup.policy"] != ("delete",):
+        if topic.cleanup_policy != ("delete",):
             raise ConfigError("Remote log storage only supports topics with cleanup.policy=delete")
         for unit in ("bytes", "ms"):
-            _check_local_retention(values, f"local.retention.{unit}", f"retention.{unit}")
+            _check_local_retention(topic, f"local.retention.{unit}", f"retention.{unit}")
 
 
 def split_list(text: str | None) -> list[str]:
@@ -196,23 +197,23 @@ def _is_per_broker(name: str) -> bool:
     return key is not None and key.update_mode is UpdateMode.PER_BROKER
 
 
-def _check_compaction_lags(values: Values) -> None:
-    shortest, longest = _integer(values["min.compaction.lag.ms"]), _integer(values["max.compaction.lag.ms"])
+def _check_compaction_lags(topic: TopicConfigs) -> None:
+    shortest, longest = topic.min_compaction_lag_ms, topic.max_compaction_lag_ms
     if shortest > longest:
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
         )
 
 
-def _check_local_retention(values: Values, local_name: str, total_name: str) -> None:
-    local, total = _integer(values[local_name]), _integer(values[total_name])
+def _check_local_retention(topic: TopicConfigs, local_name: str, total_name: str) -> None:
+    local, total = _integer(topic.values[local_name]), _integer(topic.values[total_name])
     if local == -2:
         return
     if total > -1 and local == -1:
         raise invalid_value(local_name, local, f"Value must not be -1 as {total_name} value is set as {total}.")
     if -1 < total < local:
         raise invalid_value(local_name, local, f"Value must not be more than {total_name} property value: {total}")
-    if values["remote.log.copy.disable"] and local != total:
+    if topic.remote_log_copy_disable and local != total:
         raise ConfigError(
             f"When `remote.log.copy.disable` is set to true, the `{local_name}` and `{total_name}` must be set to the "
             "identical value because there will be no more logs copied to the remote storage."

@@ -1,4 +1,4 @@
-"""The way to the active controller: whoever that is, however often it changes."""
+"""The channel to the active controller, while controllers change and connections break."""
 
 from collections.abc import Callable
 

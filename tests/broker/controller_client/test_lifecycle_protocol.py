@@ -1,4 +1,4 @@
-"""What a broker says to the controller, and when (KIP-631): the pure part, told the time."""
+"""The requests of a broker to the controller, and their times (KIP-631): the pure part, told the time."""
 
 from math import inf
 
