@@ -9,9 +9,10 @@ from benchmarks import group_state
 from broker.coordinator.group.offsets.requests import NO_LEADER_EPOCH
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.storage.log import Log
-from broker.storage.log_config import DAY_MS, LogConfig
+from broker.storage.log_config import LogConfig
 from broker.wire.records import Record, encode_batch
 from kraft.env import real_env
+from metadata.configuration.vocabulary import DAY_MS
 
 
 def write_commits(directory: Path, groups: int, commits: int) -> None:

@@ -13,12 +13,12 @@ from broker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.cleaner.cleanable import cleanable
 from broker.storage.log import Log
-from broker.storage.log_config import DAY_MS, LogConfig
+from broker.storage.log_config import LogConfig
 from broker.storage.log_dirs import LogDirs
 from broker.storage.log_dirs_config import LogDirsConfig
 from kraft.env import Env
 from tests.support.compacted_logs import COMPACTED, UnsyncedDisk, latest, put
-from tests.support.logs import NOW_MS, listing, read_all
+from tests.support.logs import DAY_MS, NOW_MS, listing, read_all
 
 TOPIC_ID = bytes([1] * 16)
 
