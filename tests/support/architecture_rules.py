@@ -118,8 +118,8 @@ def _used_names(tree: ast.Module) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
 
 
-def import_cycle(modules: Mapping[str, Module]) -> list[str]:
-    """One cycle of imports at run time, as the names along it; empty where there is none.
+def import_cycle(modules: Mapping[str, Module], *, with_types: bool) -> list[str]:
+    """One cycle of imports, as the names along it; empty if there is none. `with_types` counts those for mypy alone.
 
     That importing a module runs the packages around it is left out: a package re-exports what is in it.
     """
@@ -127,7 +127,7 @@ def import_cycle(modules: Mapping[str, Module]) -> list[str]:
         module.name: [
             imported_module(imported, modules)
             for imported in imports(module)
-            if imported.module_level and not imported.type_checking
+            if imported.module_level and (with_types or not imported.type_checking)
         ]
         for module in modules.values()
     }

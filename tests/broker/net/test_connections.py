@@ -59,6 +59,13 @@ class Commands:
             case b"release":
                 self.parked.pop(0).complete(frame(b"released"))
                 return frame(argument)
+            case b"throttle":
+                connection.throttle()
+                return frame(argument)
+            case b"unthrottle":
+                for each in self.connections:
+                    each.end_throttle()
+                return frame(argument)
             case b"large":
                 return [struct.pack(">i", int(argument)), bytes(int(argument))]
             case b"file":
@@ -210,6 +217,37 @@ async def test_connection_that_finishes_drops_a_request_that_waits_for_its_turn(
         await other.send_all(frame(b"release other"))
         assert await read_frame(stream, bytearray()) == b"released"
         await assert_closed(stream)
+
+
+async def test_throttled_connection_sends_replies_and_runs_nothing_until_its_time_is_over(server: Server) -> None:
+    """KIP-219: the answer is sent at once, and the next request is neither run nor, once noticed, read."""
+    async with await server.connect() as stream, await server.connect() as other:
+        await stream.send_all(frame(b"park") + frame(b"throttle second") + frame(b"echo third"))
+        await until(lambda: len(server.commands.served) == 2)
+        await other.send_all(frame(b"release other"))
+        held = bytearray()
+        assert [await read_frame(stream, held) for _ in range(2)] == [b"released", b"second"]
+        await stream.send_all(frame(b"echo fourth"))
+        throttled = server.commands.connections[0]
+        await until(lambda: throttled.muted)
+        assert not throttled.is_idle
+        assert len(server.commands.served) == 3
+
+        await other.send_all(frame(b"unthrottle all"))
+        assert [await read_frame(stream, held) for _ in range(2)] == [b"third", b"fourth"]
+        await until(lambda: throttled.is_idle)
+        await stream.send_all(frame(b"echo fifth"))
+        assert await read_frame(stream, held) == b"fifth"
+
+
+async def test_throttled_connection_that_finishes_is_closed(server: Server) -> None:
+    async with await server.connect() as stream:
+        await stream.send_all(frame(b"throttle first") + frame(b"echo second"))
+        held = bytearray()
+        assert await read_frame(stream, held) == b"first"
+        server.acceptor.finish_all("PLAINTEXT", "the test ends it")
+        await assert_closed(stream)
+        assert len(server.commands.served) == 1
 
 
 async def test_one_connection_completes_another_connections_reply(server: Server) -> None:
