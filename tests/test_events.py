@@ -30,7 +30,7 @@ def catalogue_of(kind: str) -> EventCatalogue:
 
 
 def wrong(event: EmittedEvent) -> str | None:
-    """The mistakes in the event, if there are any."""
+    """The mistake in an event, if there is one."""
     declared = EVENT_KINDS.get(event.kind)
     if declared is None:
         return "is not declared"

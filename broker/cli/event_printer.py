@@ -1,8 +1,8 @@
 """The node's log for operators: prints traced events to standard error, as text or as JSON lines.
 
 `broker.events` declares the level and the sentence of each kind. Clients cause some events as often as they like: each
-refused connection is one. Only some lines of such a kind are printed in an interval, and one line says how many more
-there were.
+refused connection is one. For such kinds, the log prints a bounded number of lines in an interval, and then how many
+more there were.
 """
 
 import contextlib

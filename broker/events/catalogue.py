@@ -1,4 +1,4 @@
-"""Joins the catalogues: one kind has one meaning, in every package that emits it."""
+"""Joins the catalogues of all packages."""
 
 from collections.abc import Mapping
 from typing import Final

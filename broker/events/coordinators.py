@@ -46,7 +46,7 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
         ),
         "coordinator_timer_repeated": EventKind(
             Level.DEBUG,
-            "A timer's decision could not be written, for example with too few in-sync replicas. It tries again.",
+            "The decision of a timer could not be written, as when too few replicas are in sync. It is tried again.",
             {**_TIMER, "error": "the failure, as text"},
         ),
         "coordinator_unloaded": EventKind(

@@ -5,8 +5,8 @@ from kraft.events import EventCatalogue, EventKind
 
 _HEAD = """# Events
 
-Events of a node. `kraft start` logs events of level `info` and above to standard error; `--log-level debug` logs
-all, and `--log-format json` writes an object on each line:
+The events that a node reports. `kraft start` logs events of level `info` and above to standard error.
+`--log-level debug` logs all, and `--log-format json` writes an object on each line:
 
     kraft: 2026-03-01T12:00:00.000Z info node 1: leader_elected epoch=4 cause="fetch timeout"
     {"time": "2026-03-01T12:00:00.000Z", "level": "info", "node": 1, "event": "leader_elected", \
