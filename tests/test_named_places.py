@@ -14,7 +14,7 @@ DOCUMENTS = (
     "docs/debugging.md",
     "docs/glossary.md",
     "docs/how-to-add.md",
-    "docs/request-life.md",
+    "docs/requests.md",
     "docs/test-worlds.md",
     "docs/where-is-what.md",
 )
