@@ -1,4 +1,4 @@
-"""Members of classic groups, without clients: their requests to a shard, and what they are told."""
+"""Members of classic groups without clients: their requests to a shard, and the responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ LATEST = 9
 
 
 class ClassicClients(GroupsShard):
-    """A shard, and those who ask it. What is told at once is done; the others wait."""
+    """A shard and its clients. Responses that are complete at once are done; the others are parked."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         super().__init__(config or GroupConfig(initial_rebalance_delay_ms=INITIAL_DELAY_MS))
@@ -150,7 +150,7 @@ class ClassicClients(GroupsShard):
 
 
 def told(completion: Completion[Any]) -> Any:
-    """What somebody was told by now; of an error as a whole, an answer that says so."""
+    """The response by now; an error of the whole request as a response with its code."""
     assert completion.done, "nothing is told yet"
     outcome = completion.outcome
     if isinstance(outcome, CoordinatorError):
@@ -163,7 +163,7 @@ def code(completion: Completion[Any]) -> ErrorCode:
 
 
 def facts(group: ClassicGroup) -> tuple[object, ...]:
-    """All that is known of a group, to be compared."""
+    """All attributes of a group, for comparisons."""
     return (
         *(getattr(group, name) for name in ("state", "generation", "protocol_type", "protocol_name", "leader_id")),
         *(getattr(group, name) for name in ("is_initial", "new_member_added", "joining_count", "state_since_ms")),
@@ -175,7 +175,7 @@ def facts(group: ClassicGroup) -> tuple[object, ...]:
 
 
 def decide_only(state: GroupCoordinatorShard, decide: Any, now_ms: int) -> Decision[Any] | None:
-    """Decide, and let nothing come of it."""
+    """Decides without performing the decision."""
     try:
         decision: Decision[Any] = decide(state, now_ms)
     except CoordinatorError:

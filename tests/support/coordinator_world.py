@@ -1,4 +1,4 @@
-"""A coordinator of the simplest kind, on the nodes of a test: its state is what its topic's records say last."""
+"""A coordinator of the simplest kind on the nodes of a test: its state is the last value of each key."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -97,7 +97,7 @@ def put_and_tell(state: Registers, now_ms: int, *, name: str, value: str) -> Dec
 
 
 class RegistersRuntime:
-    """A runtime on one node, and what a test asks of it. Nothing is in a turn here, unless the test commits."""
+    """A runtime on one node, and a test's requests to it. No request is in a turn, unless the test commits."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ async def registers(
 
 
 def append(runtime: RegistersRuntime, *batches: bytes) -> None:
-    """Have somebody else write to the coordinator's partition: markers of transactions too, which no client may."""
+    """Appends as another writer to the coordinator's partition; also end markers of transactions."""
     partition = runtime.partition
     log = partition.leader_log()
     for each in batches:
@@ -224,7 +224,7 @@ def append(runtime: RegistersRuntime, *batches: bytes) -> None:
 
 
 def reload(runtime: RegistersRuntime) -> None:
-    """Leadership goes, and comes back."""
+    """Ends leadership, and begins it again."""
     runtime.runtime._unload(0)
     runtime.runtime.leadership_changed([runtime.partition])
 

@@ -1,4 +1,4 @@
-"""A shard of groups without a node: decisions are written down in a list and replayed, as the runtime would."""
+"""A shard of groups without a node: decisions are appended to a list and replayed, as the runtime does."""
 
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ BEGINNING_MS = 1_700_000_000_000
 
 
 class ListedTimers:
-    """What is due when."""
+    """Timers in a dict; `pass_ms` of the shard runs them."""
 
     def __init__(self, shard: "GroupsShard") -> None:
         self._shard = shard
@@ -37,7 +37,7 @@ class ListedTimers:
 
 
 class GroupsShard:
-    """See the module's docstring. `log` holds records with time and producer, and how producers' transactions ended."""
+    """The shard. `log` holds records with time and producer id, and the ends of producers' transactions."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = config or GroupConfig()
@@ -50,7 +50,7 @@ class GroupsShard:
         return Completion()
 
     def load(self) -> None:
-        """Begin anew with what is in the log."""
+        """Loads a new state from the log."""
         self.timers = ListedTimers(self)
         self.state = GroupCoordinatorShard(self, self.config)
         for offset, entry in enumerate(self.log):
@@ -58,7 +58,7 @@ class GroupsShard:
         self.state.loaded(self.now_ms)
 
     def compact(self, *, keeps_tombstones: bool) -> None:
-        """Have the log as it is when it was cleaned: the last record of each key. For logs without transactions."""
+        """Compacts the log: only the last record of each key remains. Only for logs without transactions."""
         last = {entry[0].key: entry for entry in self.log if len(entry) == 3}
         kept = {id(entry) for entry in last.values() if keeps_tombstones or entry[0].value is not None}
         self.log = [entry for entry in self.log if id(entry) in kept]
@@ -68,7 +68,7 @@ class GroupsShard:
         return self._carry_out(decide(self.state, self.now_ms), producer_id)
 
     def append(self, *records: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Records that nobody here has decided."""
+        """Appends records that no decision of this shard has made."""
         self._carry_out(Decision(records, None), producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
@@ -76,7 +76,7 @@ class GroupsShard:
         self._replay(len(self.log) - 1, self.log[-1])
 
     def pass_ms(self, elapsed_ms: int) -> None:
-        """Let time pass, timer by timer."""
+        """Lets time pass, timer by timer."""
         end_ms = self.now_ms + elapsed_ms
         while due := [(when, key) for key, (when, _) in self.timers.due.items() if when <= end_ms]:
             when, key = min(due, key=lambda each: each[0])

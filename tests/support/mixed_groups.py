@@ -1,4 +1,4 @@
-"""Groups with members of both protocols: made, asked to do what they are told, and looked at."""
+"""Groups with members of both protocols."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

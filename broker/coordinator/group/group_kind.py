@@ -89,7 +89,7 @@ ReplayRecord: TypeAlias = Callable[[dict[str, Group], Any, Any], None]
 
 @attrs.frozen(kw_only=True)
 class GroupKind:
-    """What a shard does with the groups of one kind. The callbacks get the shard, and look at the groups of their kind.
+    """How a shard handles the groups of one kind. The callbacks get the shard, and look at the groups of their kind.
 
     `replay` maps the classes of record keys to the function that replays such records. `on_loaded` is called when the
     log is replayed, with the time in ms since 1970: it starts the members' sessions. `on_metadata_change` is called

@@ -211,11 +211,11 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: int = field("int64", "0+", default=0)
 
 
-# Attrs classes without an ancestor of their own: a key or a value is an instance of one of those below.
+# The classes have no base class; a key or a value is an instance of one of those in `_TYPES`.
 RecordKey: TypeAlias = Any
 RecordValue: TypeAlias = Any
 
-# By type: the key's class, the value's class, the version in which the value is written.
+# By record type: the key's class, the value's class, and the version in which the value is written.
 _TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
     0: (LegacyOffsetCommitKey, OffsetCommitValue, 0),
     1: (OffsetCommitKey, OffsetCommitValue, 4),
@@ -228,7 +228,7 @@ _TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, 0),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, 0),
 }
-# The only version that can say when an offset expires.
+# The only version with an expire timestamp.
 OFFSET_COMMIT_VALUE_WITH_EXPIRY: Final = 1
 
 

@@ -31,7 +31,7 @@ from metadata.image import MetadataDelta, MetadataImage
 
 T = TypeVar("T")
 
-# Types below 0 do not exist: records that are none at all are counted under this.
+# The key in `skipped_records` for records that cannot be decoded; real types are not negative.
 UNREADABLE: Final = -1
 
 KINDS: Final[tuple[GroupKind, ...]] = (CLASSIC_GROUPS, CONSUMER_GROUPS)
@@ -58,7 +58,7 @@ class GroupCoordinatorShard:
         self.topics_version = -1
         self.topic_matcher = TopicMatcher()
 
-    # Replaying
+    # Replay
 
     def replay(
         self,
@@ -87,7 +87,7 @@ class GroupCoordinatorShard:
         """See `CoordinatorShard.replay_end_transaction`."""
         self.offsets.replay_end_transaction(producer_id, committed=committed)
 
-    # Coming to life
+    # Leadership and metadata
 
     def loaded(self, now_ms: int) -> None:
         """See `CoordinatorShard.loaded`.

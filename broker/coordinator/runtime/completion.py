@@ -21,7 +21,7 @@ class Completion(Generic[T]):
     @property
     def outcome(self) -> T | CoordinatorError:
         """The value or the error. The completion must be done."""
-        assert self.done, "nobody knows yet"
+        assert self.done, "the completion is not done"
         return self._outcome  # type: ignore[return-value]  # T may be None
 
     def complete(self, value: T) -> None:

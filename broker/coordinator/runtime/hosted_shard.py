@@ -23,7 +23,7 @@ from metadata.image import MetadataDelta, MetadataImage
 S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
 
-# What Kafka waits before it repeats what a timer could not write.
+# How long Kafka waits before it retries a timer whose records could not be appended.
 _TIMER_RETRY_MS: Final = 500
 
 
@@ -37,7 +37,7 @@ class Phase(Enum):
 
 @attrs.frozen(kw_only=True)
 class ShardServices:
-    """What the shards of a coordinator share.
+    """The services that all shards of a coordinator share.
 
     `reload` loads a shard again whose state no longer matches its log, if this broker still leads the partition. A
     response waits at most `write_timeout_ms` for its commit. `now_ms` is wall-clock time.
@@ -113,7 +113,7 @@ class HostedShard(Generic[S]):
         try:
             decision = decide(self.state, now_ms)
         except CoordinatorError as error:
-            self.defer(completion, error.with_traceback(None))  # it tells of the state as well
+            self.defer(completion, error.with_traceback(None))  # the error is based on the state as well
         else:
             try:
                 self._perform(decision, now_ms)
@@ -141,7 +141,7 @@ class HostedShard(Generic[S]):
         if self.phase is Phase.CLOSED or self.is_fenced:
             return not_coordinator()
         if not self._writer.is_alone:
-            # Somebody else has written here.
+            # Another writer has appended to the log.
             self._services.reload(self)
             return not_coordinator()
         return None
@@ -165,7 +165,7 @@ class HostedShard(Generic[S]):
             if decision.apply is not None:
                 decision.apply()
         except BaseException:
-            self._services.reload(self)  # the state is neither what it was nor what the log says
+            self._services.reload(self)  # the state is only partly changed
             raise
 
     def _append(self, decision: Decision[Any], now_ms: int) -> None:
@@ -179,7 +179,7 @@ class HostedShard(Generic[S]):
     def _fire(self, key: Hashable, decide: OnTimer) -> None:
         """Decides what a due timer has to decide, in a turn of its own."""
         if self._refusal() is not None:
-            return  # the shard is gone, or has to begin anew
+            return  # the shard is closed, or is loaded again
         now_ms = self._services.now_ms()
         try:
             self._perform(decide(self.state, now_ms), now_ms)
@@ -189,7 +189,7 @@ class HostedShard(Generic[S]):
                 self.timers.schedule(key, _TIMER_RETRY_MS, decide)
         except FsyncFailed:
             raise
-        except Exception as error:  # noqa: BLE001 - the shard begins anew, and everybody else is served
+        except Exception as error:  # noqa: BLE001 - the shard is loaded again, and other shards go on
             self._services.trace(
                 "coordinator_timer_failed", partition=str(self.partition), error="".join(format_exception(error))
             )
@@ -216,7 +216,7 @@ class HostedShard(Generic[S]):
         last.
         """
         if self._is_releasing:
-            return  # by whoever called this first, so that the stack does not grow with the number of answers
+            return  # the outer call completes them, so that the stack does not grow with their number
         deferred, partition, writer = self._deferred, self.partition, self._writer
         self._is_releasing = True
         try:

@@ -7,7 +7,7 @@ from typing import Final
 _FACTOR: Final = 31
 _INT_MASK: Final = 0xFFFFFFFF
 _INT_MIN_BITS: Final = 0x80000000
-# Characters that are hashed at once: a loop over each takes 3 ms for the longest group id, of 32 KB.
+# How many characters are hashed in one step. A loop over each takes 3 ms for the longest group id, of 32 KB.
 _PIECE: Final = 256
 _POWERS: Final = tuple(pow(_FACTOR, exponent, _INT_MASK + 1) for exponent in range(_PIECE + 1))
 

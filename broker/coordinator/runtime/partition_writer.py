@@ -14,10 +14,10 @@ from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, Compression, Record, encode_batch
 
 _ACKS_ALL, _ACKS_LEADER = -1, 1
-# What a record takes besides its key and value, at most: five varints, attributes, no headers.
+# The most bytes of a record besides its key and value: five varints, attributes, no headers.
 _RECORD_OVERHEAD: Final = 32
 
-# What clients of coordinators are told of errors that are their partitions' (CoordinatorOperationExceptionHelper).
+# The errors that clients of coordinators get for errors of the partition (CoordinatorOperationExceptionHelper).
 _TRANSLATED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -70,7 +70,7 @@ class AppendScheduler:
         if writer in self._under_way:
             del self._under_way[writer]
             if self._open and not self._is_due and not self._is_anything_under_way():
-                self._write_with_turn()  # and if this is no turn, when it has lingered
+                self._write_with_turn()
 
     def ended(self, writer: "PartitionWriter") -> None:
         """Called when the writer is closed; its unwritten records are dropped."""

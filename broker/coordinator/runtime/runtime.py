@@ -91,7 +91,7 @@ class CoordinatorRuntime(Generic[S]):
             reload=self._reload,
         )
 
-    # Asking
+    # Requests
 
     def partition_for(self, key: str) -> int:
         """The partition that a group id or a transactional id belongs to."""
@@ -148,14 +148,14 @@ class CoordinatorRuntime(Generic[S]):
         """The partitions whose shards are on this broker, also those that are still loading."""
         return sorted(self._shards)
 
-    # Coming and going
+    # Leadership and metadata
 
     def leadership_changed(self, partitions: Sequence[Partition]) -> None:
         """Called with partitions that this broker leads in a new leader epoch, or no longer leads. Must not fail."""
         for partition in partitions:
             if partition.topic == self.settings.topic:
                 shard = self._shards.get(partition.index)
-                if shard is None or shard.partition is partition or partition.leads:  # else a former topic's
+                if shard is None or shard.partition is partition or partition.leads:  # not of a deleted topic
                     self._unload(partition.index)
                     if partition.leads:
                         self._start_loading(partition)
@@ -204,10 +204,10 @@ class CoordinatorRuntime(Generic[S]):
             await loader.run()
             shard.begin()
         except LoadingAborted:
-            return  # it has been let go, or is about to be
+            return  # the shard is closed, or is about to be
         except FsyncFailed:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it would be so on the next broker too
+        except Exception as error:  # noqa: BLE001 - loading would fail on the next broker too
             self._trace_shard(
                 shard,
                 "coordinator_load_failed",
@@ -215,7 +215,7 @@ class CoordinatorRuntime(Generic[S]):
                 error=f"{type(error).__name__}: {error}",
                 traceback="".join(format_exception(error)),
             )
-            shard.close()  # until somebody leads under another epoch
+            shard.close()  # until the leader epoch changes
             return
         elapsed_ms = (trio.current_time() - began) * 1000
         self._trace_shard(

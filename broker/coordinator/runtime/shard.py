@@ -9,7 +9,7 @@ from metadata.image import MetadataDelta, MetadataImage
 
 S_contra = TypeVar("S_contra", contravariant=True)
 
-# What a timer does when it is due: decide, given the state and the time of day in ms since 1970.
+# Called when a timer is due: decides, given the state and the time of day in ms since 1970.
 OnTimer: TypeAlias = Callable[[Any, int], Decision[None]]
 
 
@@ -76,7 +76,7 @@ class Timers(Protocol):
 
 
 class ShardContext(Protocol):
-    """What the runtime offers to a shard."""
+    """The runtime's interface for a shard."""
 
     @property
     def timers(self) -> Timers: ...

@@ -17,9 +17,9 @@ from broker.wire.records import (
     read_end_transaction_marker,
 )
 
-# What is read or replayed before others run: 2 to 8 ms' worth. Clients that wait for it ask again and again meanwhile.
+# How many records are read or replayed before other tasks run: 2 to 8 ms. Clients retry while the shard is loading.
 _RECORDS_AT_A_TIME: Final = 1000
-# What is held back, at most, since a later record may replace it.
+# How many records are held back, at most, because a later record may replace them.
 _HELD_MAX: Final = 50_000
 
 
@@ -91,7 +91,7 @@ class ShardLoader:
             await self._release()
             self._end_transaction(records, header)
         elif header.is_transactional:
-            await self._release()  # what a transaction says, replaces nothing before its end
+            await self._release()  # records of an open transaction replace nothing yet
             for record in records:
                 self._replay(record, header.producer_id, header.producer_epoch)
         else:

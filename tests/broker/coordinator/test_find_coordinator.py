@@ -1,4 +1,4 @@
-"""FindCoordinator, single and batched (KIP-699), and the topic that it brings about."""
+"""FindCoordinator, single and batched (KIP-699), and the internal topic that it creates."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def request(*keys: str, version: int, key_type: int = GROUP) -> FindCoordinatorR
 
 
 async def find(client: WireClient, *keys: str, version: int = 6, key_type: int = GROUP) -> list[Any]:
-    """An answer for each key, in whatever shape the version has it."""
+    """The response for each key, in the shape of the version."""
     response = await client.call(request(*keys, version=version, key_type=key_type), version)
     return [response] if version < 4 else response.coordinators
 
@@ -39,7 +39,7 @@ async def offsets_topic(client: WireClient) -> Any:
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_whoever_asks_first_has_the_topic_created(tmp_path: Path, version: int) -> None:
+async def test_first_request_creates_the_topic(tmp_path: Path, version: int) -> None:
     async with running_node(tmp_path, offsets_topic_num_partitions=7) as running, connected(running.port) as client:
         found = only(await find(client, "group", version=version))
         assert (found.error_code, found.node_id, found.port) == (ErrorCode.NONE, 1, running.port)
@@ -47,7 +47,7 @@ async def test_whoever_asks_first_has_the_topic_created(tmp_path: Path, version:
         assert (topic.error_code, len(topic.partitions), topic.is_internal) == (ErrorCode.NONE, 7, True)
 
 
-async def test_the_topic_is_configured_as_coordinators_want_it(tmp_path: Path) -> None:
+async def test_topic_has_the_configs_of_coordinators(tmp_path: Path) -> None:
     changed = {"offsets_topic_segment_bytes": 1234567}
     async with running_node(tmp_path, **changed) as running, connected(running.port) as client:
         await find(client, "group")
@@ -59,7 +59,7 @@ async def test_the_topic_is_configured_as_coordinators_want_it(tmp_path: Path) -
         assert values["compression.type"] == "producer"
 
 
-async def test_who_is_sent_to_a_coordinator_finds_it_there(tmp_path: Path) -> None:
+async def test_coordinator_serves_at_once_after_find_coordinator(tmp_path: Path) -> None:
     async with running_node(tmp_path) as running, connected(running.port) as client:
         groups = [f"group-{number}" for number in range(200)]
         found = await find(client, *groups)
@@ -69,7 +69,7 @@ async def test_who_is_sent_to_a_coordinator_finds_it_there(tmp_path: Path) -> No
         assert {each.error_code for each in told} <= {ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-async def test_many_keys_have_answers_each(tmp_path: Path) -> None:
+async def test_each_of_many_keys_has_a_response(tmp_path: Path) -> None:
     async with running_node(tmp_path) as running, connected(running.port) as client:
         found = await find(client, "a", "b", "")
         assert [each.key for each in found] == ["a", "b", ""]
@@ -77,8 +77,8 @@ async def test_many_keys_have_answers_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 6])
-async def test_coordinators_of_transactions_and_shares_are_refused_for_good(tmp_path: Path, version: int) -> None:
-    """A retriable error would make clients ask for ever."""
+async def test_transaction_and_share_coordinators_have_final_errors(tmp_path: Path, version: int) -> None:
+    """Clients would retry a retriable error without end."""
     async with running_node(tmp_path) as running, connected(running.port) as client:
         found = only(await find(client, "id", version=version, key_type=TRANSACTION))
         assert (found.error_code, found.node_id) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
@@ -88,7 +88,7 @@ async def test_coordinators_of_transactions_and_shares_are_refused_for_good(tmp_
         assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_topic_that_cannot_be_created_has_clients_ask_again(tmp_path: Path) -> None:
+async def test_topic_that_cannot_be_created_is_a_retriable_error(tmp_path: Path) -> None:
     async with running_node(tmp_path, offsets_topic_replication_factor=3) as running:
         async with connected(running.port) as client:
             found = only(await find(client, "group"))
@@ -98,7 +98,7 @@ async def test_a_topic_that_cannot_be_created_has_clients_ask_again(tmp_path: Pa
         assert str(told["reason"]).startswith("offsets.topic.replication.factor is 3, and 1 brokers are there.")
 
 
-async def test_every_broker_names_the_leader_of_the_groups_partition(tmp_path: Path) -> None:
+async def test_every_broker_returns_the_leader_of_the_groups_partition(tmp_path: Path) -> None:
     overrides = {"offsets.topic.num.partitions": "6"}
     async with running_cluster(tmp_path, overrides=overrides) as cluster:
         groups = [f"group-{at}" for at in range(12)]

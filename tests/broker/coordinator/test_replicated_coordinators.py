@@ -1,4 +1,4 @@
-"""A coordinator's partition with several replicas: what is answered when, and how state moves with leadership."""
+"""A coordinator's partition with several replicas: when responses leave, and how state follows leadership."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from tests.support.wire_client import connected
 PREFERRED = 0
 
 
-async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tmp_path: Path) -> None:
+async def test_response_waits_for_the_in_sync_replicas(tmp_path: Path) -> None:
     async with coordinated(tmp_path, write_timeout_ms=1_000) as (cluster, runtimes):
         runtime = runtimes[1]
         assert await runtime.put("a", "1") == ""
@@ -45,7 +45,7 @@ async def test_an_answer_waits_until_the_others_in_sync_hold_what_it_rests_on(tm
             assert code_of(completion) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_nothing_is_decided_while_too_few_are_in_sync(tmp_path: Path) -> None:
+async def test_decisions_are_refused_while_too_few_replicas_are_in_sync(tmp_path: Path) -> None:
     async with coordinated(tmp_path, ONE_CONTROLLER) as (cluster, runtimes):
         runtime = runtimes[1]
         await runtime.put("a", "1")

@@ -136,7 +136,7 @@ class _Balancer:
                 break
             source = max(sources, key=lambda member_id: (self._sizes[member_id], member_id))
             if not self._move_from(source):
-                # Nor can it later: whoever takes part in moves of smaller members is out of reach from this one.
+                # It stays settled: later moves are between smaller members, which it cannot reach.
                 settled.add(source)
         return {member_id: self._result(member_id) for member_id in self._members}
 

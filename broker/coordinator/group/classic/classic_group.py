@@ -27,7 +27,7 @@ from broker.wire.errors import ErrorCode
 
 UNKNOWN_TIME: Final = -1
 
-# Who waits for the answer to its JoinGroup or SyncGroup.
+# The parked response to a JoinGroup or SyncGroup.
 ParkedResponse: TypeAlias = Completion[Any]
 
 
@@ -41,7 +41,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-# From where a state is reached.
+# The states from which each state can be reached.
 PREDECESSORS: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}),
@@ -144,7 +144,7 @@ class ClassicGroup:
             supported=dict(self._supported),
         )
 
-    # What it is
+    # Attributes
 
     @property
     def is_empty(self) -> bool:
@@ -189,7 +189,7 @@ class ClassicGroup:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         return error
 
-    # What offsets have to do with it: see `broker.coordinator.group.group_kind.Group`
+    # Offsets, see `broker.coordinator.group.group_kind.Group`
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
@@ -246,7 +246,7 @@ class ClassicGroup:
         """The record that removes the group."""
         return [CoordinatorRecord(encode_key(GroupMetadataKey(group=self.group_id)), None)]
 
-    # What its members agree on
+    # Protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """True if a client with these protocols may join: all members support at least one of them."""
@@ -258,14 +258,14 @@ class ClassicGroup:
     def elected_protocol(self) -> str:
         """The protocol that all members support and most members prefer; the first of those with equal votes."""
         count = len(self.members)
-        assert count, "nobody is there to vote"
+        assert count, "a group without members elects no protocol"
         candidates = [name for name, number in self._supported.items() if number == count]
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
             votes[member.vote(votes)] += 1
         return max(votes, key=lambda name: votes[name])
 
-    # Changing it
+    # Changes
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         assert self.state in PREDECESSORS[state], f"no group goes from {self.state} to {state}"

@@ -144,7 +144,7 @@ def _join_again(step: Step, request: JoinGroupRequest, member: Member, waiter: P
 
 
 def _update_and_wait(step: Step, request: JoinGroupRequest, member_id: str, waiter: ParkedResponse) -> Member:
-    # Whoever waits twice has given up the first one: its answer is not read, and must not hold up what is behind it.
+    # A client that joins again no longer reads the first response. It must not block later ones of the connection.
     step.answer_join(member_id, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id))
     return step.group.update(
         member_id,

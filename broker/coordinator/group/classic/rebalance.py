@@ -78,7 +78,7 @@ def complete_join(step: Step) -> None:
         if member.joining is None and not member.is_static:
             drop_member(step, member.member_id)
     if group.members and not _elect_joined_leader(group):
-        # Static members, none of which has joined: their sessions decide.
+        # Only static members are left, and none has joined: the group waits until they do or their sessions expire.
         step.set_timer(join_key(group.group_id), group.rebalance_timeout_ms, complete_join)
         return
     group.is_initial = group.new_member_added = False
@@ -147,7 +147,7 @@ def refuse_and_drop(step: Step, member_id: str) -> None:
 
 
 def restart_session(step: Step, member: Member, timeout_ms: int | None = None) -> None:
-    """Starts the member's session again, after a sign of life."""
+    """Starts the member's session again, after a request that shows the member is alive."""
     step.set_timer(
         session_key(step.group.group_id, member.member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
@@ -164,7 +164,7 @@ def expire_session(step: Step, member_id: str) -> None:
         return
     member = group.members.get(member_id)
     if member is None or (member.awaits_response and not member.is_new):
-        return  # its session goes on when it is answered
+        return  # its session goes on after the response
     refuse_and_drop(step, member_id)
     if group.state in _REBALANCING:
         begin_rebalance(step)
@@ -172,7 +172,7 @@ def expire_session(step: Step, member_id: str) -> None:
         complete_if_all_joined(step)
 
 
-# What members are told
+# Responses
 
 
 def joined_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:

@@ -18,7 +18,7 @@ from broker.wire.api.sync_group import SyncGroupResponse
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 TimerKey: TypeAlias = Hashable
-# What a timer does with the group, if it is there still.
+# Called when a timer is due, if the group still exists.
 OnDue: TypeAlias = "Callable[[Step], None]"
 
 

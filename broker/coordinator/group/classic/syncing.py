@@ -18,7 +18,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: ParkedResponse) -> None:
     if group.state is GroupState.STABLE:
         step.answer(waiter, _assigned(group, member_id))
         return
-    # Whoever waits twice has given up the first one.
+    # A client that syncs again no longer reads the first response.
     step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     group.update(member_id, syncing=waiter)
     if member_id == group.leader_id:
@@ -62,7 +62,7 @@ def _assign(step: Step, assignments: dict[str, bytes]) -> None:
     step.is_stored = True
     for member_id in list(group.members):
         if step.answer_sync(member_id, _assigned(group, member_id)):
-            # Sessions stand still while an answer is due.
+            # A session does not expire while a response is parked.
             restart_session(step, group.members[member_id])
 
 

@@ -56,7 +56,7 @@ class ConsumerGroup:
         self._owners: dict[bytes, dict[int, str]] = {}
         self._topic_names: frozenset[str] | None = None
 
-    # What it is
+    # Attributes
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -108,7 +108,7 @@ class ConsumerGroup:
                 votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
-    # What offsets need to know (broker.coordinator.group.group_kind.Group)
+    # Offsets, see `broker.coordinator.group.group_kind.Group`
 
     @property
     def is_empty(self) -> bool:
@@ -118,7 +118,7 @@ class ConsumerGroup:
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> None:
         if epoch < 0 and not self.members:
-            return  # an administrator, or a consumer that manages its partitions by itself
+            return  # an administrator, or a consumer that assigns its partitions itself
         member = self.member(member_id)
         if not is_transactional and not member.is_classic and api_version < _COMMIT_WITH_EPOCH_FROM:
             raise CoordinatorError(

@@ -39,13 +39,13 @@ from broker.wire.api.consumer_group_heartbeat import (
 )
 from broker.wire.errors import ErrorCode
 
-# How long a group takes it for granted that it has heard of all changes of its topics.
+# How long a group relies on notifications of changed topics before it looks at its topics anyway.
 METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
-# How soon members are to ask again while there is something to wait for, which takes seconds. All of a group together
-# ask a thousand times a second at most: a tenth of a processor, as long as that lasts.
+# The heartbeat interval while members wait for changes, which takes seconds. All members of a group together send at
+# most a thousand heartbeats per second meanwhile, which cost a tenth of a processor.
 WAITING_INTERVAL_MS = 500
 _WAITING_INTERVAL_MS_BY_MEMBER = 1
-# Between two slices of matching topics' names, of 3 ms each: that leaves the node four fifths of its time.
+# The pause between two slices of topic matching, of 3 ms each. It leaves four fifths of the time to others.
 _MATCHING_PAUSE_MS = 12
 _MATCHING = "consumer-topic-matching"
 
@@ -156,7 +156,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
-    # The answer that told it the epoch may have been lost.
+    # The response with the member's new epoch may have been lost.
     is_late = epoch == member.previous_member_epoch and owned is not None and is_within(owned, member.assigned)
     if epoch > member.member_epoch or not is_late:
         than = "greater" if epoch > member.member_epoch else "smaller"

@@ -44,7 +44,7 @@ def leave(
     member = static_member(group, request.instance_id, request.member_id)
     if request.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
         return remove_members(state, group, [member], response, now_ms)
-    # It keeps what it has until it is back, or its session is over.
+    # The member keeps its partitions until it is back or its session expires.
     away = attrs.evolve(member, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, pending_revocation=NO_PARTITIONS)
     stop_waiting = partial(state.context.timers.cancel, rebalance_timeout_key(group.group_id, member.member_id))
     return Decision([assignment_record(group.group_id, away)], response, stop_waiting)
@@ -95,11 +95,11 @@ def remove_members(
     return Decision(records, response, apply)
 
 
-# What happens when time is over
+# Timeouts
 
 
 def start_session(state: ConsumerGroupShard, group_id: str, member: ConsumerMember) -> None:
-    """Starts the member's session again, after a sign of life."""
+    """Starts the member's session again, after a request that shows the member is alive."""
     of_member = config_of(state, group_id) if member.classic is None else member.classic
     key = session_key(group_id, member.member_id)
     state.context.timers.schedule(key, of_member.session_timeout_ms, removal_timer(group_id, member.member_id))

@@ -14,7 +14,7 @@ from broker.coordinator.group.record_formats import (
     TopicPartitions,
 )
 
-# Epochs that say something else (KIP-848).
+# Epochs with a special meaning in heartbeats (KIP-848).
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_FOR_A_WHILE_EPOCH: Final = -2
@@ -94,7 +94,7 @@ class ConsumerMember:
         """The member at this epoch; its present epoch becomes the previous one."""
         return attrs.evolve(self, member_epoch=epoch, previous_member_epoch=self.member_epoch)
 
-    # As records
+    # Records
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
         return attrs.evolve(

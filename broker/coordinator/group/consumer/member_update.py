@@ -33,7 +33,7 @@ from metadata.image import MetadataImage
 
 @attrs.frozen(kw_only=True)
 class DecisionContext:
-    """What a decision depends on besides the group. `topics_version` is the version that created the newest topic."""
+    """The inputs of a decision besides the group. `topics_version` is the version that created the newest topic."""
 
     image: MetadataImage
     config: ConsumerGroupConfig

@@ -19,7 +19,7 @@ from broker.coordinator.group.partition_sets import PartitionSets, difference, i
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.errors import ErrorCode
 
-# The member that has the partition, if any.
+# Returns the member id of the partition's owner, if there is one.
 OwnerOf: TypeAlias = Callable[[bytes, int], str | None]
 
 
@@ -44,12 +44,12 @@ def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: 
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_has(member.pending_revocation, owned):
                 return member
-            # One epoch on, should the target have moved on and want more: that is progress, and has its own time.
+            # If a newer target revokes further partitions, the epoch still increases, and the timeout starts again.
             return _next(member, member.member_epoch + 1, target, owner_of, owned)
         case MemberState.UNRELEASED_PARTITIONS:
             return _next(member, member.member_epoch, target, owner_of, owned)
         case _:
-            # Written by a later version. With nothing in its hands it can begin anew.
+            # A later version wrote this state. Only a member that owns nothing can start again.
             if owned is None or owned:
                 raise CoordinatorError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in a state that is not known here")
             return _next(member, target.epoch, target, owner_of, owned)
@@ -77,7 +77,7 @@ def _changed(
     member: ConsumerMember, epoch: int, state: MemberState, assigned: PartitionSets, pending_revocation: PartitionSets
 ) -> ConsumerMember:
     changed = attrs.evolve(member, state=state, assigned=assigned, pending_revocation=pending_revocation)
-    # An epoch that stays does not push out the previous one.
+    # If the epoch stays, the previous epoch stays as well.
     return changed if epoch == member.member_epoch else changed.at_epoch(epoch)
 
 

@@ -1,4 +1,4 @@
-"""What the modules of consumer groups share: the part of the shard they need, lookups, and the keys of timers."""
+"""The part of the shard that consumer groups need, lookups in it, and the keys of timers."""
 
 from collections.abc import Collection, Hashable
 from typing import Protocol, TypeVar

@@ -11,9 +11,9 @@ from broker.regex.matching import RegexError
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, TopicImage
 
-# The topics of an expression are not looked for again before that, whatever changes.
+# Regular expressions are not resolved again before this time, even if topics change.
 REGEX_REFRESH_MIN_MS: Final = 10_000
-# How much of a refused expression the refusal repeats.
+# How many characters of an invalid expression the error message shows.
 _REGEX_SHOWN_MAX: Final = 200
 
 Regexes = Mapping[str, ResolvedRegex]

@@ -14,7 +14,7 @@ from broker.coordinator.group.partition_sets import PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from metadata.image import MetadataImage
 
-# By the names that clients and configs have for them.
+# The assignors by the names that clients and configs use.
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 
 

@@ -13,11 +13,11 @@ from typing import Final
 from broker.regex.matching import Regex, RegexError, State, compile_regex
 from metadata.image import MetadataImage
 
-# What is spent in one go, in units of `Regex.work`, of about 0.3 us: some 3 ms.
+# The work of one slice, in units of `Regex.work`, of about 0.3 us each: some 3 ms.
 SLICE: Final = 10_000
-# Expressions that are remembered with the names that match; the one that was asked for longest ago is forgotten first.
+# How many expressions are cached with their matches. The least recently used one is dropped first.
 _SEARCHES_MAX: Final = 1_000
-# Of those, how many may be unfinished, for each of which matching may have a megabyte in use. Others wait their turn.
+# How many searches may be unfinished. Each may use a megabyte. Further ones start with a later heartbeat.
 _UNFINISHED_MAX: Final = 64
 
 
@@ -55,7 +55,7 @@ class _Search:
             try:
                 regex = self.regex = compile_regex(self.expression)
             except RegexError:
-                self.left.clear()  # another coordinator took it for an expression: it means no topics here
+                self.left.clear()  # another coordinator accepted the expression; here it matches no topics
                 return allowance
             allowance -= regex.work
         if regex is None:

@@ -71,7 +71,7 @@ def join(
     elif is_unknown or member_id in group.pending_joins:
         former = ConsumerMember(member_id=member_id)
     else:
-        # Were one that was given up, and does not know it, taken for a new one, it could commit what is others' by now.
+        # A member that was removed must not join as a new one: it could commit offsets of partitions it has lost.
         former = group.member(member_id)
     member = _updated_from(former, request, subscription, joiner)
     if replaced is not None and not replaced.is_classic and _replaces_last_consumer(state, group, member, replaced):
@@ -178,7 +178,7 @@ def _join_downgraded_group(
     )
     goes_on = is_settled and (member.topic_names, member.topic_regex) == (replaced.topic_names, replaced.topic_regex)
     if goes_on:
-        # What it had to give up it has given up with its former life.
+        # The former incarnation has stopped, so the partitions it had to revoke are revoked.
         keeps = intersection(replaced.assigned, group.target_of(replaced.member_id))
         former = attrs.evolve(former, assigned=keeps, pending_revocation=NO_PARTITIONS)
     step = begin_downgrade(state, group, [*others, former], now_ms)

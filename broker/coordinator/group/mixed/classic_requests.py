@@ -23,7 +23,7 @@ from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.schema import STRING_BYTES_MAX
 
-# Of the name in front of a UUID, so that both fit a string of the protocol.
+# The most bytes of the name before a UUID, so that both fit a string of the protocol.
 _PREFIX_BYTES_MAX: Final = STRING_BYTES_MAX - 37
 
 

@@ -36,7 +36,7 @@ from broker.wire.consumer_protocol import (
 from broker.wire.errors import ErrorCode, WireError
 from metadata.image import MetadataImage
 
-# Of no topics at all: whoever looks at the group's topics next finds that they have changed, and computes new targets.
+# The hash of no topics. So the next heartbeat finds that the topics have changed, and computes a target assignment.
 _UNKNOWN_HASH = 0
 
 
@@ -63,7 +63,7 @@ class Upgrade:
             )
         for waiting in self.former.members.values():
             if waiting.joining is not None:
-                # Kafka says REBALANCE_IN_PROGRESS, which ends aiokafka, and is an error to who uses librdkafka.
+                # Kafka sends REBALANCE_IN_PROGRESS, which stops aiokafka and is an application error in librdkafka.
                 later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 waiting.joining.complete(JoinGroupResponse(error_code=later, member_id=waiting.member_id))
             if waiting.syncing is not None:
@@ -122,7 +122,7 @@ def _members(former: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]
     taken: dict[bytes, frozenset[int]] = {}
     has = {member_id: _take_unclaimed(taken, sets) for member_id, sets in assigned.items()}
     for member_id, subscription in subscriptions.items():
-        # It may not have read its assignment yet, and still use what it had when it joined. If not, it soon says so.
+        # The member may still use the partitions it had when it joined. If not, it says so when it joins again.
         had = _take_unclaimed(taken, as_sets(subscription.owned_partitions, image))
         has[member_id] = union(has[member_id], had)
     return [_member(former, each, subscriptions[each.member_id], has[each.member_id]) for each in _all(former)]

@@ -52,7 +52,7 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}
         self._pending: dict[int, dict[CommittedPartition, OffsetAndMetadata]] = {}
-        # Many offsets name the same few topics: one object stands for each id.
+        # Many offsets belong to the same few topics, so equal topic ids are one object.
         self._topic_ids: dict[bytes, bytes] = {ZERO_UUID: ZERO_UUID}
         self.last_record_offset = -1
 
@@ -60,7 +60,7 @@ class CommittedOffsets:
         """The number of committed offsets. It is counted with each call, so only for tests and descriptions."""
         return sum(len(offsets) for topics in self._committed.values() for offsets in topics.values())
 
-    # Looking at it
+    # Reads
 
     def group_ids(self) -> list[str]:
         """The groups that have offsets, committed or pending."""
@@ -117,7 +117,7 @@ class CommittedOffsets:
                 if place.topic == topic and committed.record_offset <= until_record_offset and self.get(*place) is None:
                     yield place
 
-    # Replaying
+    # Replay
 
     def replay(
         self,

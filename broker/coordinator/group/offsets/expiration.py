@@ -15,7 +15,7 @@ from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 # Keys of the timers.
 EXPIRATION: Final = "expire-offsets"
 DELETED_TOPICS: Final = "forget-deleted-topics"
-# Offsets that are looked at, or removed, before others have their turn: a few milliseconds' worth.
+# How many offsets are checked or removed in one turn, which takes a few milliseconds.
 _OFFSETS_PER_TURN: Final = 2_000
 
 

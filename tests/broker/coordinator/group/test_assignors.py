@@ -1,4 +1,4 @@
-"""What the coordinator's assignors promise, for any members and topics."""
+"""Properties of the coordinator's assignors, for random members and topics."""
 
 from itertools import product
 
@@ -37,7 +37,7 @@ def groups(draw: st.DrawFn, members_max: int = 6, partitions_max: int = 9) -> tu
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
-def test_every_partition_goes_to_one_who_is_subscribed(name: str, group: tuple[Members, dict[bytes, int]]) -> None:
+def test_every_partition_is_assigned_to_a_subscriber(name: str, group: tuple[Members, dict[bytes, int]]) -> None:
     members, counts = group
     assigned = ASSIGNORS[name](members, counts)
     assert list(assigned) == list(members)
@@ -71,14 +71,14 @@ def test_uniform_is_as_even_as_it_can_be_where_topics_differ(group: tuple[Member
 
 
 @given(group=groups())
-def test_uniform_leaves_what_is_even_as_it_is(group: tuple[Members, dict[bytes, int]]) -> None:
+def test_uniform_keeps_an_even_assignment(group: tuple[Members, dict[bytes, int]]) -> None:
     members, counts = group
     assigned = ASSIGNORS["uniform"](members, counts)
     assert ASSIGNORS["uniform"](_having(members, assigned), counts) == assigned
 
 
 @given(members=st.integers(2, 8), partitions=st.integers(1, 40), joins=st.booleans())
-def test_uniform_moves_no_more_than_it_has_to(members: int, partitions: int, joins: bool) -> None:
+def test_uniform_moves_as_few_partitions_as_possible(members: int, partitions: int, joins: bool) -> None:
     before: Members = {f"m{number}": MemberSpec((A,)) for number in range(members)}
     had = ASSIGNORS["uniform"](before, {A: partitions})
     after = _having(before, had)
@@ -92,7 +92,7 @@ def test_uniform_moves_no_more_than_it_has_to(members: int, partitions: int, joi
     assert kept == partitions - newcomer
 
 
-def test_a_chain_of_members_is_levelled() -> None:
+def test_partitions_move_along_a_chain_of_members() -> None:
     """Nobody has two more than one it shares a topic with, and yet it could be more even."""
     members = {
         "a": MemberSpec((A,), current={A: frozenset({0, 1, 2})}),
@@ -116,7 +116,7 @@ def test_ranges_of_a_topic_are_among_those_subscribed_to_it() -> None:
     assert assigned == {"x": {A: frozenset({0})}, "y": {A: frozenset({1}), B: frozenset({0})}, "z": {}}
 
 
-def test_nobody_gets_nothing() -> None:
+def test_group_without_members_has_no_assignment() -> None:
     assert ASSIGNORS["uniform"]({}, {}) == ASSIGNORS["range"]({}, {}) == {}
 
 

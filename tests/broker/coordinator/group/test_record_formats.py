@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: byte for byte as Kafka 4.1 writes them; two errors, and no others, for the rest."""
+"""Records of `__consumer_offsets`: byte for byte as Kafka 4.1 writes them; invalid bytes raise one of two errors."""
 
 from random import Random
 from typing import Any
@@ -230,7 +230,7 @@ def test_every_type_is_compared_with_kafkas() -> None:
 
 
 @pytest.mark.parametrize(("key_class", "value_class"), TYPES, ids=lambda cls: cls.__name__)
-def test_what_is_written_is_read_back(key_class: Any, value_class: Any) -> None:
+def test_encoded_records_are_decoded(key_class: Any, value_class: Any) -> None:
     rng = Random(key_class.__name__)
     spec = value_class.__message__
     for version in range(spec.versions.first, spec.versions.last + 1):
@@ -242,7 +242,7 @@ def test_what_is_written_is_read_back(key_class: Any, value_class: Any) -> None:
             assert as_dict(decode_value(read, encode_value(value, version))) == as_dict(value)
 
 
-def test_other_bytes_are_an_error_of_two_kinds() -> None:
+def test_invalid_bytes_raise_wire_error_or_unknown_type() -> None:
     rng = Random(1)
     for _ in range(3_000):
         key, _, _, key_hex, value_hex = rng.choice(WRITTEN_BY_KAFKA)

@@ -1,4 +1,4 @@
-"""What coordinators decide is written together, and nothing that they promise changes by that."""
+"""Decisions that share a batch, and the guarantees that this must not change."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ async def until_all(runtime: RegistersRuntime, *completions: Completion[str]) ->
     await runtime.until(lambda: all(each.done for each in completions))
 
 
-async def test_what_is_decided_in_a_turn_is_one_batch(tmp_path: Path) -> None:
+async def test_decisions_of_a_turn_are_one_batch(tmp_path: Path) -> None:
     async with registers(tmp_path, append_linger_ms=FOREVER_MS) as runtime:
         written = [runtime.write(put, name=f"name-{at}", value=str(at)) for at in range(5)]
         assert runtime.partition.leader_log().log_end_offset == 0
@@ -55,7 +55,7 @@ async def test_a_batch_is_no_larger_than_the_topic_allows(tmp_path: Path) -> Non
         assert runtime.state.values == values
 
 
-async def test_what_is_large_stays_behind_what_was_decided_before(tmp_path: Path) -> None:
+async def test_large_decision_is_appended_after_earlier_ones(tmp_path: Path) -> None:
     async with registers(tmp_path, configs={"max.message.bytes": "500"}) as runtime:
 
         def decide(state: Registers, now_ms: int) -> Decision[str]:
@@ -74,7 +74,7 @@ async def test_what_is_large_stays_behind_what_was_decided_before(tmp_path: Path
         assert runtime.state.values == {"a": "last"}
 
 
-async def test_nothing_is_written_of_a_shard_that_has_gone(tmp_path: Path) -> None:
+async def test_closed_shard_writes_nothing(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         written = runtime.write(put, name="a", value="1")
         reload(runtime)
@@ -84,7 +84,7 @@ async def test_nothing_is_written_of_a_shard_that_has_gone(tmp_path: Path) -> No
         assert runtime.state.values == {}
 
 
-async def test_nothing_is_written_behind_what_somebody_else_has_written(tmp_path: Path) -> None:
+async def test_nothing_is_appended_after_another_writers_batch(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         written = runtime.write(put, name="a", value="1")
         append(runtime, state_of("a=2"))
@@ -94,7 +94,7 @@ async def test_nothing_is_written_behind_what_somebody_else_has_written(tmp_path
         assert await runtime.get("a") == "2"
 
 
-async def test_who_comes_while_others_wait_for_followers_is_written_when_they_have_it(tmp_path: Path) -> None:
+async def test_decisions_are_held_while_followers_fetch_earlier_ones(tmp_path: Path) -> None:
     async with coordinated(tmp_path, append_linger_ms=FOREVER_MS) as (_, runtimes):
         runtime = runtimes[1]
         before = len(batches(runtime))
@@ -108,7 +108,7 @@ async def test_who_comes_while_others_wait_for_followers_is_written_when_they_ha
         assert batches(runtime)[before:] == [1, 2]
 
 
-async def test_without_linger_nobody_waits_for_others(tmp_path: Path) -> None:
+async def test_linger_0_appends_at_once(tmp_path: Path) -> None:
     async with coordinated(tmp_path, append_linger_ms=0) as (_, runtimes):
         runtime = runtimes[1]
         for at in range(3):
@@ -117,7 +117,7 @@ async def test_without_linger_nobody_waits_for_others(tmp_path: Path) -> None:
         assert batches(runtime) == [1, 1, 1]
 
 
-async def test_what_was_decided_with_enough_in_sync_is_written_also_when_they_are_too_few(tmp_path: Path) -> None:
+async def test_decision_is_appended_although_too_few_replicas_are_in_sync_by_then(tmp_path: Path) -> None:
     async with coordinated(tmp_path, ONE_CONTROLLER, append_linger_ms=1_500) as (cluster, runtimes):
         runtime = runtimes[1]
         for node_id in (2, 3):

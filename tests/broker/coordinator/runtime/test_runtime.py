@@ -1,4 +1,4 @@
-"""What a coordinator's runtime promises: when state changes, when answers leave, how shards come and go."""
+"""The runtime's guarantees: when state changes, when responses leave, and how shards are loaded and closed."""
 
 import gc
 import weakref
@@ -33,7 +33,7 @@ from tests.support.coordinator_world import (
 )
 
 
-async def test_a_decision_is_taken_over_at_once_and_answered_when_it_is_committed(tmp_path: Path) -> None:
+async def test_decision_is_replayed_at_once_and_answered_when_committed(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         written = runtime.write(put, name="a", value="1")
         assert runtime.state.values == {"a": "1"}
@@ -43,7 +43,7 @@ async def test_a_decision_is_taken_over_at_once_and_answered_when_it_is_committe
         assert await runtime.put("a", "2") == "1"
 
 
-async def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
+async def test_uncommitted_state_is_not_answered(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         runtime.write(put, name="a", value="1")
         asked, refused = runtime.read("a"), runtime.write(refuse)
@@ -59,7 +59,7 @@ def refuse(state: Registers, now_ms: int) -> Decision[None]:
 
 
 async def test_refusal_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
-    """Its traceback held the frame that refers to the answer: a cycle for each group that there is not."""
+    """The error's traceback held the frame that refers to the response: a reference cycle for each refused request."""
     async with registers(tmp_path) as runtime:
         gc.disable()
         try:
@@ -72,14 +72,14 @@ async def test_refusal_is_freed_without_the_garbage_collector(tmp_path: Path) ->
             gc.enable()
 
 
-async def test_what_rests_on_what_is_committed_is_answered_at_once(tmp_path: Path) -> None:
+async def test_read_of_committed_state_is_answered_at_once(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         await runtime.put("a", "1")
         assert runtime.read("a").outcome == "1"
         assert code_of(runtime.write(refuse)) == ErrorCode.ILLEGAL_GENERATION
 
 
-async def test_answers_keep_the_order_of_what_was_asked(tmp_path: Path) -> None:
+async def test_responses_keep_the_order_of_requests(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         told: list[object] = []
         for at in range(3):
@@ -103,7 +103,7 @@ async def test_a_decision_that_cannot_be_appended_changes_nothing(tmp_path: Path
         assert await runtime.put("a", "3") == "1"
 
 
-async def test_what_need_not_be_atomic_may_be_several_batches(tmp_path: Path) -> None:
+async def test_decision_that_is_not_atomic_may_be_several_batches(tmp_path: Path) -> None:
     async with registers(tmp_path, configs={"max.message.bytes": "500"}) as runtime:
 
         def decide(state: Registers, now_ms: int) -> Decision[str]:
@@ -120,7 +120,7 @@ async def test_what_need_not_be_atomic_may_be_several_batches(tmp_path: Path) ->
 # Responses for later
 
 
-async def test_a_parked_response_leaves_when_what_completed_it_is_committed(tmp_path: Path) -> None:
+async def test_parked_response_leaves_when_the_completing_decision_is_committed(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         waiting = runtime.write(wait_for_put)
         runtime.partitions.end_turn()
@@ -131,7 +131,7 @@ async def test_a_parked_response_leaves_when_what_completed_it_is_committed(tmp_
         assert waiting.outcome == "1"
 
 
-async def test_all_who_wait_are_told_when_the_shard_goes(tmp_path: Path) -> None:
+async def test_waiting_requests_fail_when_the_shard_is_closed(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         parked, written = runtime.write(wait_for_put), runtime.write(put, name="a", value="1")
         asked = runtime.read("a")
@@ -140,7 +140,7 @@ async def test_all_who_wait_are_told_when_the_shard_goes(tmp_path: Path) -> None
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_shard_goes_with_its_log_directory(tmp_path: Path) -> None:
+async def test_shard_is_closed_when_its_log_directory_fails(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         parked = runtime.write(wait_for_put)
         written = runtime.write(put, name="a", value="1")
@@ -150,7 +150,7 @@ async def test_a_shard_goes_with_its_log_directory(tmp_path: Path) -> None:
         assert code_of(runtime.write(put, name="a", value="1")) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_who_is_told_may_ask_anew_at_once(tmp_path: Path) -> None:
+async def test_response_may_lead_to_the_next_request_at_once(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         asked: list[Completion[str]] = []
         runtime.write(put, name="a", value="1").then(lambda _: asked.append(runtime.read("a")))
@@ -165,7 +165,7 @@ async def test_who_is_told_may_ask_anew_at_once(tmp_path: Path) -> None:
 # Loading
 
 
-async def test_a_shard_comes_with_what_the_log_says_and_refuses_until_then(tmp_path: Path) -> None:
+async def test_shard_is_loaded_from_the_log_and_refuses_requests_until_then(tmp_path: Path) -> None:
     async with registers(tmp_path, load_buffer_bytes=100) as runtime:
         for at in range(1, 100):
             await runtime.put(f"name-{at % 10}", str(at))
@@ -181,7 +181,7 @@ async def test_a_shard_comes_with_what_the_log_says_and_refuses_until_then(tmp_p
         assert told["records"] == 99
 
 
-async def test_what_a_later_record_replaces_need_not_be_replayed(tmp_path: Path) -> None:
+async def test_records_with_a_later_one_of_the_same_key_are_not_replayed(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         for at in range(100):
             await runtime.put(f"name-{at % 10}", str(at))
@@ -217,7 +217,7 @@ def _end(*, is_commit: bool) -> bytes:
     return encode_end_transaction_marker(marker, timestamp=0, producer_id=7, producer_epoch=0)
 
 
-async def test_what_changes_in_the_metadata_is_heard_of_once_a_shard_is_loaded(tmp_path: Path) -> None:
+async def test_metadata_changes_reach_a_shard_after_it_is_loaded(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         await runtime.put("a", "1")
         image = runtime.image
@@ -232,7 +232,7 @@ async def test_what_changes_in_the_metadata_is_heard_of_once_a_shard_is_loaded(t
         assert runtime.state.deleted_topics == [TOPIC]
 
 
-async def test_a_log_that_cannot_be_replayed_is_not_coordinated(tmp_path: Path) -> None:
+async def test_shard_is_closed_if_its_log_cannot_be_replayed(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         append(runtime, state_of("a=poison"))
         reload(runtime)
@@ -240,7 +240,7 @@ async def test_a_log_that_cannot_be_replayed_is_not_coordinated(tmp_path: Path) 
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_shard_begins_anew_when_somebody_else_has_written(tmp_path: Path) -> None:
+async def test_shard_is_loaded_again_after_another_writers_append(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         await runtime.put("a", "1")
         append(runtime, state_of("a=2"))
@@ -249,7 +249,7 @@ async def test_a_shard_begins_anew_when_somebody_else_has_written(tmp_path: Path
         assert await runtime.get("a") == "2"
 
 
-async def test_a_shard_begins_anew_when_its_state_fails(tmp_path: Path) -> None:
+async def test_shard_is_loaded_again_when_its_state_fails(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         await runtime.put("a", "1")
 
@@ -281,7 +281,7 @@ async def test_a_timer_decides_in_a_turn_of_its_own(tmp_path: Path) -> None:
         assert runtime.read("timer").outcome == "due"
 
 
-async def test_a_timer_that_fails_has_the_shard_begin_anew(tmp_path: Path) -> None:
+async def test_shard_is_loaded_again_when_a_timer_fails(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         await runtime.put("a", "1")
         runtime.runtime.schedule(0, "key", 0, lambda state, now_ms: Decision((), None, _fail))
@@ -291,7 +291,7 @@ async def test_a_timer_that_fails_has_the_shard_begin_anew(tmp_path: Path) -> No
         assert await runtime.get("a") == "1"
 
 
-async def test_timers_go_with_their_shard(tmp_path: Path) -> None:
+async def test_timers_end_with_their_shard(tmp_path: Path) -> None:
     async with registers(tmp_path) as runtime:
         runtime.runtime.schedule(0, "key", 30, put_by_timer("late"))
         reload(runtime)

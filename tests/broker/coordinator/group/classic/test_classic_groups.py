@@ -27,7 +27,7 @@ def clients() -> ClassicClients:
 # Joining
 
 
-def test_who_has_no_id_is_told_one_and_joins_with_it(clients: ClassicClients) -> None:  # KIP-394
+def test_member_without_id_is_told_one_and_joins_with_it_kip_394(clients: ClassicClients) -> None:  # KIP-394
     member_id = clients.new_member_id()
     assert member_id.startswith("member-")
     assert not clients.group.members
@@ -37,14 +37,14 @@ def test_who_has_no_id_is_told_one_and_joins_with_it(clients: ClassicClients) ->
     assert told(joining).leader == told(joining).member_id == member_id
 
 
-def test_before_version_4_an_id_is_told_with_the_generation(clients: ClassicClients) -> None:
+def test_join_before_version_4_returns_the_member_id_with_the_generation(clients: ClassicClients) -> None:
     joining = clients.ask_to_join(version=3)
     clients.pass_ms(INITIAL_DELAY_MS)
     assert code(joining) == NONE
     assert told(joining).member_id in clients.group.members
 
 
-def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout(clients: ClassicClients) -> None:
+def test_pending_member_id_expires_after_the_session_timeout(clients: ClassicClients) -> None:
     member_id = clients.new_member_id()
     clients.pass_ms(SESSION_MS)
     assert GROUP not in clients.state.groups
@@ -52,7 +52,7 @@ def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout(clients: 
     assert not clients.log
 
 
-def test_a_rebalance_waits_for_ids_that_were_given_out(clients: ClassicClients) -> None:
+def test_rebalance_waits_for_pending_members(clients: ClassicClients) -> None:
     members = clients.stable(2)
     clients.new_member_id()
     joining = [clients.ask_to_join(each) for each in members]
@@ -77,7 +77,7 @@ def test_the_first_generation_waits_for_more_members(clients: ClassicClients) ->
     assert told(first).generation_id == told(second).generation_id == 1
 
 
-def test_the_first_generation_waits_no_longer_than_members_would(clients: ClassicClients) -> None:
+def test_initial_delay_ends_with_the_rebalance_timeout(clients: ClassicClients) -> None:
     patience_ms = 2 * INITIAL_DELAY_MS
     first = clients.ask_to_join(version=3, rebalance_timeout_ms=patience_ms)
     for _ in range(patience_ms // 1000 - 1):
@@ -88,7 +88,7 @@ def test_the_first_generation_waits_no_longer_than_members_would(clients: Classi
     assert code(first) == NONE
 
 
-def test_only_the_leader_is_told_who_the_members_are(clients: ClassicClients) -> None:
+def test_only_the_leader_gets_the_members(clients: ClassicClients) -> None:
     members = [clients.new_member_id() for _ in range(3)]
     joining = [clients.ask_to_join(each, protocols={"range": each.encode()}) for each in members]
     clients.pass_ms(10 * INITIAL_DELAY_MS)
@@ -127,7 +127,7 @@ def test_the_first_member_has_a_protocol(clients: ClassicClients, fields: dict[s
     assert GROUP not in clients.state.groups
 
 
-def test_a_member_that_missed_the_answer_is_told_again(clients: ClassicClients) -> None:
+def test_join_in_the_same_generation_returns_the_same_response(clients: ClassicClients) -> None:
     leader, follower = clients.join_all(2)
     for member in (leader, follower):  # CompletingRebalance
         again = told(clients.ask_to_join(member))
@@ -152,7 +152,7 @@ def test_a_member_with_other_subscriptions_asks_for_a_rebalance(clients: Classic
     assert clients.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_who_waits_twice_is_answered_twice(clients: ClassicClients) -> None:
+def test_second_join_completes_the_first_parked_one(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     first, second = clients.ask_to_join(leader), clients.ask_to_join(leader)
     assert code(first) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -160,7 +160,7 @@ def test_who_waits_twice_is_answered_twice(clients: ClassicClients) -> None:
     assert code(second) == NONE
 
 
-def test_members_that_do_not_join_again_are_out(clients: ClassicClients) -> None:
+def test_members_that_do_not_rejoin_are_removed(clients: ClassicClients) -> None:
     leader, *others = clients.stable(3)
     joining = [clients.ask_to_join(each, protocols={"range": b"new"}) for each in others]
     for _ in range(REBALANCE_MS // 1000):
@@ -172,7 +172,7 @@ def test_members_that_do_not_join_again_are_out(clients: ClassicClients) -> None
     assert clients.heartbeat(leader, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_has_room_for_so_many_members() -> None:  # KIP-389
+def test_group_max_size_refuses_further_members() -> None:  # KIP-389
     clients = ClassicClients(GroupConfig(group_max_size=2, initial_rebalance_delay_ms=INITIAL_DELAY_MS))
     first, second = clients.stable(2)
     assert code(clients.ask_to_join()) == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -201,7 +201,7 @@ def test_members_get_what_the_leader_assigned(clients: ClassicClients) -> None:
     assert clients.group.state is GroupState.STABLE
 
 
-def test_who_cannot_sync_is_told_why(clients: ClassicClients) -> None:
+def test_sync_errors(clients: ClassicClients) -> None:
     assert code(clients.ask_to_sync("nobody", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
     leader, follower = clients.join_all(2)
     assert code(clients.ask_to_sync("nobody", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -213,14 +213,14 @@ def test_who_cannot_sync_is_told_why(clients: ClassicClients) -> None:
     assert code(clients.ask_to_sync(leader, 1)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_rebalance_ends_the_waiting_for_assignments(clients: ClassicClients) -> None:
+def test_rebalance_completes_parked_syncs(clients: ClassicClients) -> None:
     _, follower = clients.join_all(2)
     waiting = clients.ask_to_sync(follower, 1)
     clients.ask_to_join(version=3)
     assert code(waiting) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_members_that_do_not_sync_are_out(clients: ClassicClients) -> None:
+def test_members_that_do_not_sync_are_removed(clients: ClassicClients) -> None:
     leader, follower, silent = clients.join_all(3)
     clients.ask_to_sync(follower, 1)
     clients.ask_to_sync(leader, 1, {})
@@ -235,7 +235,7 @@ def test_members_that_do_not_sync_are_out(clients: ClassicClients) -> None:
 # Sessions
 
 
-def test_who_is_silent_is_out(clients: ClassicClients) -> None:
+def test_member_is_removed_when_its_session_expires(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     for _ in range(2 * SESSION_MS // 1000):
         clients.heartbeat(leader, 1)
@@ -246,7 +246,7 @@ def test_who_is_silent_is_out(clients: ClassicClients) -> None:
     assert told(clients.ask_to_join(leader)).generation_id == 2
 
 
-def test_heartbeats_of_other_generations_do_not_count(clients: ClassicClients) -> None:
+def test_heartbeat_of_another_generation_does_not_prolong_the_session(clients: ClassicClients) -> None:
     (member,) = clients.stable(1)
     assert clients.heartbeat(member, 0) == ErrorCode.ILLEGAL_GENERATION
     assert clients.heartbeat("nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -262,7 +262,7 @@ def test_commits_keep_a_member_alive(clients: ClassicClients) -> None:
     assert list(clients.group.members) == [member]
 
 
-def test_who_waits_for_an_answer_need_not_show_it_is_alive(clients: ClassicClients) -> None:
+def test_session_does_not_expire_while_a_response_is_parked(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     clients.ask_to_join(leader)
     for _ in range(2 * SESSION_MS // 1000):
@@ -274,7 +274,7 @@ def test_who_waits_for_an_answer_need_not_show_it_is_alive(clients: ClassicClien
     assert clients.group.state is GroupState.EMPTY, "from the answer on both have to"
 
 
-def test_a_newcomer_is_not_waited_for_without_end(clients: ClassicClients) -> None:
+def test_new_member_is_removed_after_its_join_timeout(clients: ClassicClients) -> None:
     day_ms = 24 * 3600 * 1000
     leader = clients.stable(1, session_timeout_ms=day_ms, rebalance_timeout_ms=day_ms)[0]
     newcomer = clients.ask_to_join(version=3)
@@ -288,13 +288,13 @@ def test_a_newcomer_is_not_waited_for_without_end(clients: ClassicClients) -> No
 # Leaving
 
 
-def test_members_leave_and_the_others_share_anew(clients: ClassicClients) -> None:
+def test_members_leave_and_the_others_rebalance(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     assert clients.leave(leader, "nobody") == [NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert told(clients.ask_to_join(follower)).leader == follower
 
 
-def test_a_group_that_all_have_left_is_empty_and_remembered(clients: ClassicClients) -> None:
+def test_group_is_empty_and_written_when_all_members_have_left(clients: ClassicClients) -> None:
     clients.leave(*clients.stable(2))
     assert (clients.group.state, clients.group.generation) == (GroupState.EMPTY, 2)
     clients.load()
@@ -302,7 +302,7 @@ def test_a_group_that_all_have_left_is_empty_and_remembered(clients: ClassicClie
     assert clients.group.protocol_type == "consumer"
 
 
-def test_who_was_only_expected_can_leave(clients: ClassicClients) -> None:
+def test_pending_member_can_leave(clients: ClassicClients) -> None:
     (member,) = clients.stable(1)
     expected = clients.new_member_id()
     joining = clients.ask_to_join(member)
@@ -310,7 +310,7 @@ def test_who_was_only_expected_can_leave(clients: ClassicClients) -> None:
     assert code(joining) == NONE
 
 
-def test_who_leaves_while_it_waits_is_answered(clients: ClassicClients) -> None:
+def test_leave_completes_the_members_parked_response(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     joining = clients.ask_to_join(leader)
     clients.leave(leader)
@@ -321,14 +321,14 @@ def test_who_leaves_while_it_waits_is_answered(clients: ClassicClients) -> None:
     clients.sync_all([follower, told(newcomer).member_id])
 
 
-def test_nobody_leaves_a_group_that_is_not_there(clients: ClassicClients) -> None:
+def test_leave_of_an_unknown_group_is_refused(clients: ClassicClients) -> None:
     assert clients.leave("nobody", MemberIdentity(group_instance_id="a")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
 # Coming to life
 
 
-def test_the_next_coordinator_goes_on_with_the_generation(clients: ClassicClients) -> None:
+def test_next_coordinator_continues_the_generation(clients: ClassicClients) -> None:
     members = clients.stable(3)
     clients.load()
     assert [clients.heartbeat(each, 1) for each in members] == [NONE] * 3
@@ -338,7 +338,7 @@ def test_the_next_coordinator_goes_on_with_the_generation(clients: ClassicClient
     assert clients.group.state is GroupState.EMPTY
 
 
-def test_a_rebalance_is_begun_anew_under_the_next_coordinator(clients: ClassicClients) -> None:
+def test_rebalance_starts_again_under_the_next_coordinator(clients: ClassicClients) -> None:
     leader, follower = clients.stable(2)
     clients.ask_to_join(leader)
     clients.load()
@@ -357,7 +357,7 @@ def test_a_group_that_has_become_too_large_rebalances(clients: ClassicClients) -
     assert [code(each) for each in joining] == [NONE, NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
-def test_a_group_that_is_removed_from_the_log_is_gone(clients: ClassicClients) -> None:
+def test_tombstone_removes_the_group(clients: ClassicClients) -> None:
     clients.leave(*clients.stable(1))
     clients.append(*clients.group.tombstones())
     assert GROUP not in clients.state.groups

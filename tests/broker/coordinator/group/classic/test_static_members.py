@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back in another life, and what they had is theirs still (KIP-814)."""
+"""Static members of classic groups: a restarted member keeps its assignment (KIP-345, KIP-814)."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_static_member_joins_with_its_instance_id_alone(clients: ClassicClient
     assert clients.group.static_members == {"a": a, "b": b}
 
 
-def test_who_is_back_gets_what_it_had_without_a_rebalance(clients: ClassicClients) -> None:
+def test_restarted_static_member_keeps_its_assignment_without_a_rebalance(clients: ClassicClients) -> None:
     stable(clients)
     response = told(back(clients, "b"))
     assert (response.error_code, response.generation_id, response.skip_assignment) == (NONE, 1, False)
@@ -50,20 +50,20 @@ def test_who_is_back_gets_what_it_had_without_a_rebalance(clients: ClassicClient
     assert clients.group.static_members["b"] == response.member_id, "it is written down who is b now"
 
 
-def test_a_leader_that_is_back_is_told_not_to_assign(clients: ClassicClients) -> None:  # KIP-814
+def test_restarted_leader_skips_the_assignment_kip_814(clients: ClassicClients) -> None:  # KIP-814
     stable(clients)
     response = told(back(clients, "a"))
     assert (response.leader, response.skip_assignment, len(response.members)) == (response.member_id, True, 2)
     assert clients.group.leader_id == response.member_id
 
 
-def test_a_leader_that_cannot_be_told_so_is_told_of_another_leader(clients: ClassicClients) -> None:
+def test_restarted_leader_before_version_9_is_told_of_the_former_leader(clients: ClassicClients) -> None:
     a, _ = stable(clients)
     response = told(back(clients, "a", version=8))
     assert (response.leader, response.skip_assignment, response.members) == (a, False, [])
 
 
-def test_the_former_life_is_fenced(clients: ClassicClients) -> None:
+def test_former_incarnation_of_a_static_member_is_fenced(clients: ClassicClients) -> None:
     _, b = stable(clients)
     current = told(back(clients, "b")).member_id
     assert clients.heartbeat(b, 1, "b") == FENCED
@@ -75,7 +75,7 @@ def test_the_former_life_is_fenced(clients: ClassicClients) -> None:
     assert clients.heartbeat(current, 1, "unknown") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_former_life_that_waits_is_fenced(clients: ClassicClients) -> None:
+def test_parked_responses_of_the_former_incarnation_are_fenced(clients: ClassicClients) -> None:
     a, b = stable(clients)
     joining = clients.ask_to_join(a, instance_id="a")
     again = back(clients, "a")
@@ -106,7 +106,7 @@ def told_alone(clients: ClassicClients, protocols: dict[str, bytes]) -> str:
     return member_id
 
 
-def test_a_static_member_is_part_of_generations_it_does_not_join(clients: ClassicClients) -> None:
+def test_static_member_stays_in_generations_that_it_does_not_join(clients: ClassicClients) -> None:
     fields = {"session_timeout_ms": 3 * REBALANCE_MS}
     joining = [back(clients, instance_id, **fields) for instance_id in "ab"]
     clients.pass_ms(2 * INITIAL_DELAY_MS)
@@ -117,7 +117,7 @@ def test_a_static_member_is_part_of_generations_it_does_not_join(clients: Classi
     assert [each.member_id for each in told(rejoining).members] == [a, b]
 
 
-def test_a_generation_needs_somebody_who_has_joined(clients: ClassicClients) -> None:
+def test_generation_does_not_begin_before_a_member_has_joined(clients: ClassicClients) -> None:
     fields = {"session_timeout_ms": 10 * REBALANCE_MS}
     joining = [back(clients, instance_id, **fields) for instance_id in "ab"]
     clients.pass_ms(2 * INITIAL_DELAY_MS)
@@ -133,20 +133,20 @@ def test_a_generation_needs_somebody_who_has_joined(clients: ClassicClients) -> 
     assert told(rejoining).leader == b
 
 
-def test_a_static_member_that_is_silent_is_out_at_last(clients: ClassicClients) -> None:
+def test_static_member_is_removed_when_its_session_expires(clients: ClassicClients) -> None:
     stable(clients)
     clients.pass_ms(SESSION_MS)
     assert clients.group.state is GroupState.EMPTY
     assert not clients.group.static_members
 
 
-def test_an_administrator_removes_static_members_by_their_names(clients: ClassicClients) -> None:
+def test_administrator_removes_static_members_by_instance_id(clients: ClassicClients) -> None:
     stable(clients)
     names = [MemberIdentity(group_instance_id=each) for each in ("a", "b", "c")]
     assert clients.leave(*names) == [NONE, NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert clients.group.state is GroupState.EMPTY
 
 
-def test_an_id_that_was_given_out_is_no_static_member(clients: ClassicClients) -> None:
+def test_pending_member_id_is_no_static_member(clients: ClassicClients) -> None:
     expected = clients.new_member_id()
     assert code(clients.ask_to_join(expected, instance_id="a")) == ErrorCode.UNKNOWN_MEMBER_ID

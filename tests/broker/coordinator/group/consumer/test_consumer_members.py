@@ -1,4 +1,4 @@
-"""What members of consumer groups may say, and what becomes of those that are not who they were (KIP-848)."""
+"""Heartbeats and commits of consumer groups' members: epochs, sessions and static members (KIP-848)."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def joined(client: ConsumerClient) -> Any:
 # Who is who
 
 
-def test_strangers_are_told_that_they_are_none(shard: ConsumerGroups) -> None:
+def test_unknown_members_are_refused(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "m", ["a"])
     assert said(client, 1) is ErrorCode.GROUP_ID_NOT_FOUND
     assert said(client, -1) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -68,13 +68,13 @@ def test_strangers_are_told_that_they_are_none(shard: ConsumerGroups) -> None:
     assert said(client, -2, instance_id="i") is UNKNOWN
 
 
-def test_an_epoch_that_the_member_was_never_told_is_fenced(shard: ConsumerGroups) -> None:
+def test_epoch_beyond_the_members_is_fenced(shard: ConsumerGroups) -> None:
     client = stable(shard, "m")[0]
     assert said(client, client.epoch + 1) is FENCED_EPOCH
     assert isinstance(said(client, client.epoch), ConsumerGroupHeartbeatResponse)
 
 
-def test_the_previous_epoch_will_do_for_who_has_nothing_but_what_is_assigned(shard: ConsumerGroups) -> None:
+def test_previous_epoch_is_accepted_if_only_assigned_partitions_are_owned(shard: ConsumerGroups) -> None:
     one, two = stable(shard, "one", "two")
     former, had = one.epoch, one.owned
     two.subscribe([])
@@ -90,7 +90,7 @@ def test_the_previous_epoch_will_do_for_who_has_nothing_but_what_is_assigned(sha
     assert again.member_epoch == former + 1
 
 
-def test_who_joins_anew_under_its_id_begins_with_what_it_has(shard: ConsumerGroups) -> None:
+def test_member_that_rejoins_with_its_id_keeps_its_assignment(shard: ConsumerGroups) -> None:
     client = stable(shard, "m")[0]
     epoch = client.epoch
     had = client.owned
@@ -101,7 +101,7 @@ def test_who_joins_anew_under_its_id_begins_with_what_it_has(shard: ConsumerGrou
 
 
 @pytest.mark.parametrize("state", MemberState)
-def test_a_fenced_member_joins_anew_before_its_session_is_over(shard: ConsumerGroups, state: MemberState) -> None:
+def test_fenced_member_rejoins_before_its_session_expires(shard: ConsumerGroups, state: MemberState) -> None:
     one, two = stable(shard, "one", "two")
     # Who takes all that the other one has, and gives half of it back.
     taking = two if state is MemberState.UNRELEASED_PARTITIONS else one
@@ -124,7 +124,7 @@ def test_a_fenced_member_joins_anew_before_its_session_is_over(shard: ConsumerGr
     assert (len(one.names()["a"]), len(two.names()["a"])) == (2, 2)
 
 
-def test_offsets_are_committed_at_the_epoch_of_now(shard: ConsumerGroups) -> None:
+def test_offset_commit_needs_the_current_member_epoch(shard: ConsumerGroups) -> None:
     client = stable(shard, "m")[0]
 
     def refusal(member_id: str, epoch: int, version: int = 9) -> ErrorCode | None:
@@ -143,7 +143,7 @@ def test_offsets_are_committed_at_the_epoch_of_now(shard: ConsumerGroups) -> Non
     assert refusal("m", 1) is UNKNOWN
 
 
-def test_offsets_are_fetched_at_the_epoch_of_now(shard: ConsumerGroups) -> None:
+def test_offset_fetch_needs_the_current_member_epoch(shard: ConsumerGroups) -> None:
     client = stable(shard, "m")[0]
     shard.group.validate_offset_fetch(None, -1)
     shard.group.validate_offset_fetch("m", client.epoch)
@@ -156,7 +156,7 @@ def test_offsets_are_fetched_at_the_epoch_of_now(shard: ConsumerGroups) -> None:
 # Sessions
 
 
-def test_a_silent_member_is_given_up(shard: ConsumerGroups) -> None:
+def test_member_is_removed_when_its_session_expires(shard: ConsumerGroups) -> None:
     one, two = stable(shard, "one", "two")
     for _ in range(SESSION_MS // INTERVAL_MS + 1):
         one.heartbeat()
@@ -167,7 +167,7 @@ def test_a_silent_member_is_given_up(shard: ConsumerGroups) -> None:
     assert one.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_who_does_not_give_up_in_time_is_given_up(shard: ConsumerGroups) -> None:
+def test_member_that_does_not_revoke_in_time_is_removed(shard: ConsumerGroups) -> None:
     one = stable(shard, "one")[0]
     ConsumerClient(shard, "two", ["a"]).heartbeat()
     for _ in range(REBALANCE_MS // INTERVAL_MS):
@@ -177,7 +177,7 @@ def test_who_does_not_give_up_in_time_is_given_up(shard: ConsumerGroups) -> None
     assert list(shard.group.members) == ["two"]
 
 
-def test_who_waits_for_others_is_to_ask_soon(shard: ConsumerGroups) -> None:
+def test_member_with_unreleased_partitions_has_a_short_heartbeat_interval(shard: ConsumerGroups) -> None:
     one = stable(shard, "one")[0]
     two = ConsumerClient(shard, "two", ["a"])
     waiting = two.heartbeat()
@@ -195,7 +195,7 @@ def test_who_waits_for_others_is_to_ask_soon(shard: ConsumerGroups) -> None:
 
 
 @pytest.mark.parametrize("change", ["come", "leave", "want more"])
-def test_members_of_a_group_that_has_moved_on_are_to_ask_soon(shard: ConsumerGroups, change: str) -> None:
+def test_heartbeat_interval_is_short_after_a_new_epoch(shard: ConsumerGroups, change: str) -> None:
     shard.create_topic("b", 1)
     one, two = stable(shard, "one", "two")
     shard.pass_ms(INTERVAL_MS)
@@ -216,7 +216,7 @@ def test_members_of_a_group_that_has_moved_on_are_to_ask_soon(shard: ConsumerGro
 # Static members (KIP-345)
 
 
-def test_a_static_member_keeps_what_it_has_while_it_is_away(shard: ConsumerGroups) -> None:
+def test_static_member_keeps_its_partitions_while_it_is_away(shard: ConsumerGroups) -> None:
     one, two = stable(shard, "one", "two", instances=True)
     had, epoch = two.owned, shard.group.epoch
     left = two.leave(-2)
@@ -232,7 +232,7 @@ def test_a_static_member_keeps_what_it_has_while_it_is_away(shard: ConsumerGroup
     assert said(two, -2) is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_stays_away_is_given_up(shard: ConsumerGroups) -> None:
+def test_static_member_that_stays_away_is_removed(shard: ConsumerGroups) -> None:
     one, two = stable(shard, "one", "two", instances=True)
     two.leave(-2)
     for _ in range(SESSION_MS // INTERVAL_MS + 1):
@@ -243,7 +243,7 @@ def test_a_static_member_that_stays_away_is_given_up(shard: ConsumerGroups) -> N
     assert one.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_an_instance_id_belongs_to_who_has_not_left(shard: ConsumerGroups) -> None:
+def test_instance_id_in_use_is_refused(shard: ConsumerGroups) -> None:
     one = stable(shard, "one", instances=True)[0]
     other = ConsumerClient(shard, "other", ["a"], instance_id="i-one")
     assert joined(other) is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -252,7 +252,7 @@ def test_an_instance_id_belongs_to_who_has_not_left(shard: ConsumerGroups) -> No
     assert said(one, one.epoch) is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_died_is_waited_for_until_its_session_is_over(shard: ConsumerGroups) -> None:
+def test_instance_id_of_a_dead_member_is_free_when_its_session_expires(shard: ConsumerGroups) -> None:
     stable(shard, "one", instances=True)
     other = ConsumerClient(shard, "other", ["a"], instance_id="i-one")
     assert joined(other) is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -261,7 +261,7 @@ def test_a_static_member_that_died_is_waited_for_until_its_session_is_over(shard
     assert other.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_a_static_member_back_with_other_wishes_moves_the_epoch_on(shard: ConsumerGroups) -> None:
+def test_restarted_static_member_with_another_subscription_increases_the_epoch(shard: ConsumerGroups) -> None:
     shard.create_topic("b", 1)
     one, two = stable(shard, "one", "two", instances=True)
     epoch = shard.group.epoch
@@ -273,7 +273,7 @@ def test_a_static_member_back_with_other_wishes_moves_the_epoch_on(shard: Consum
     assert back.names()["b"] == {0}
 
 
-def test_another_coordinator_knows_who_is_away(shard: ConsumerGroups) -> None:
+def test_next_coordinator_knows_members_that_are_away(shard: ConsumerGroups) -> None:
     stable(shard, "one", instances=True)[0].leave(-2)
     shard.load()
     member = shard.group.static_member("i-one")

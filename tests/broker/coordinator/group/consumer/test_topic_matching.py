@@ -1,4 +1,4 @@
-"""Topics of expressions: found at once where that is cheap, by slices where it is not, and never matched twice."""
+"""Topics of regular expressions: found at once if that is cheap, otherwise in slices, and never matched twice."""
 
 import time
 from typing import Any
@@ -80,7 +80,7 @@ def test_only_new_topics_are_matched_when_topics_change() -> None:
     assert work_of(matcher, "orders-.*") - before < 100
 
 
-def test_topics_that_come_and_go_while_an_expression_is_resolved_count_as_they_are_then() -> None:
+def test_topics_that_change_while_an_expression_is_resolved_count_at_the_end() -> None:
     matcher = TopicMatcher()
     image = image_of(*many(200))
     matcher.find([EXPENSIVE], image)
@@ -106,7 +106,7 @@ def test_many_expensive_expressions_share_one_slice() -> None:
         pytest.fail("it never comes to an end")
 
 
-def test_what_is_no_expression_means_no_topics() -> None:
+def test_invalid_expression_matches_no_topics() -> None:
     assert TopicMatcher().find(["(", "a"], image_of("a")) == {"(": (), "a": ("a",)}
 
 
@@ -171,7 +171,7 @@ def joined(shard: ConsumerGroups, **fields: Any) -> tuple[ConsumerClient, int]:
 
 
 def test_member_has_its_literal_topics_first_and_those_of_an_expensive_expression_later() -> None:
-    """As in Kafka, where every expression is resolved apart from the heartbeat."""
+    """As in Kafka, which resolves every expression apart from the heartbeat."""
     shard = expensive_shard()
     client, interval_ms = joined(shard, topics=["literal"], regex=EXPENSIVE)
     assert set(client.names()) == {"literal"}
@@ -183,7 +183,7 @@ def test_member_has_its_literal_topics_first_and_those_of_an_expensive_expressio
     assert "consumer-topic-matching" not in shard.timers.due
 
 
-def test_expression_that_is_being_resolved_is_refused_by_nobody_and_ends_with_its_member() -> None:
+def test_unfinished_expression_is_accepted_and_ends_with_its_member() -> None:
     shard = expensive_shard()
     client, _ = joined(shard, topics=[], regex=EXPENSIVE)
     client.heartbeat()
@@ -195,7 +195,7 @@ def test_expression_that_is_being_resolved_is_refused_by_nobody_and_ends_with_it
     assert not shard.state.topic_matcher.is_busy
 
 
-def test_new_coordinator_resolves_anew_what_the_one_before_had_not_finished() -> None:
+def test_next_coordinator_resolves_unfinished_expressions_again() -> None:
     shard = expensive_shard()
     client, _ = joined(shard, topics=[], regex=EXPENSIVE)
     shard.load()

@@ -1,4 +1,4 @@
-"""Groups that go from one protocol to the other while their members consume (KIP-848)."""
+"""Groups that change from one protocol to the other while their members consume (KIP-848)."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def facts(shard: ConsumerGroups) -> tuple[object, ...]:
     return dict(group.members), dict(group.targets), group.epoch, group.assignment_epoch
 
 
-def test_what_is_written_makes_the_same_groups(shard: ConsumerGroups) -> None:
+def test_replay_of_a_migration_results_in_the_same_groups(shard: ConsumerGroups) -> None:
     members: list[Anyone] = [*classics(shard, 2)]
     newcomer = ConsumerClient(shard, "new", ["a"])
     newcomer.heartbeat()
@@ -84,7 +84,7 @@ def test_what_is_written_makes_the_same_groups(shard: ConsumerGroups) -> None:
     settle(shard, members)
 
 
-def test_who_waits_to_join_or_to_sync_is_told_to_join_again(shard: ConsumerGroups) -> None:
+def test_upgrade_makes_members_with_parked_responses_rejoin(shard: ConsumerGroups) -> None:
     first, second = ClassicConsumer(shard, ["a"], name="c0"), ClassicConsumer(shard, ["a"], name="c1")
     for member in (first, second, first, second):
         member.act()
@@ -101,7 +101,7 @@ def test_who_waits_to_join_or_to_sync_is_told_to_join_again(shard: ConsumerGroup
     assert second.act() is AGAIN
 
 
-def test_a_member_that_has_not_fetched_its_assignment_still_has_what_it_had(shard: ConsumerGroups) -> None:
+def test_upgrade_keeps_partitions_of_a_member_that_has_not_synced(shard: ConsumerGroups) -> None:
     first = classics(shard, 1, is_cooperative=True)[0]
     second = ClassicConsumer(shard, ["a"], is_cooperative=True, name="late")
     second.act()
@@ -117,7 +117,7 @@ def test_a_member_that_has_not_fetched_its_assignment_still_has_what_it_had(shar
     settle(shard, [first, second, newcomer])
 
 
-def test_groups_that_cannot_be_upgraded_are_not_there_for_the_newcomer() -> None:
+def test_group_that_cannot_be_upgraded_is_not_found_by_consumers() -> None:
     def refusal(shard: ConsumerGroups) -> str:
         with pytest.raises(CoordinatorError) as refused:
             ConsumerClient(shard, "new", ["a"]).send(ConsumerClient(shard, "new", ["a"]).request())
@@ -142,7 +142,7 @@ def test_groups_that_cannot_be_upgraded_are_not_there_for_the_newcomer() -> None
     refusal(shard)
 
 
-def test_an_assignor_that_keeps_data_in_assignments_is_not_taken_from_its_members(shard: ConsumerGroups) -> None:
+def test_upgrade_is_refused_if_assignments_have_user_data(shard: ConsumerGroups) -> None:
     member = ClassicConsumer(shard, ["a"])
     own = b"\x00\x01" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x03own"
     member.assign = lambda response: {member.member_id: own}  # type: ignore[method-assign]
@@ -155,7 +155,7 @@ def test_an_assignor_that_keeps_data_in_assignments_is_not_taken_from_its_member
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_an_empty_group_of_either_kind_gives_way(shard: ConsumerGroups) -> None:
+def test_empty_group_of_either_kind_is_replaced(shard: ConsumerGroups) -> None:
     member = classics(shard, 1)[0]
     member.leave()
     client = ConsumerClient(shard, "new", ["a"])
@@ -173,7 +173,7 @@ def test_an_empty_group_of_either_kind_gives_way(shard: ConsumerGroups) -> None:
     assert classic_group(shard).generation == 1
 
 
-def test_a_group_stays_what_it_is_where_it_may_not_be_downgraded() -> None:
+def test_group_is_not_downgraded_if_the_policy_forbids_it() -> None:
     shard = shard_with(can_downgrade=False)
     member, client = mixed(shard)
     client.leave()
@@ -182,9 +182,7 @@ def test_a_group_stays_what_it_is_where_it_may_not_be_downgraded() -> None:
 
 
 @pytest.mark.parametrize("way", ["session", "revocation"])
-def test_a_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_is_given_up(
-    shard: ConsumerGroups, way: str
-) -> None:
+def test_group_is_downgraded_when_its_last_consumer_member_expires(shard: ConsumerGroups, way: str) -> None:
     member, client = mixed(shard)
     if way == "revocation":
         other = ClassicConsumer(shard, ["a"], name="other")
@@ -203,7 +201,7 @@ def test_a_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_is_
     assert member.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_what_a_member_had_yet_to_give_up_is_its_own_when_its_group_changes_twice(shard: ConsumerGroups) -> None:
+def test_unrevoked_partitions_keep_their_owner_through_downgrade_and_upgrade(shard: ConsumerGroups) -> None:
     (member,) = classics(shard, 1)
     for name in ("first", "second"):
         client = ConsumerClient(shard, name, ["a"])
@@ -217,7 +215,7 @@ def test_what_a_member_had_yet_to_give_up_is_its_own_when_its_group_changes_twic
     settle(shard, [member, client])
 
 
-def test_what_a_static_member_had_is_its_own_until_another_one_in_its_place_is_answered(shard: ConsumerGroups) -> None:
+def test_static_members_partitions_are_kept_until_its_replacement_is_answered(shard: ConsumerGroups) -> None:
     static = ConsumerClient(shard, "static", ["a"], instance_id="x")
     static.heartbeat()
     for name, instance_id in (("other", None), ("x", "x")):

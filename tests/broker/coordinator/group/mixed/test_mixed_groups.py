@@ -1,5 +1,8 @@
-"""Members of the classic protocol in a consumer group, beside those of its own (KIP-848)."""
+"""Consumer groups with members of both protocols (KIP-848)."""
 
+from typing import Any
+
+import attrs
 import pytest
 
 from broker.coordinator.group.administration import list_groups
@@ -32,7 +35,7 @@ def test_a_classic_member_joins_a_consumer_group(shard: ConsumerGroups) -> None:
     ]
 
 
-def test_who_was_given_up_with_partitions_in_its_hands_hears_so(shard: ConsumerGroups) -> None:
+def test_removed_classic_member_is_told_that_it_is_unknown(shard: ConsumerGroups) -> None:
     (member,) = classics(shard, 1, is_cooperative=True)
     shard.pass_ms(45_000)
     client = ConsumerClient(shard, "client", ["a"])
@@ -44,7 +47,7 @@ def test_who_was_given_up_with_partitions_in_its_hands_hears_so(shard: ConsumerG
     settle(shard, [member, client])
 
 
-def test_a_newcomer_is_told_its_id_first_and_its_protocol(shard: ConsumerGroups) -> None:
+def test_classic_member_is_told_its_id_first_and_its_protocol(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()
     member = ClassicConsumer(shard, ["a"], name="old")
@@ -57,7 +60,7 @@ def test_a_newcomer_is_told_its_id_first_and_its_protocol(shard: ConsumerGroups)
     assert (answer.leader, answer.members) == ("", [])
 
 
-def test_an_id_is_good_for_joining_once_it_was_offered_and_not_for_ever(shard: ConsumerGroups) -> None:
+def test_pending_member_id_can_join_until_it_expires(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "client", ["a"])
     client.heartbeat()
     early, late = (ClassicConsumer(shard, ["a"], name=name) for name in ("early", "late"))
@@ -71,7 +74,7 @@ def test_an_id_is_good_for_joining_once_it_was_offered_and_not_for_ever(shard: C
     assert late.act() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_a_classic_group_offered_is_good_for_the_consumer_group(shard: ConsumerGroups) -> None:
+def test_pending_member_id_of_a_classic_group_survives_the_upgrade(shard: ConsumerGroups) -> None:
     classics(shard, 1)
     newcomer = ClassicConsumer(shard, ["a"], name="newcomer")
     newcomer.join()
@@ -102,13 +105,30 @@ def test_requests_that_do_not_fit_are_refused(shard: ConsumerGroups) -> None:
         assert newcomer.join(**fields).outcome.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_full_group_takes_nobody() -> None:
+@attrs.frozen
+class GroupOfAnotherKind:
+    """A group of a kind that neither protocol knows, such as a share group."""
+
+    is_empty: bool = False
+
+
+def test_group_of_another_kind_refuses_members_of_both_protocols(shard: ConsumerGroups) -> None:
+    groups: dict[str, Any] = shard.state.groups
+    groups[GROUP] = GroupOfAnotherKind()
+    classic = ClassicConsumer(shard, ["a"])
+    assert classic.join().outcome.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    client = ConsumerClient(shard, "client", ["a"])
+    assert refused(lambda: client.send(client.request())) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert groups == {GROUP: GroupOfAnotherKind()}
+
+
+def test_full_group_refuses_further_members() -> None:
     shard = shard_with(members_max=2)
     mixed(shard)
     assert ClassicConsumer(shard, ["a"]).join().outcome.code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_who_has_to_give_something_up_is_told_to_join_again_until_it_has(shard: ConsumerGroups) -> None:
+def test_classic_member_is_told_to_rejoin_until_it_has_revoked(shard: ConsumerGroups) -> None:
     member = ClassicConsumer(shard, ["a"], is_cooperative=True, name="old")
     watcher = ConsumerClient(shard, "watcher", [])
     watcher.heartbeat()
@@ -129,7 +149,7 @@ def test_who_has_to_give_something_up_is_told_to_join_again_until_it_has(shard: 
     assert client.names() == {"a": {0, 1, 2, 3} - member.names()["a"]}
 
 
-def test_a_classic_member_waits_for_what_others_have(shard: ConsumerGroups) -> None:
+def test_classic_member_waits_for_unreleased_partitions(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()
     member = ClassicConsumer(shard, ["a"], name="old")
@@ -145,7 +165,7 @@ def test_a_classic_member_waits_for_what_others_have(shard: ConsumerGroups) -> N
 
 
 @pytest.mark.parametrize("request_kind", ["session", "join", "sync"])
-def test_who_does_not_come_in_time_is_gone(shard: ConsumerGroups, request_kind: str) -> None:
+def test_classic_member_is_removed_after_its_timeouts(shard: ConsumerGroups, request_kind: str) -> None:
     member, client = mixed(shard)
     other = ConsumerClient(shard, "other", ["a"])
     if request_kind == "sync":
@@ -166,7 +186,7 @@ def test_who_does_not_come_in_time_is_gone(shard: ConsumerGroups, request_kind: 
     assert elapsed_ms == (25_000 if request_kind == "session" else 20_000)
 
 
-def test_leaving(shard: ConsumerGroups) -> None:
+def test_classic_member_leaves_a_consumer_group(shard: ConsumerGroups) -> None:
     member, client = mixed(shard)
     assert member.leave() == [NONE]
     assert member.leave() == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -175,7 +195,7 @@ def test_leaving(shard: ConsumerGroups) -> None:
     assert client.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_an_administrator_sends_members_of_both_protocols_away(shard: ConsumerGroups) -> None:
+def test_administrator_removes_members_of_both_protocols(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "new", ["a"], instance_id="i")
     client.heartbeat()
     one = ClassicConsumer(shard, ["a"], name="old")
@@ -187,7 +207,7 @@ def test_an_administrator_sends_members_of_both_protocols_away(shard: ConsumerGr
 # Static members
 
 
-def test_static_members_change_the_protocol_one_by_one_and_keep_what_they_have(shard: ConsumerGroups) -> None:
+def test_static_members_change_the_protocol_one_by_one_and_keep_their_partitions(shard: ConsumerGroups) -> None:
     old = [ClassicConsumer(shard, ["a"], instance_id=name, name=name) for name in "xy"]
     settle(shard, old)
     had = [each.names() for each in old]
@@ -212,7 +232,7 @@ def shard_generation(shard: ConsumerGroups) -> int:
     return classic_group(shard).generation
 
 
-def test_a_static_member_back_with_other_wishes_brings_a_rebalance(shard: ConsumerGroups) -> None:
+def test_static_member_back_with_another_subscription_causes_a_rebalance(shard: ConsumerGroups) -> None:
     shard.create_topic("b", 1)
     old = [ClassicConsumer(shard, ["a"], instance_id=name, name=name) for name in "xy"]
     settle(shard, old)
@@ -238,8 +258,8 @@ def test_a_static_member_of_the_classic_protocol_is_replaced_in_a_consumer_group
     assert member.leave() == [ErrorCode.FENCED_INSTANCE_ID]
 
 
-def test_a_static_member_is_fenced_whose_place_was_taken_in_the_other_protocol(shard: ConsumerGroups) -> None:
-    """Else both would take the group for themselves, again and again."""
+def test_static_member_is_fenced_after_it_was_replaced_in_the_other_protocol(shard: ConsumerGroups) -> None:
+    """Otherwise the two incarnations would replace each other again and again."""
     client = ConsumerClient(shard, "new", ["a"], instance_id="x")
     client.heartbeat()
     classic = ClassicConsumer(shard, ["a"], instance_id="x", name="x")
@@ -250,7 +270,7 @@ def test_a_static_member_is_fenced_whose_place_was_taken_in_the_other_protocol(s
     assert classic.names() == {"a": {0, 1, 2, 3}}
 
 
-def test_commits_of_classic_members_are_of_their_epoch(shard: ConsumerGroups) -> None:
+def test_classic_member_commits_at_its_member_epoch(shard: ConsumerGroups) -> None:
     member, _ = mixed(shard)
     validate = shard.group.validate_offset_commit
     validate(member.member_id, None, member.generation, api_version=8, is_transactional=False)

@@ -1,4 +1,4 @@
-"""Committed offsets as a state machine, against a model that keeps them by hand; KIP-211, KIP-447."""
+"""Committed offsets as a state machine, by examples and against a model (KIP-211, KIP-447)."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def delete(shard: GroupsShard, partition: int = 0, *, group: str = "group", topi
 
 @attrs.define
 class SomeGroup:
-    """A group that is as a test says."""
+    """A group with the attributes that a test chooses."""
 
     is_empty: bool = False
     subscribed: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class SomeGroup:
 # Examples
 
 
-def test_an_offset_for_another_topic_of_the_same_name_is_not_told() -> None:
+def test_offset_of_a_former_topic_of_the_same_name_is_not_returned() -> None:
     shard = GroupsShard()
     commit(shard, 5, topic_id=b"1" * 16)
     assert told(shard, topic_id=b"1" * 16) == (5, 0)
@@ -131,7 +131,7 @@ def test_an_offset_for_another_topic_of_the_same_name_is_not_told() -> None:
     assert told(shard, topic_id=b"2" * 16) == (6, 0)
 
 
-def test_what_a_transaction_commits_counts_when_it_ends() -> None:
+def test_pending_offset_is_committed_when_its_transaction_ends() -> None:
     shard = GroupsShard()
     commit(shard, 1)
     commit(shard, 2, producer_id=7)
@@ -142,7 +142,7 @@ def test_what_a_transaction_commits_counts_when_it_ends() -> None:
     assert told(shard, require_stable=True) == (2, 0)
 
 
-def test_an_aborted_transaction_has_committed_nothing() -> None:
+def test_aborted_transaction_commits_no_offsets() -> None:
     shard = GroupsShard()
     commit(shard, 2, producer_id=7)
     shard.end_transaction(7, committed=False)
@@ -150,7 +150,7 @@ def test_an_aborted_transaction_has_committed_nothing() -> None:
     assert not shard.state.offsets.has_group("group")
 
 
-def test_the_later_record_counts_whoever_wrote_it() -> None:
+def test_later_record_wins_over_a_pending_offset() -> None:
     """So it is after compaction, too, which goes by the order of records."""
     shard = GroupsShard()
     commit(shard, 2, producer_id=7)
@@ -159,7 +159,7 @@ def test_the_later_record_counts_whoever_wrote_it() -> None:
     assert told(shard) == (3, 0)
 
 
-def test_deleting_takes_pending_offsets_along() -> None:
+def test_delete_removes_pending_offsets() -> None:
     shard = GroupsShard()
     commit(shard, 2, producer_id=7)
     assert delete(shard) is ErrorCode.NONE
@@ -167,7 +167,7 @@ def test_deleting_takes_pending_offsets_along() -> None:
     assert told(shard) == (-1, 0)
 
 
-def test_a_group_says_who_may_commit_fetch_and_delete() -> None:
+def test_group_validates_commit_fetch_and_delete() -> None:
     shard = GroupsShard()
     shard.state.groups["group"] = SomeGroup(refusal=ErrorCode.ILLEGAL_GENERATION)
     for request in (commit, told, delete):
@@ -177,7 +177,7 @@ def test_a_group_says_who_may_commit_fetch_and_delete() -> None:
     assert shard.log == []
 
 
-def test_committing_shows_that_a_member_is_alive() -> None:
+def test_commit_prolongs_the_members_session() -> None:
     shard, group = GroupsShard(), SomeGroup()
     shard.state.groups["group"] = group
     committer = Committer("group", "member", None, 1, 9)
@@ -188,7 +188,7 @@ def test_committing_shows_that_a_member_is_alive() -> None:
     assert group.heard_of == ["member"]
 
 
-def test_what_members_consume_is_not_deleted() -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
     shard = GroupsShard()
     shard.state.groups["group"] = SomeGroup(subscribed=("topic",))
     commit(shard, 1)
@@ -198,7 +198,7 @@ def test_what_members_consume_is_not_deleted() -> None:
     assert (told(shard), told(shard, topic="other")) == ((1, 0), (-1, 0))
 
 
-def test_deleting_a_group_takes_all_it_has_along() -> None:
+def test_delete_group_removes_all_of_its_offsets() -> None:
     shard = GroupsShard()
     for partition in range(3):
         commit(shard, 1, partition=partition, producer_id=7 if partition == 2 else -1)
@@ -221,7 +221,7 @@ def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
     assert not shard.state.offsets.has_group("group")
 
 
-def test_a_retention_time_of_ones_own_counts_from_the_commit() -> None:
+def test_retention_time_of_a_commit_counts_from_the_commit() -> None:
     shard = GroupsShard(CONFIG)
     commit(shard, 1, retention_ms=5 * MINUTE_MS)
     commit(shard, 2, partition=1, retention_ms=3 * RETENTION_MS)
@@ -231,7 +231,7 @@ def test_a_retention_time_of_ones_own_counts_from_the_commit() -> None:
     assert told(shard, 1) == (2, 0)
 
 
-def test_the_longest_retention_time_of_ones_own_keeps_offsets() -> None:
+def test_longest_retention_time_of_a_commit_does_not_overflow() -> None:
     """The time at which they expire stays in the range of 64 bits, or it could not be written down."""
     shard = GroupsShard(CONFIG)
     commit(shard, 1, retention_ms=2**63 - 1)
@@ -265,7 +265,7 @@ def test_a_topic_that_members_consume_does_not_expire() -> None:
 @pytest.mark.parametrize(
     ("is_empty", "has_pending", "goes"), [(True, False, True), (False, False, False), (True, True, False)]
 )
-def test_a_group_goes_when_it_has_neither_members_nor_offsets(is_empty: bool, has_pending: bool, goes: bool) -> None:
+def test_group_without_members_and_offsets_is_removed(is_empty: bool, has_pending: bool, goes: bool) -> None:
     shard = GroupsShard(CONFIG)
     shard.state.groups["group"] = SomeGroup(is_empty=is_empty, since_ms=0)
     commit(shard, 1)
@@ -278,7 +278,7 @@ def test_a_group_goes_when_it_has_neither_members_nor_offsets(is_empty: bool, ha
     assert told(shard) == (-1, 0)
 
 
-def test_a_topic_that_goes_takes_its_offsets_along_but_not_those_of_its_successor() -> None:
+def test_deleted_topics_offsets_are_removed_but_not_those_of_its_successor() -> None:
     shard = GroupsShard()
     created = MetadataDelta(shard.image)
     created.replay([TopicRecord(name="topic", topic_id=b"1" * 16)])
@@ -304,7 +304,7 @@ def test_a_topic_that_goes_takes_its_offsets_along_but_not_those_of_its_successo
     assert not shard.state.deleted_topics
 
 
-def test_who_takes_over_forgets_topics_that_are_gone() -> None:
+def test_next_coordinator_removes_offsets_of_deleted_topics() -> None:
     shard = GroupsShard()
     created = MetadataDelta(shard.image)
     created.replay([TopicRecord(name="topic", topic_id=b"1" * 16)])
@@ -331,7 +331,7 @@ def test_who_takes_over_forgets_topics_that_are_gone() -> None:
         (encode_key(OffsetCommitKey(group="group", topic="topic")), b"\0\x63whatever", UNREADABLE),
     ],
 )
-def test_what_cannot_be_read_is_left_alone(key: bytes, value: bytes | None, number: int) -> None:
+def test_unreadable_records_are_skipped(key: bytes, value: bytes | None, number: int) -> None:
     shard = GroupsShard()
     commit(shard, 1)
     shard.append(CoordinatorRecord(key, value))
@@ -340,7 +340,7 @@ def test_what_cannot_be_read_is_left_alone(key: bytes, value: bytes | None, numb
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_values_of_every_version_are_taken_over(version: int) -> None:
+def test_values_of_every_version_are_replayed(version: int) -> None:
     shard = GroupsShard()
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="note", commit_timestamp=9, expire_timestamp=11)
     shard.append(
@@ -351,7 +351,7 @@ def test_values_of_every_version_are_taken_over(version: int) -> None:
     assert committed[:5] == (5, 2 if version >= 3 else -1, "note", 9, 11 if version == 1 else -1)
 
 
-def test_epochs_of_nobody_are_refused_as_the_version_knows() -> None:
+def test_commit_of_an_unknown_member_is_refused_by_version() -> None:
     shard = GroupsShard()
     for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
         with pytest.raises(CoordinatorError) as raised:
@@ -359,7 +359,7 @@ def test_epochs_of_nobody_are_refused_as_the_version_knows() -> None:
         assert raised.value.code is code
 
 
-def test_many_offsets_expire_or_go_with_their_topic_in_several_turns() -> None:
+def test_many_offsets_are_removed_in_several_turns() -> None:
     shard = GroupsShard(CONFIG)
     for group in range(3):
         for partition in range(1_700):
@@ -466,7 +466,7 @@ OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step
 TestOffsetsAgainstAModel: Any = OffsetsAgainstAModel.TestCase
 
 
-def test_a_state_is_not_changed_by_deciding() -> None:
+def test_deciding_does_not_change_the_state() -> None:
     shard = GroupsShard(CONFIG)
     commit(shard, 1)
     log, state = list(shard.log), shard.state

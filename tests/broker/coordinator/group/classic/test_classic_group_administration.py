@@ -1,4 +1,4 @@
-"""Describing, listing and deleting classic groups; what their members may commit; what they read."""
+"""ListGroups, DescribeGroups and DeleteGroups of classic groups; their members' commits and subscriptions."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def commit(clients: ClassicClients, member_id: str, generation: int, *, in_trans
 # Describing and listing
 
 
-def test_a_stable_group_is_described_with_what_its_members_said(clients: ClassicClients) -> None:
+def test_describe_stable_group_has_metadata_and_assignments(clients: ClassicClients) -> None:
     leader, _ = clients.stable(2)
     described = describe_group(clients.state, GROUP)
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
@@ -58,7 +58,7 @@ def test_a_stable_group_is_described_with_what_its_members_said(clients: Classic
     assert (member.member_metadata, member.member_assignment) == (b"r", b"0")
 
 
-def test_a_group_in_a_rebalance_is_described_without(clients: ClassicClients) -> None:
+def test_describe_rebalancing_group_has_no_metadata(clients: ClassicClients) -> None:
     leader, _ = clients.stable(2)
     clients.ask_to_join(leader)
     described = describe_group(clients.state, GROUP)
@@ -66,12 +66,12 @@ def test_a_group_in_a_rebalance_is_described_without(clients: ClassicClients) ->
     assert {(each.member_metadata, each.member_assignment) for each in described.members} == {(b"", b"")}
 
 
-def test_a_group_that_is_not_there_cannot_be_described(clients: ClassicClients) -> None:
+def test_describe_unknown_group_is_refused(clients: ClassicClients) -> None:
     with pytest.raises(CoordinatorError, match="Group nowhere not found"):
         describe_group(clients.state, "nowhere")
 
 
-def test_a_group_of_offsets_alone_is_described_and_listed(clients: ClassicClients) -> None:
+def test_simple_group_is_described_and_listed(clients: ClassicClients) -> None:
     clients.append(offset_of("simple"))
     described = describe_group(clients.state, "simple")
     assert (described.group_state, described.protocol_type, described.members) == ("Empty", "", [])
@@ -126,14 +126,14 @@ def test_members_commit_in_their_generation(clients: ClassicClients) -> None:
     assert commit(clients, follower, 2, in_transaction=True) == ErrorCode.NONE
 
 
-def test_anybody_commits_for_a_group_without_members(clients: ClassicClients) -> None:
+def test_any_client_commits_for_an_empty_group(clients: ClassicClients) -> None:
     (member,) = clients.stable(1)
     clients.leave(member)
     assert commit(clients, "", -1) == ErrorCode.NONE
     assert commit(clients, member, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_offsets_of_what_members_read_stay(clients: ClassicClients) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(clients: ClassicClients) -> None:
     subscription = bytes.fromhex(SUBSCRIPTIONS[0])
     (member,) = clients.stable(1, protocols={"range": subscription})
     group = clients.group
@@ -145,7 +145,7 @@ def test_offsets_of_what_members_read_stay(clients: ClassicClients) -> None:
     assert not clients.group.is_subscribed_to("a")
 
 
-def test_what_cannot_be_understood_may_be_anything(clients: ClassicClients) -> None:
+def test_unreadable_subscriptions_protect_all_topics(clients: ClassicClients) -> None:
     clients.stable(1, protocols={"range": b"?"})
     assert clients.group.is_subscribed_to("c")
     assert clients.group.retention_begins_ms(5) is None
@@ -162,7 +162,7 @@ def test_what_cannot_be_understood_may_be_anything(clients: ClassicClients) -> N
 
 
 @pytest.mark.parametrize("version", SUBSCRIPTIONS)
-def test_subscriptions_are_understood_in_every_version(version: int) -> None:
+def test_subscriptions_are_decoded_in_every_version(version: int) -> None:
     subscription = decode_subscription(bytes.fromhex(SUBSCRIPTIONS[version]))
     assert subscription.topics == subscribed_topics(bytes.fromhex(SUBSCRIPTIONS[version])) == ["a", "b"]
     owned = [(each.topic, each.partitions) for each in subscription.owned_partitions]
@@ -171,16 +171,16 @@ def test_subscriptions_are_understood_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\xff\xff", b"\0\0", b"\0\0\0\0\0\1"])
-def test_what_is_no_subscription_is_none(metadata: bytes) -> None:
+def test_invalid_subscription_is_refused(metadata: bytes) -> None:
     assert subscribed_topics(metadata) is None
     with pytest.raises(WireError):
         decode_subscription(metadata)
 
 
-def test_assignments_are_written_as_clients_read_them() -> None:
+def test_assignments_are_encoded_as_clients_decode_them() -> None:
     assignment = ConsumerProtocolAssignment(assigned_partitions=[OwnedPartitions(topic="a", partitions=[7])])
     assert encode_assignment(assignment, 1).hex() == "0001000000010001610000000100000007ffffffff"
 
 
-def test_member_ids_are_uuids_behind_a_name() -> None:
+def test_member_id_is_the_clients_name_and_a_uuid() -> None:
     assert new_member_id("client", 0x1234 << 112 | 1) == "client-12340000-0000-0000-0000-000000000001"

@@ -1,4 +1,4 @@
-"""Committed offsets and the brokers that keep them: whoever coordinates next tells what was acknowledged, or later."""
+"""Commits survive the failure of their coordinator: the next one returns the acknowledged offset or a later one."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ async def told(cluster: RunningCluster) -> int:
             await trio.sleep(0.02)
 
 
-async def test_what_was_acknowledged_outlives_its_coordinator(tmp_path: Path) -> None:
+async def test_acknowledged_commits_survive_their_coordinator(tmp_path: Path) -> None:
     overrides = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "3"}
     async with running_cluster(tmp_path, overrides=overrides) as cluster:
         await create_replicated(cluster)
