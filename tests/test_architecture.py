@@ -269,7 +269,7 @@ def test_nothing_below_it_imports_the_composition_root() -> None:
 
 
 def test_there_are_no_cycles_of_imports() -> None:
-    assert import_cycle(MODULES, with_types=False) == []
+    assert import_cycle(MODULES) == []
 
 
 def test_there_are_no_cycles_of_imports_under_type_checking() -> None:
@@ -389,11 +389,11 @@ def test_rule_world() -> None:
 
 def test_rule_cycles() -> None:
     found = modules(a="import b", b="from c import d", c="", c__d="import a")
-    assert import_cycle(found, with_types=False) == ["a", "b", "c.d", "a"]
-    assert import_cycle(modules(a="import b", b="def f():\n    import a"), with_types=True) == []
-    typed = modules(a="import b", b="if TYPE_CHECKING:\n    import a")
-    assert import_cycle(typed, with_types=False) == []
-    assert import_cycle(typed, with_types=True) == ["a", "b", "a"]
+    assert import_cycle(found) == ["a", "b", "c.d", "a"]
+    assert import_cycle(modules(a="import b", b="def f():\n    import a")) == []
+    for_types = modules(a="import b", b="if TYPE_CHECKING:\n    import a")
+    assert import_cycle(for_types) == []
+    assert import_cycle(for_types, with_types=True) == ["a", "b", "a"]
 
 
 def test_rule_packages() -> None:

@@ -118,7 +118,7 @@ def _used_names(tree: ast.Module) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
 
 
-def import_cycle(modules: Mapping[str, Module], *, with_types: bool) -> list[str]:
+def import_cycle(modules: Mapping[str, Module], *, with_types: bool = False) -> list[str]:
     """One cycle of imports, as the names along it; empty if there is none. `with_types` counts those for mypy alone.
 
     That importing a module runs the packages around it is left out: a package re-exports what is in it.
