@@ -22,6 +22,7 @@ from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.shard_loader import ShardLoader as Replay
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.log_loader import load_log
 from kraft.env import real_env
 from metadata.configuration.vocabulary import DAY_MS
 
@@ -89,7 +90,7 @@ def _replay(log: Log) -> tuple[GroupCoordinatorShard, Replay]:
 def _logs(data: Path) -> Iterator[Log]:
     disk = real_env(lambda kind, /, **fields: None).disk
     for directory in sorted(data.glob(f"{CONSUMER_OFFSETS}-*")):
-        yield Log.open(
+        yield load_log(
             disk,
             str(directory),
             LogConfig(cleanup_policy=("compact",)),

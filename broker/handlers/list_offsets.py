@@ -14,6 +14,7 @@ from broker.replication.partition import Partition
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.slices import Steps
+from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -96,7 +97,7 @@ def _list_one(
     is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
     is_consumer = not is_debugging and request.replica_id < 0
     log = (partition.readable_log if is_debugging else partition.leader_log)(asked.current_leader_epoch)
-    end = partition.end_for(log, request.isolation_level) if is_consumer else log.readable_end_offset
+    end = partition.commit_state.end_for(log, request.isolation_level) if is_consumer else log.readable_end_offset
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN
     if asked.timestamp == LATEST:
         if is_consumer:
@@ -106,11 +107,7 @@ def _list_one(
         offset = log.log_start_offset
         epoch = log.epochs.epoch_for_offset(offset)
     elif asked.timestamp not in _OF_TIERED_STORAGE:
-        found = (
-            log.max_timestamp_offset()
-            if asked.timestamp == MAX_TIMESTAMP
-            else log.offset_for_timestamp(asked.timestamp, upper_bound=log.readable_end_offset)
-        )
+        found = find_max_timestamp(log) if asked.timestamp == MAX_TIMESTAMP else find_timestamp(log, asked.timestamp)
         if found is not None and found.offset < end:
             timestamp, offset, epoch = found.timestamp, found.offset, found.leader_epoch
         elif found is not None and is_consumer:

@@ -18,11 +18,11 @@ from broker.node.listeners import reachable
 from broker.node.shared import Shared
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
-from broker.replication.fetcher import FetcherSurroundings
-from broker.replication.fetchers import Fetchers
 from broker.replication.lost_brokers import LostBrokers
-from broker.replication.partitions import Partitions
 from broker.replication.replica_directories import has_replica
+from broker.replication.replica_fetcher import FetcherContext
+from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
@@ -46,7 +46,7 @@ class BrokerRole:
         self,
         shared: Shared,
         log_dirs: LogDirs,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         channel: ControllerChannel,
         nursery: trio.Nursery,
     ) -> None:
@@ -64,7 +64,7 @@ class BrokerRole:
             shared.env, log_dirs, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
         )
         self._lost_brokers = LostBrokers(self._epoch_of)
-        self.fetchers: Fetchers | None = None
+        self.fetchers: ReplicaFetcherManager | None = None
         self.dispatcher: Dispatcher[Services] | None = None
         self._throttles = ReplicationThrottles.of(shared.effective, lambda: trio.current_time() * 1000)
         shared.effective.add_listener(self._reconfigure)
@@ -99,7 +99,7 @@ class BrokerRole:
             partial(has_replica, loader.image, shared.config.node_id),
         )
         self._is_loaded = True
-        self.fetchers = fetchers = Fetchers(self._fetcher_surroundings(), self._log_dirs.settle)
+        self.fetchers = fetchers = ReplicaFetcherManager(self._fetcher_context(), self._log_dirs.settle)
         self.partitions.when_followed(fetchers.followed)
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
@@ -110,7 +110,7 @@ class BrokerRole:
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
-        for run in (self.partitions.flushes.run, self._housekeeping.run, self._cleaner.run):
+        for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run):
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)
@@ -165,9 +165,9 @@ class BrokerRole:
         timeout_ms = self._shared.effective.config.request_timeout_ms
         return await self._channel.forward(payload, principal=principal, client_host=client_host, timeout_ms=timeout_ms)
 
-    def _fetcher_surroundings(self) -> FetcherSurroundings:
+    def _fetcher_context(self) -> FetcherContext:
         shared = self._shared
-        return FetcherSurroundings(
+        return FetcherContext(
             env=shared.env,
             settings=settings_from(FetchSettings, shared.config, replica_id=shared.config.node_id),
             client_id=f"broker-{shared.config.node_id}-fetcher",

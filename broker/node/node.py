@@ -29,7 +29,7 @@ from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.shared import Shared
 from broker.node.voters import driver_config
-from broker.replication.partitions import Partitions
+from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.storage.log_dirs import LogDirs
 from broker.storage.log_dirs_config import LogDirsConfig
@@ -116,7 +116,7 @@ class Node:
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
         loader = self.loader = MetadataLoader()
-        partitions = Partitions(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
+        partitions = ReplicaManager(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
@@ -133,7 +133,7 @@ class Node:
             nursery.cancel_scope.cancel()
         return self.broker
 
-    def _acceptor(self, partitions: Partitions, effective: EffectiveConfig) -> Acceptor:
+    def _acceptor(self, partitions: ReplicaManager, effective: EffectiveConfig) -> Acceptor:
         acceptor = Acceptor(
             partitions.end_turn,
             connection_limits(self._config),

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
-from broker.replication.leading import was_caught_up
+from broker.replication.leading import note_caught_up
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -34,7 +34,7 @@ RELEASED_MAX: Final = 32
 
 TargetKey: TypeAlias = tuple[str | bytes, int]
 # A broker's id and epoch.
-BrokerLife: TypeAlias = tuple[int, int]
+BrokerIncarnation: TypeAlias = tuple[int, int]
 
 
 class Waiter(Protocol):
@@ -80,7 +80,7 @@ class FetchSession:
         targets: Iterable[FetchTarget],
         *,
         by_topic_id: bool,
-        follower: BrokerLife | None,
+        follower: BrokerIncarnation | None,
         now_ms: float,
     ) -> None:
         self.id = session_id
@@ -117,7 +117,7 @@ class FetchSession:
                 self.held.pop(gone, None)
                 gone.leave()
 
-    def asked(self, follower: BrokerLife | None, now_ms: float) -> None:
+    def asked(self, follower: BrokerIncarnation | None, now_ms: float) -> None:
         """Another request has come. One of another life of the broker says anew what it has of everything."""
         if follower != self.follower:
             self.look_at_all()
@@ -161,7 +161,7 @@ class FetchSession:
         elif target not in self.due:
             self.due[target] = None
             if self.follower is not None and target.current_leader_epoch == partition.leader_epoch:
-                was_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
+                note_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
         if self.waiter is not None:
             self.waiter.moved(target, partition)
 
@@ -289,7 +289,7 @@ class FetchSessions:
         *,
         by_topic_id: bool,
         now_ms: float,
-        follower: BrokerLife | None = None,
+        follower: BrokerIncarnation | None = None,
         named_count: int = 0,
     ) -> Fetch:
         """What a request with this session id and epoch fetches. `now_ms` is of a clock that does not go back.
@@ -322,7 +322,7 @@ class FetchSessions:
         session: FetchSession,
         named: Iterable[FetchTarget],
         forgotten: Iterable[TargetKey],
-        follower: BrokerLife | None,
+        follower: BrokerIncarnation | None,
         now_ms: float,
     ) -> Fetch:
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1

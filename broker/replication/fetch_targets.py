@@ -69,7 +69,7 @@ class FetchTarget:
         self.last_fetched_epoch = named.last_fetched_epoch
         self.log_start_offset = named.log_start_offset
 
-    def poke(self, partition: Partition) -> None:
+    def try_complete(self, partition: Partition) -> None:
         """The partition has moved, and has forgotten this."""
         if self.listener is not None:
             self.listener.moved(self, partition)
@@ -78,8 +78,8 @@ class FetchTarget:
         """Belong to no session and wait nowhere any more."""
         self.listener = None
         if self.partition is not None:
-            self.partition.waiting.pop(self, None)
-            self.partition.tailing.pop(self, None)
+            self.partition.waiters.for_high_watermark.pop(self, None)
+            self.partition.waiters.for_log_end.pop(self, None)
             self.partition = None
 
 

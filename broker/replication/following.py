@@ -1,13 +1,14 @@
-"""What a follower does with what its leader answers: append, learn what is committed, drop what the leader lacks.
+"""Applies a leader's fetch responses to a follower: append, take over the high watermark, truncate.
 
-Each function is told under which leader epoch the leader was asked. A replica that has heard of a later one acts upon
-nothing of that: KafkaError is raised, and nothing has changed.
+Each function gets the leader epoch under which the leader was asked. A replica that knows a later epoch by now must not
+act on the response: the functions raise KafkaError then and change nothing.
 """
 
 from broker.replication.partition import Partition
+from broker.storage.log import Log
 
 
-def follow_append(
+def append_fetched(
     partition: Partition,
     leader_epoch: int,
     records: memoryview,
@@ -16,7 +17,7 @@ def follow_append(
     leader_log_start_offset: int,
     now_ms: int,
 ) -> None:
-    """Append what the leader has sent, perhaps nothing, and learn from it what is committed and what is deleted.
+    """Append the fetched records, which may be empty, and take over the leader's high watermark and log start offset.
 
     Raises KafkaError as `Partition.follower_log` and `Log.append_as_follower` do, OSError.
     """
@@ -26,37 +27,42 @@ def follow_append(
     partition.agrees_with_leader = True
     committed = min(leader_high_watermark, log.readable_end_offset)
     if committed > partition.high_watermark:
-        partition.follow_high_watermark(log, committed)
+        partition.move_high_watermark(log, committed)
     log.advance_log_start_offset(min(leader_log_start_offset, partition.high_watermark))
 
 
 def truncate(partition: Partition, leader_epoch: int, diverging_epoch: int, end_offset: int) -> int:
-    """Drop what the leader does not have, where `diverging_epoch` ends at `end_offset`; where the log ends now.
+    """Drop the records that the leader does not have; returns the new log end offset.
 
-    What is kept ends where one of the two has no more of the latest epoch that both may have (KIP-595).
-    Raises KafkaError as `Partition.follower_log` does, OSError.
+    In the leader's log `diverging_epoch` ends at `end_offset`. The follower keeps its log up to there, or up to the end
+    of that epoch in its own log if that comes first (KIP-595). Raises KafkaError as `Partition.follower_log` does,
+    OSError.
     """
     log = partition.follower_log(leader_epoch)
-    own_epoch, own_end_offset = log.epochs.end_offset_for(diverging_epoch, log.log_end_offset)
-    offset = end_offset if own_epoch < 0 else min(end_offset, own_end_offset)
+    offset = _truncation_offset(log, diverging_epoch, end_offset)
     _trace_truncation(partition, offset)
     log.truncate_to(offset)
-    # Also where it stays: the producers' state was rebuilt and does not know yet which transactions are replicated.
-    partition.follow_high_watermark(log, min(partition.high_watermark, log.log_end_offset))
+    # Needed even if the offset stays: the producers' states were reloaded and do not know what is replicated.
+    partition.move_high_watermark(log, min(partition.high_watermark, log.log_end_offset))
     return log.log_end_offset
 
 
+def _truncation_offset(log: Log, diverging_epoch: int, end_offset: int) -> int:
+    own_epoch, own_end_offset = log.epochs.end_offset_for(diverging_epoch, log.log_end_offset)
+    return end_offset if own_epoch < 0 else min(end_offset, own_end_offset)
+
+
 def restart_at(partition: Partition, leader_epoch: int, offset: int) -> None:
-    """Drop everything, and begin anew at `offset`, where the leader's log begins. Raises KafkaError, OSError."""
+    """Drop all records, and start again at `offset`, where the leader's log begins. Raises KafkaError, OSError."""
     log = partition.follower_log(leader_epoch)
     if offset < log.log_end_offset:
         _trace_truncation(partition, offset)
     log.truncate_fully_and_start_at(offset)
-    partition.follow_high_watermark(log, offset)
+    partition.move_high_watermark(log, offset)
 
 
 def _trace_truncation(partition: Partition, offset: int) -> None:
-    """No rule has a follower drop what is committed, unless an election was unclean."""
+    """Trace a truncation; one below the high watermark only follows an unclean election."""
     if offset < partition.high_watermark:
         partition.trace("committed_truncated", offset=offset, high_watermark=partition.high_watermark)
     else:

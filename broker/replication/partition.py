@@ -1,60 +1,68 @@
-"""One partition replica on this broker: it takes roles, is appended to, and knows who waits for it to move.
+"""One partition's replica on this broker: its role, its log, and the high watermark.
 
-Three offsets of a leader's log matter: its end; up to where it is as safe here as the topic's config asks for, which is
-the end but for `flush.messages`; and the high watermark, up to where it is committed: safe on all that are in sync.
+Three offsets of a leader's log matter: the log end offset; the flushed end, up to which the records are as durable here
+as the topic's config requires, which is the log end unless `flush.messages` is set; and the high watermark, up to which
+the records are committed, that is, on all in-sync replicas.
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from broker.config.effective import TopicConfig
-from broker.replication.acknowledgements import Acknowledgements
+from broker.replication.commit_state import CommitState
 from broker.replication.in_sync import InSyncReplicas
-from broker.replication.replica import NO_LEADER, Replica
-from broker.replication.surroundings import Surroundings
+from broker.replication.partition_context import PartitionContext, PartitionTasks
+from broker.replication.waiters import Acknowledgements, PartitionWaiters
 from broker.storage.log import AppendInfo, Log
 from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import PartitionImage
 
-# An offset that is not known.
-_UNKNOWN: Final = -1
+# A request without a leader epoch is not checked against the partition's (KIP-320).
+NO_EPOCH: Final = -1
+NO_LEADER: Final = -1
+_UNKNOWN_OFFSET: Final = -1
 
 
-class Waiter(Protocol):
-    """A parked request that may be complete once the partition has moved."""
-
-    def poke(self, partition: "Partition") -> None: ...
-
-
-class Partition(Replica):
+class Partition:
     """See the module's docstring.
 
-    `answers_at_once` says that what the turn's commit writes is committed by that, so that a producer need not wait:
-    this broker has the only replica, and no flush is asked for. `flushes_appends` says that one may be.
+    `log` is None while its log directory is offline, and after the replica was removed from this broker.
+    `directory_id` is the id of the log directory, once it was looked up. `in_sync` is set while this replica leads a
+    partition that has followers; `directories` maps each broker with a replica to its log directory.
+    `agrees_with_leader` says of a follower that the leader of its epoch found no divergence in its log, so that its
+    high watermark is right.
 
-    `in_sync` is there while this replica leads others; `directories` has the log directories of all, by broker.
-    `waiting` wait for the high watermark to move, `tailing` for the log's end, as followers do, and `trimming` for
-    followers to delete what this leader has deleted.
+    `answers_at_once` says that the commit of a turn also commits the records, so that a producer need not wait: the
+    partition has one replica, and no flush is required. `flushes_appends` says that flush.messages is set.
     """
 
     __slots__ = (
+        "agrees_with_leader",
         "answers_at_once",
-        "committing",
+        "commit_state",
+        "context",
         "directories",
+        "directory_id",
         "epoch_start_offset",
         "flushed_end",
         "flushes_appends",
-        "flushing",
         "in_sync",
+        "index",
         "is_under_min_isr",
+        "leader_epoch",
+        "leader_id",
+        "local_id",
+        "log",
         "min_insync_replicas",
-        "tailing",
+        "partition_epoch",
+        "tasks",
         "throttled_as_follower",
         "throttled_as_leader",
-        "trimming",
-        "waiting",
+        "topic",
+        "topic_id",
+        "waiters",
     )
 
     def __init__(
@@ -63,11 +71,17 @@ class Partition(Replica):
         topic_id: bytes,
         index: int,
         log: Log | None,
-        surroundings: Surroundings,
+        context: PartitionContext,
+        tasks: "PartitionTasks[Partition]",
         high_watermark: int = 0,
     ) -> None:
-        super().__init__(topic, topic_id, index, log, surroundings, high_watermark)
-        self.epoch_start_offset = _UNKNOWN
+        self.context, self.tasks, self.local_id = context, tasks, context.local_id
+        self.topic, self.topic_id, self.index, self.log = topic, topic_id, index, log
+        self.directory_id: bytes | None = None
+        self.leader_id = NO_LEADER
+        self.leader_epoch = self.partition_epoch = -1
+        self.epoch_start_offset = _UNKNOWN_OFFSET
+        self.agrees_with_leader = False
         self.in_sync: InSyncReplicas | None = None
         self.directories: Mapping[int, bytes] = {}
         self.min_insync_replicas = 1
@@ -76,25 +90,43 @@ class Partition(Replica):
         self.flushed_end = 0
         self.answers_at_once = False
         self.throttled_as_leader = self.throttled_as_follower = False
-        self.waiting: dict[Waiter, None] = {}
-        self.tailing: dict[Waiter, None] = {}
-        self.trimming: dict[Waiter, None] = {}
+        self.commit_state = CommitState(log, high_watermark)
+        self.waiters: PartitionWaiters[Partition] = PartitionWaiters()
         if log is not None:
-            log.on_start_moved = self._start_moved
-        self.committing = Acknowledgements()
-        self.flushing = Acknowledgements()
+            log.on_start_moved = self._log_start_moved
 
-    # Roles
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def trace(self, kind: str, **fields: object) -> None:
+        """Trace an event of this partition."""
+        self.context.trace(
+            kind,
+            node=self.local_id,
+            topic_id=self.topic_id.hex(),
+            partition=self.index,
+            leader_epoch=self.leader_epoch,
+            **fields,
+        )
+
+    # The role
 
     @property
-    def knows_committed(self) -> bool:
-        """Whether the high watermark has reached the start of this leader's epoch, and so what was said before it."""
-        return self.high_watermark >= self.epoch_start_offset
+    def leads(self) -> bool:
+        """Whether this replica leads the partition and has a log."""
+        return self.leader_id == self.local_id and self.log is not None
 
-    def become(self, image: PartitionImage) -> None:
-        """Take the role the metadata gives this replica; nothing where more than that is known by now.
+    @property
+    def source(self) -> int | None:
+        """The broker to fetch from; None if this replica leads, has no log, or the partition has no leader."""
+        if self.log is None or self.leader_id in (self.local_id, NO_LEADER):
+            return None
+        return self.leader_id
 
-        The controller's answer to a proposal may have come before what the log says of the same partition epoch.
+    def apply_image(self, image: PartitionImage) -> None:
+        """Take the role that the metadata assigns; does nothing if the partition is at a later partition epoch.
+
+        The controller's response to an ISR proposal may arrive before the metadata record of the same partition epoch.
         """
         if image.partition_epoch < self.partition_epoch:
             return
@@ -107,17 +139,17 @@ class Partition(Replica):
         self.partition_epoch = image.partition_epoch
         if image.leader == self.local_id and self.log is not None:
             if is_new_epoch:
-                self._begin_epoch(self.log, image)
-            self._lead(image, is_new_state=is_new_state)
+                self._start_leader_epoch(self.log, image)
+            self._become_leader(image, is_new_state=is_new_state)
         elif is_new_epoch:
-            self._stand_down(image)
-        self._reconsider()
+            self._become_follower(image)
+        self._state_changed()
         if is_new_epoch:
-            self.wake()
-            self.wake_tailing()
+            self.waiters.notify_high_watermark(self)
+            self.waiters.notify_log_end(self)
 
-    def _begin_epoch(self, log: Log, image: PartitionImage) -> None:
-        """The epoch begins where the log ends, and has to be known even if nothing is written in it (KIP-101)."""
+    def _start_leader_epoch(self, log: Log, image: PartitionImage) -> None:
+        """Record that the epoch starts at the log's end, even if no record is written in it (KIP-101)."""
         self.in_sync = None
         self.epoch_start_offset = log.log_end_offset
         log.epochs.assign(self.leader_epoch, self.epoch_start_offset)
@@ -125,7 +157,7 @@ class Partition(Replica):
         if len(image.replicas) > 1:
             self.trace("partition_led", start_offset=self.epoch_start_offset, high_watermark=self.high_watermark)
 
-    def _lead(self, image: PartitionImage, *, is_new_state: bool) -> None:
+    def _become_leader(self, image: PartitionImage, *, is_new_state: bool) -> None:
         if image.replicas == (self.local_id,):
             self.in_sync = None
             return
@@ -133,36 +165,36 @@ class Partition(Replica):
             self.in_sync = InSyncReplicas(
                 self.local_id,
                 epoch_start_offset=self.epoch_start_offset,
-                lag_max_ms=self.surroundings.lag_max_ms,
+                lag_max_ms=self.context.lag_max_ms,
                 may_join=self._may_join,
             )
             is_new_state = True
         self.in_sync.assign(image.replicas)
         self.directories = dict(zip(image.replicas, image.directories, strict=False))
-        if is_new_state:  # otherwise it says what is known, and a proposal may have been made since
-            self.alter_isr(self.in_sync, image.isr, image.partition_epoch)
+        if is_new_state:  # otherwise the ISR is known, and a proposal may have been made since
+            self.set_isr(self.in_sync, image.isr, image.partition_epoch)
 
     def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
         directory = self.directories.get(broker_id, UNASSIGNED_DIRECTORY)
-        return self.surroundings.may_join(broker_id, broker_epoch, directory)
+        return self.context.may_join(broker_id, broker_epoch, directory)
 
-    def alter_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller has made this the ISR of the epoch that this replica leads in."""
+    def set_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """Apply the ISR that the controller has committed for the epoch in which this replica leads."""
         if isr != in_sync.isr:
             self.trace("isr_changed", isr=isr, partition_epoch=partition_epoch)
         self.partition_epoch = partition_epoch
-        in_sync.commit(isr, self.surroundings.now_ms())
-        self._reconsider()
+        in_sync.commit(isr, self.context.now_ms())
+        self._state_changed()
 
-    def _stand_down(self, image: PartitionImage) -> None:
+    def _become_follower(self, image: PartitionImage) -> None:
         self.in_sync = None
-        self.epoch_start_offset = _UNKNOWN
+        self.epoch_start_offset = _UNKNOWN_OFFSET
         if len(image.replicas) > 1:
             self.trace("partition_followed", leader=self.leader_id)
-        self.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.waiters.refuse_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def configure(self, config: TopicConfig) -> None:
-        """Obey the topic's config from now on."""
+        """Apply the topic's config."""
         self.min_insync_replicas = config.min_insync_replicas
         self.throttled_as_leader = self.index in config.throttled_as_leader
         self.throttled_as_follower = self.index in config.throttled_as_follower
@@ -173,155 +205,195 @@ class Partition(Replica):
             if self.log.config is not config.log:
                 self.log.config = config.log
         self.flushes_appends = flushes_appends
-        self._reconsider()
+        self._state_changed()
 
     def close(self, code: ErrorCode) -> None:
-        """The log can be used no more, or this broker has no replica any more; whoever waits is told why."""
+        """Stop using the log, which has failed or is no longer on this broker; waiting requests are told `code`."""
         self.log = None
         self.in_sync = None
-        self._weigh()
-        self.refuse_waiting(code)
-        self.wake()
-        self.wake_tailing()
-        self.wake_trimming()
+        self._update_append_rules()
+        self.waiters.refuse_producers(code)
+        self.waiters.notify_high_watermark(self)
+        self.waiters.notify_log_end(self)
+        self.waiters.notify_deletions(self)
 
-    def _weigh(self) -> None:
-        """Work out what appends go by, so that they need not."""
+    def _update_append_rules(self) -> None:
+        """Derive from role, ISR and config what each append checks."""
         in_sync = self.in_sync
         self.answers_at_once = self.leads and in_sync is None and not self.flushes_appends
-        # Kafka asks for no more than there are replicas.
         self.is_under_min_isr = in_sync is not None and len(in_sync.isr) < self._min_isr(in_sync)
 
     def _min_isr(self, in_sync: InSyncReplicas) -> int:
+        """min.insync.replicas, but no more than there are replicas, as in Kafka."""
         return min(self.min_insync_replicas, len(in_sync.followers) + 1)
 
-    def _reconsider(self) -> None:
-        self._weigh()
-        self.wake_trimming()
+    def _state_changed(self) -> None:
+        """Role, ISR or config may have changed: re-check everything that depends on them."""
+        self._update_append_rules()
+        self.waiters.notify_deletions(self)
         if self.leads:
-            self.appended()
+            self.log_appended()
             if not self.flushes_appends and self.log is not None:
-                self.flushing.reach(self.log.readable_end_offset)
+                self.waiters.for_flush.reach(self.log.readable_end_offset)
+
+    # Access to the log
+
+    def readable_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """The log, whether this replica leads or not, if the client's leader epoch is the same (KIP-320).
+
+        Raises KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+        """
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            is_old = current_leader_epoch < self.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code, f"{self} is at leader epoch {self.leader_epoch}")
+        if self.log is None:
+            raise self._offline()
+        return self.log
+
+    def committed_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """The log for a consumer, which may also read from a follower, up to the follower's high watermark (KIP-392).
+
+        A follower that was offline may hold records that an unclean election has removed from the partition. It
+        refuses consumers until its leader has confirmed its log; clients then go back to the leader.
+        Raises KafkaError: OFFSET_NOT_AVAILABLE, and as `readable_log` does.
+        """
+        log = self.readable_log(current_leader_epoch)
+        if not self.agrees_with_leader and self.leader_id != self.local_id:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"{self} has not compared its log with broker {self.leader_id} yet"
+            )
+        return log
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """The log, if this replica leads and the client's leader epoch is the same (KIP-320).
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+        """
+        log = self.readable_log(current_leader_epoch)
+        if self.leader_id != self.local_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led by broker {self.leader_id}")
+        return log
+
+    def follower_log(self, leader_epoch: int) -> Log:
+        """The log, if this replica still follows under this epoch.
+
+        Raises KafkaError otherwise: a response of the leader of another epoch must not be applied.
+        """
+        if self.log is None:
+            raise self._offline()
+        if leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self} is at leader epoch {self.leader_epoch}")
+        if self.source is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} does not follow a leader")
+        return self.log
+
+    def _offline(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline")
 
     # Appending
 
     def append(self, batches: memoryview, acks: int, now_ms: int) -> AppendInfo:
-        """The leader's append; the batches are staged and written when the turn commits.
+        """Append as the leader. The batches are staged, and written when the turn commits.
 
         Raises KafkaError as `leader_log` and `Log.append` do, and NOT_ENOUGH_REPLICAS for acks=all while fewer than
         `min.insync.replicas` are in sync.
         """
         log = self.log
         if log is None or self.leader_id != self.local_id:
-            log = self.leader_log()  # which says what is wrong
+            log = self.leader_log()  # raises the error
         if acks == -1 and self.is_under_min_isr:
             raise self.not_enough_replicas()
         return log.append(batches, self.leader_epoch, now_ms)
 
     def not_enough_replicas(self) -> KafkaError:
-        """What acks=all is refused with while `is_under_min_isr`."""
+        """The error for acks=all while `is_under_min_isr`."""
         in_sync = self.in_sync
-        assert in_sync is not None, "a replica that is alone is enough"
+        assert in_sync is not None, "a single replica is never under min ISR"
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{self} has {len(in_sync.isr)} in-sync replicas, min.insync.replicas is {self._min_isr(in_sync)}",
         )
 
     def awaits(self, acks: int, end_offset: int) -> Acknowledgements | None:
-        """Where to wait until what ends at `end_offset` may be acknowledged; None where that is so by the turn's end.
+        """Where a producer waits until its records, which end at `end_offset`, are safe; None if the commit suffices.
 
-        With acks=all until it is committed, otherwise until it is as safe here as the config asks for.
+        With acks=all they are safe once committed, otherwise once flushed if flush.messages is set.
         """
         if self.answers_at_once:
             return None
         if acks == -1:
-            return None if end_offset <= self.high_watermark else self.committing
-        return self.flushing if self.flushes_appends and end_offset > self.flushed_end else None
+            return None if end_offset <= self.commit_state.high_watermark else self.waiters.for_commit
+        return self.waiters.for_flush if self.flushes_appends and end_offset > self.flushed_end else None
 
-    def appended(self) -> None:
-        """The log has grown: followers may fetch, and what needs nobody else is committed."""
-        self.wake_tailing()
-        log = self.log
-        if self.flushes_appends and log is not None and self.flushed_end < log.readable_end_offset:
-            self.surroundings.flush(self)
-        if self.advance_high_watermark():
-            self.moved()
+    def log_appended(self) -> None:
+        """The log may have grown: notify followers, request a flush if required, and advance the high watermark."""
+        if self.waiters.for_log_end:
+            self.waiters.notify_log_end(self)
+        if self.flushes_appends and self.log is not None and self.flushed_end < self.log.readable_end_offset:
+            self.tasks.flush(self)
+        self.advance_high_watermark()
 
     def flushed(self, end_offset: int) -> None:
-        """What lies before `end_offset` is as durable as the config asks for."""
+        """The records below `end_offset` are as durable as the config requires."""
         self.flushed_end = max(self.flushed_end, end_offset)
-        self.flushing.reach(self.flushed_end)
-        if self.advance_high_watermark():
-            self.moved()
+        self.waiters.for_flush.reach(self.flushed_end)
+        self.advance_high_watermark()
 
-    def advance_high_watermark(self) -> bool:
-        """Move the high watermark to what every in-sync replica holds; True when it moved, and `moved` is to be called.
+    # The high watermark
 
-        It stays where it is while fewer than `min.insync.replicas` are in sync: what they hold might be lost with them
-        (KIP-966).
-        """
+    @property
+    def high_watermark(self) -> int:
+        return self.commit_state.high_watermark
+
+    @property
+    def knows_committed(self) -> bool:
+        """Whether the high watermark has reached the start of this leader's epoch, and so that of its predecessor."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    def advance_high_watermark(self) -> None:
+        """As the leader, move the high watermark to the offset that every in-sync replica has reached."""
         log = self.log
         if log is None or self.leader_id != self.local_id:
-            return False
-        end = log.readable_end_offset
-        if not self.answers_at_once:
-            end = self._committable(end)
-        if end <= self.high_watermark:
-            return False
-        self.set_high_watermark(log, end)
-        return True
+            return
+        end = log.readable_end_offset if self.answers_at_once else self._committable_end(log.readable_end_offset)
+        if end > self.commit_state.high_watermark:
+            self.move_high_watermark(log, end)
 
-    def _committable(self, end_offset: int) -> int:
+    def _committable_end(self, end_offset: int) -> int:
+        """The offset up to which a log that ends at `end_offset` may be committed.
+
+        While fewer than `min.insync.replicas` are in sync the high watermark stays: those few might be lost (KIP-966).
+        """
         if self.is_under_min_isr:
-            return self.high_watermark
+            return self.commit_state.high_watermark
         end = min(end_offset, self.flushed_end) if self.flushes_appends else end_offset
         if self.in_sync is not None:
-            end = min(end, self.in_sync.high_watermark(end_offset, self.surroundings.now_ms()))
+            end = min(end, self.in_sync.high_watermark(end_offset, self.context.now_ms()))
         return end
 
-    def moved(self) -> None:
-        """The high watermark has moved: tell producers and consumers."""
-        if self.committing:
-            in_sync = self.in_sync
-            enough = in_sync is None or len(in_sync.maximal) >= self._min_isr(in_sync)
-            code = ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self.committing.reach(self.high_watermark, code)
-        if self.waiting:
-            self.wake()
+    def move_high_watermark(self, log: Log, offset: int) -> None:
+        """Set the high watermark; nothing else moves it. It only moves back on a follower that has truncated its log.
 
-    def refuse_waiting(self, code: ErrorCode) -> None:
-        """Whoever waits for what was appended hears that it is not known what becomes of it."""
-        self.committing.fail(code)
-        self.flushing.fail(code)
+        Notifies the producers' states (last stable offset), producers that wait for acks=all, and the fetches of
+        consumers and followers that wait for it.
+        """
+        has_moved = offset != self.commit_state.high_watermark
+        self.commit_state.move(log, offset)
+        waiters = self.waiters
+        if has_moved and waiters.for_commit.waiting:
+            waiters.for_commit.reach(offset, self._commit_code())
+        if has_moved and waiters.for_high_watermark:
+            waiters.notify_high_watermark(self)
 
-    def wake(self) -> None:
-        """Have everything that waits for the high watermark look again."""
-        waiting, self.waiting = self.waiting, {}
-        for waiter in waiting:
-            waiter.poke(self)
+    def _commit_code(self) -> ErrorCode:
+        """NONE, or the error for records that were committed by fewer than `min.insync.replicas`."""
+        in_sync = self.in_sync
+        if in_sync is None or len(in_sync.maximal) >= self._min_isr(in_sync):
+            return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def wake_tailing(self) -> None:
-        """Have everything that waits for the log's end look again."""
-        if self.tailing:
-            tailing, self.tailing = self.tailing, {}
-            for waiter in tailing:
-                waiter.poke(self)
-
-    def wake_trimming(self) -> None:
-        """Have everything that waits for followers to delete records look again."""
-        if self.trimming:
-            trimming, self.trimming = self.trimming, {}
-            for waiter in trimming:
-                waiter.poke(self)
-
-    def _start_moved(self) -> None:
-        """Records were deleted from the front of the log: whoever reads is to hear of it."""
-        self.wake()
-        self.wake_tailing()
-
-    def follow_high_watermark(self, log: Log, offset: int) -> None:
-        """Everything that is here below `offset` is committed, as the leader says, or all that is left is."""
-        has_moved = offset != self.high_watermark
-        self.set_high_watermark(log, offset)
-        if has_moved and self.waiting:
-            self.wake()
+    def _log_start_moved(self) -> None:
+        """Records were deleted from the front of the log: readers of them get an error now."""
+        self.waiters.notify_high_watermark(self)
+        self.waiters.notify_log_end(self)

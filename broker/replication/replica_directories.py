@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from broker.replication.isr_changes import Controllers
+from broker.replication.alter_partition_manager import Controllers
 from broker.replication.partition import Partition
 from broker.storage.log_dir import PartitionKey
 from broker.wire.api.assign_replicas_to_dirs import (

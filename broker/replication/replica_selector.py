@@ -59,12 +59,12 @@ def preferred_read_replica(
     Only followers in sync are candidates: one that lags would let the consumer fall behind, who would be sent to it
     again and again. And only those that are to be reached by the listener through which the consumer came.
     """
-    log, in_sync, now_ms = partition.log, partition.in_sync, partition.surroundings.now_ms()
+    log, in_sync, now_ms = partition.log, partition.in_sync, partition.context.now_ms()
     if not partition.leads or log is None or in_sync is None:
         return None
 
     def view(broker_id: int, log_end_offset: int, caught_up_ms: float) -> ReplicaView:
-        broker = partition.surroundings.broker(broker_id)
+        broker = partition.context.broker(broker_id)
         return ReplicaView(broker_id, broker.rack if broker else None, log_end_offset, caught_up_ms)
 
     def can_serve(follower: Follower) -> bool:
@@ -82,5 +82,5 @@ def preferred_read_replica(
 
 
 def _is_reachable(partition: Partition, broker_id: int, listener: str) -> bool:
-    broker: BrokerImage | None = partition.surroundings.broker(broker_id)
+    broker: BrokerImage | None = partition.context.broker(broker_id)
     return broker is not None and not broker.fenced and listener in broker.end_points

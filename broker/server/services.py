@@ -16,7 +16,7 @@ from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.lost_brokers import LostBrokers
-from broker.replication.partitions import Partitions
+from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.topic_encodings import TopicEncodings
@@ -59,7 +59,7 @@ class Services:
     effective: EffectiveConfig
     quorum: RaftNode
     controllers: ControllerChannel
-    partitions: Partitions
+    partitions: ReplicaManager
     log_dirs: LogDirs
     lost_brokers: LostBrokers
     fetch_sessions: FetchSessions

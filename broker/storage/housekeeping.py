@@ -12,6 +12,7 @@ import trio
 from broker.storage.log_dir import LogDir, LoopShare
 from broker.storage.log_dirs import LogDirs, NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
+from broker.storage.retention import delete_old_segments
 from broker.storage.rolled_logs import FLUSHING_TASKS
 from kraft.env import Env
 
@@ -63,7 +64,7 @@ class Housekeeping:
                 share = LoopShare()
                 for key, log in list(directory.logs.items()):
                     if directory.logs.get(key) is log:
-                        removed = log.delete_old_segments(now_ms, self._high_watermark(*key))
+                        removed = delete_old_segments(log, now_ms, self._high_watermark(*key))
                         has_removed |= bool(removed)
                         for path in removed:
                             self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
@@ -126,7 +127,7 @@ class Housekeeping:
             log, directory = await self._log_dirs.rolled.next()
             if directory.is_online and log.failure is None:
                 with self._log_dirs.offline_on_error(directory):
-                    await log.flush_rolled()
+                    await log.durability.flush_rolled()
 
     async def _tidy(self) -> None:
         while True:

@@ -1,114 +1,169 @@
-"""One partition's log: a directory of segments, the last of which grows.
+"""One partition's log: a directory of segments, of which only the last one, the active segment, grows.
 
-All of it is synchronous and reaches the page cache, apart from `flush`, `settle` and `close_cleanly`, which reach the
-disk. A leader appends in two steps. `append` validates a batch, gives it its offsets and stages the producer's own
-buffer; `commit` writes everything staged with one system call. So whatever one wake-up of the node receives for a
-partition costs one write. Readers see what is committed. A follower appends what its leader has sent as it is, and
-cuts off what its leader does not have.
+A log consists of its segments, its durability (flushes, the recovery point), its leader epochs and the states of its
+producers. All methods are synchronous and write to the page cache, except `flush` and those of `Durability`,
+which wait for the disk. `log_loader` opens a log, `closing` closes it cleanly.
 
-When the disk fails the log is done for: `failure` says why, appends are refused with KAFKA_STORAGE_ERROR, and its
-directory is to be taken offline. What is in memory then may be ahead of the file, which the next start sorts out.
+A leader appends in two steps. `append` validates a batch, assigns its offsets and stages the producer's own buffer.
+`commit` writes all staged batches with one system call, so that the batches which the node receives for a partition in
+one turn of its event loop cost one write. Readers see committed batches only. A follower appends the batches of its
+leader unchanged, and truncates what the leader does not have.
+
+After an error of the disk the log has failed: `failure` holds the error, appends are refused with KAFKA_STORAGE_ERROR,
+and the caller takes its log directory offline. Memory may then be ahead of the file; the next start recovers from the
+file.
 """
 
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from broker.storage.append_info import AppendInfo
-from broker.storage.checkpoints import CorruptCheckpoint
-from broker.storage.closing import close_cleanly
-from broker.storage.fetched_batches import UnexpectedGap, fetched_batches
+from broker.storage.append_info import AppendInfo, duplicate_info
+from broker.storage.durability import Durability
+from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.log_store import NOT_CLEANED, LogStore
-from broker.storage.producer_replay import observe
-from broker.storage.producer_snapshots import ProducerSnapshots
-from broker.storage.producer_state import Duplicate, ProducerStates
-from broker.storage.recovery import Recovery
+from broker.storage.producer_replay import load_producers, observe
+from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
-from broker.storage.segments import LogSlice, Segments
-from broker.storage.timestamp_search import TimestampAndOffset
+from broker.storage.segment_list import LogSlice, SegmentList
 from broker.storage.validation import check_batch, conform
 from broker.wire.errors import ErrorCode, KafkaError, WireError
-from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, TimestampType, patch
+from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, Glance, patch
 from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
-from kraft.env import Disk, Tracer
+from kraft.env import Tracer
 
-__all__ = ["AppendInfo", "Log", "LogSlice", "TimestampAndOffset"]
+__all__ = ["AppendInfo", "Log", "LogSlice"]
+
+NO_EPOCH: Final = -1
+NOT_CLEANED: Final = -1
 
 
-class Log(LogStore):
+def unreadable(partition: str, error: Exception) -> KafkaError:
+    """KAFKA_STORAGE_ERROR for a read that found the files damaged or the disk failing."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {partition}: {error}")
+
+
+class Log:
     """See the module's docstring.
 
-    `recovery_point` is the end of what is durable.
+    `log_start_offset` is the first offset that may be read, `log_end_offset` the next one to be assigned, and
+    `readable_end_offset` the end of what is written to the file. `cleaned_offset` is the end of the compacted part,
+    NOT_CLEANED if there is none. `on_start_moved` is called after records were deleted from the front, `on_rolled`
+    after a segment was rolled, which is then to be flushed.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_config",
+        "_fetched",
+        "_glance",
+        "_last_epoch",
+        "_now_ms",
+        "_staged",
+        "_trace",
+        "cleaned_offset",
+        "directory",
+        "durability",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "on_rolled",
+        "on_start_moved",
+        "partition",
+        "producers",
+        "readable_end_offset",
+        "segments",
+    )
 
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
+    def __init__(
+        self,
         directory: str,
         config: LogConfig,
-        *,
-        recovery_point: int,
-        log_start_offset: int,
-        clean: bool,
-        now_ms: int,
-        producer_expiration_ms: int,
+        segments: SegmentList,
+        durability: Durability,
+        epochs: LeaderEpochCache,
+        producers: ProducerStates,
         trace: Tracer,
-        cleaned_offset: int = NOT_CLEANED,
-        starts_at_start: bool = False,
-    ) -> "Log":
-        """The log in `directory`, which has to exist; an empty directory becomes an empty log.
+        *,
+        now_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.partition = directory.rpartition("/")[2]  # "topic-0", for messages
+        self.segments = segments
+        self.durability = durability
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start_offset = 0
+        self.log_end_offset = self.readable_end_offset = 0
+        self.cleaned_offset = NOT_CLEANED
+        self.on_start_moved: Callable[[], None] | None = None
+        self.on_rolled: Callable[[], None] | None = None
+        self._config = config
+        self._fetched = FetchedBatches(self.partition)
+        self._glance = Glance()
+        self._last_epoch = NO_EPOCH
+        self._now_ms = now_ms
+        self._staged: list[memoryview] = []
+        self._trace = trace
 
-        `clean` says that the log was closed cleanly: it is taken as it is if it ends at the checkpointed
-        `recovery_point`, or if that is not known. Otherwise what lies behind the recovery point is validated, and the
-        log is cut at the first batch that is not intact. `cleaned_offset` is the checkpointed end of what is compacted,
-        -1 where nothing is. `starts_at_start` says that `log_start_offset` is of a checkpoint that is written whenever
-        segments were deleted, so that a log that begins later has lost some.
+    # Properties
 
-        Raises OSError, NotADirectoryError among them.
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.segments.configure(config)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def failure(self) -> OSError | None:
+        """The first error of the disk; the log is not used any more after it."""
+        return self.durability.failure
+
+    @property
+    def staged(self) -> bool:
+        """Whether `commit` has batches to write, or must raise because staged batches were lost."""
+        return bool(self._staged) or self.durability.failure is not None
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> LogSlice:
+        """The committed batches of one segment from the one with `offset` on, below `upper_bound`.
+
+        Returns at most `max_bytes`, or one whole batch if that is larger and `min_one_batch` is set; size 0 if there
+        is nothing to read. Raises KafkaError: OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR if the file is unreadable.
         """
-        names, durable, discarded = disk.list(directory), recovery_point, list[str]()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.partition}, "
+                f"but we only have log segments in the range {self.log_start_offset} to {self.log_end_offset}.",
+            )
+        end_offset = min(upper_bound, self.readable_end_offset)
+        if offset >= end_offset:
+            return LogSlice(self.segments.active, self.segments.active.written, 0)
+        bound = end_offset if end_offset < self.readable_end_offset else None
         try:
-            epochs = LeaderEpochCache.load(disk, directory)
-        except CorruptCheckpoint as error:
-            trace("storage_leader_epochs_corrupt", path=directory, error=str(error))
-            epochs, clean, recovery_point = LeaderEpochCache(disk, directory), False, 0
-        recovery = Recovery(
-            disk, directory, config, epochs, discarded.append, trace, now_ms, cleaned_offset, durable, starts_at_start
-        )
-        segments, end_offset = recovery.load(
-            names, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
-        )
-        snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
-        producers = ProducerStates(snapshots, partition=recovery.partition, expiration_ms=producer_expiration_ms)
-        log = cls(disk, directory, config, Segments(segments), epochs, producers, trace)
-        log._discarded, log.is_unsettled, log._is_closed = discarded, recovery.has_cut, recovery.has_cut
-        log._now_ms, log.cleaned_offset = now_ms, min(cleaned_offset, end_offset)
-        log.log_start_offset = max(log_start_offset, segments[0].base_offset)
-        log.log_end_offset = log.readable_end_offset = end_offset
-        log.recovery_point = end_offset if clean else max(0, min(recovery_point, end_offset))
-        if log.recovery_point < end_offset:
-            log._unflushed_since_ms = now_ms
-        epochs.truncate_from_end(end_offset)
-        epochs.truncate_from_start(log.log_start_offset)
-        snapshots.retain_for_segments(log.segments.base_offsets)
-        log._rebuild_producers(now_ms)
-        log.segments.release()
-        return log
+            return self.segments.slice(offset, bound, max_bytes, min_one_batch=min_one_batch)
+        except (OSError, CorruptBatch) as error:
+            raise unreadable(self.partition, error) from error
 
     # Appending
 
     def append(self, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append a producer's batch, as the partition's leader of `leader_epoch`.
+        """Append a producer's batch as the partition's leader of `leader_epoch`.
 
-        Base offset and epoch are written into the buffer, which has to be writable and to stay as it is until `commit`.
-        Raises KafkaError, and leaves the log as it was: the codes of `validation` and of `ProducerStates.check`, and
+        Base offset and epoch are written into the buffer, which must be writable and stay unchanged until `commit`.
+        Raises KafkaError and leaves the log as it was: the codes of `validation` and of `ProducerStates.check`, and
         KAFKA_STORAGE_ERROR.
         """
-        if self._is_closed:
-            raise self._refusal()
+        if self.durability.blocks_appends:
+            raise self.durability.refusal(self.partition)
         config = self._config
         header = check_batch(batches, config, self.partition)
         if (
@@ -122,26 +177,19 @@ class Log(LogStore):
         if header.producer_id >= 0:
             duplicate = self.producers.check(header)
             if duplicate is not None:
-                return self._duplicate_info(duplicate)
+                return duplicate_info(duplicate, self.log_start_offset, config)
         last_offset = first_offset + header.last_offset_delta
         max_timestamp = header.max_timestamp
         size = len(batches)
         segment = self.segments.active
-        if (
-            size > segment.room
-            or max_timestamp > segment.rolls_after_timestamp
-            or last_offset > segment.offset_max
-            or now_ms > segment.rolls_after_ms
-        ):
-            segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+        if segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            segment = self._load_or_roll(size, last_offset, max_timestamp, now_ms)
         patch(batches, 0, first_offset, leader_epoch)
         segment.append(last_offset, max_timestamp, size)
         if header.producer_id >= 0:
             self.producers.update(header)
         if leader_epoch != self._last_epoch:
             self._assign_epoch(leader_epoch, first_offset)
-        if self._unflushed_since_ms < 0:
-            self._unflushed_since_ms = now_ms
         self._now_ms = now_ms
         self._staged.append(batches)
         self.log_end_offset = last_offset + 1
@@ -149,48 +197,30 @@ class Log(LogStore):
         return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> None:
-        """Append and commit what the leader of `leader_epoch` has sent: the very bytes, in one gathered write.
+        """Append and commit the batches that the leader of `leader_epoch` sent, unchanged and in one gathered write.
 
-        The batches keep their offsets and epochs. What of `records` is no whole batch, or of a later epoch, is left
-        for the next fetch, which begins where the log ends. Raises KafkaError and leaves the log as it was:
-        CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER while the log is unsettled, KAFKA_STORAGE_ERROR. Raises OSError, and
-        the log has failed.
+        A batch that is incomplete or of a later epoch is left for the next fetch, which begins where the log ends.
+        Raises KafkaError and leaves the log as it was: CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER while the log is
+        unsettled, KAFKA_STORAGE_ERROR. Raises OSError if the write fails; the log has then failed.
         """
-        if self._is_closed:
-            raise self._refusal()
-        batches = self._whole_batches(records, leader_epoch)
-        if batches and batches[0][1].base_offset < self.log_end_offset:
-            self._begin_before_end(batches[0][1])
-        for batch, header in batches:
-            self._stage_fetched(batch, header, now_ms)
-        if batches and self._unflushed_since_ms < 0:
-            self._unflushed_since_ms = now_ms
-        self.commit()
-
-    def _whole_batches(self, records: memoryview, leader_epoch: int) -> list[tuple[memoryview, BatchHeader]]:
-        """Of a leader's log that was compacted in earlier times only, nobody here knows that it has gaps.
-
-        Who is shown the same gap again takes it for one: what was damaged on the way is not so twice.
-        """
-        check = partial(
-            fetched_batches,
+        if self.durability.blocks_appends:
+            raise self.durability.refusal(self.partition)
+        batches = self._fetched.split(
             records,
             end_offset=self.log_end_offset,
             leader_epoch=leader_epoch,
-            partition=self.partition,
+            allows_gaps=self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED,
         )
-        try:
-            return check(allows_gaps=self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED)
-        except UnexpectedGap as gap:
-            if self._doubted_offset != gap.base_offset:
-                self._doubted_offset = gap.base_offset
-                raise
-            return check(allows_gaps=True)
+        if batches and batches[0][1].base_offset < self.log_end_offset:
+            self._restart_before_end(batches[0][1])
+        for batch, header in batches:
+            self._stage_fetched(batch, header, now_ms)
+        self.commit()
 
-    def _begin_before_end(self, first: BatchHeader) -> None:
-        """Let an empty log begin where the batch does that holds its end: records before it were deleted there.
+    def _restart_before_end(self, first: BatchHeader) -> None:
+        """Let an empty log begin where `first` begins, if its leader deleted the records of that batch up to here.
 
-        No need to settle this. What was cut holds no records that count, and ends before the next segment begins.
+        This needs no settling: the log holds no records, and the cut ends before the next segment begins.
         """
         if self.log_start_offset < self.log_end_offset:
             raise KafkaError(
@@ -199,18 +229,21 @@ class Log(LogStore):
                 f"{self.log_end_offset}",
             )
         self.truncate_fully_and_start_at(first.base_offset)
-        self.is_unsettled = self._is_closed = False
+        self.durability.mark_settled()
 
     def _stage_fetched(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         if header.base_offset > self.log_end_offset and self.cleaned_offset == NOT_CLEANED:
-            self.cleaned_offset = self.log_start_offset  # a recovery is not to take the gap for damage
+            self.cleaned_offset = self.log_start_offset  # so that a recovery does not take the gap for damage
         last_offset, max_timestamp, size = header.last_offset, header.max_timestamp, header.size
-        segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+        segment = self.segments.active
+        if segment.should_roll(size, last_offset, max_timestamp, now_ms):
+            segment = self._load_or_roll(size, last_offset, max_timestamp, now_ms)
         segment.append(last_offset, max_timestamp, size)
         if header.producer_id >= 0:
             self._observe_producer(header, batch)
         if header.partition_leader_epoch != self._last_epoch:
             self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        self._now_ms = now_ms
         self._staged.append(batch)
         self.log_end_offset = last_offset + 1
 
@@ -218,20 +251,17 @@ class Log(LogStore):
         try:
             observe(self.producers, header, batch)
         except WireError as error:
-            self._trace("storage_replay_incomplete", path=self._directory, error=str(error))
+            self._trace("storage_replay_incomplete", path=self.directory, error=str(error))
 
-    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The segment a batch goes into that the active one may have no place for."""
+    def _load_or_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The segment for a batch that the active segment does not take; it may only need its indexes loaded."""
         try:
-            has_room = self.segments.active.has_room_for(
-                size, last_offset=last_offset, max_timestamp=max_timestamp, now_ms=now_ms
-            )
-            self._now_ms = now_ms
-            if not has_room:
-                self.roll()
+            self.segments.active.load_for_appends()
+            if self.segments.active.should_roll(size, last_offset, max_timestamp, now_ms):
+                self.roll(now_ms)
         except OSError as error:
             self._fail(error)
-            raise self._refusal() from error
+            raise self.durability.refusal(self.partition) from error
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition} is corrupt: {error}") from error
         return self.segments.active
@@ -241,62 +271,145 @@ class Log(LogStore):
             self.epochs.assign(leader_epoch, first_offset)
         self._last_epoch = leader_epoch
 
-    def _duplicate_info(self, duplicate: Duplicate) -> AppendInfo:
-        is_append_time = self._config.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return AppendInfo(
-            duplicate.first_offset,
-            duplicate.last_offset,
-            duplicate.timestamp if is_append_time else NO_TIMESTAMP,
-            self.log_start_offset,
-            duplicate=True,
-        )
+    # Writing
 
-    def _refusal(self) -> KafkaError:
-        if self.failure is None:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} was cut and is not settled yet")
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"Error while appending records to {self.partition}: {self.failure}"
+    def commit(self) -> None:
+        """Write the staged batches with one gathered write; they can be read then.
+
+        Raises OSError if the write fails, and also for a log that failed earlier.
+        """
+        staged, durability = self._staged, self.durability
+        if not staged:
+            if durability.failure is not None:
+                raise durability.failure
+            return
+        try:
+            self.segments.active.write(staged)
+        except OSError as error:
+            self._fail(error)
+            raise
+        staged.clear()
+        if durability.unflushed_since_ms < 0:
+            durability.unflushed_since_ms = self._now_ms
+        self.readable_end_offset = self.log_end_offset
+        self.segments.remember_end(self.log_end_offset)
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """Commit, then begin a new segment unless the active one is empty. Raises OSError; the log has then failed.
+
+        `now_ms` is the new segment's time of creation, by default the time of the last append.
+        """
+        self.commit()
+        self._now_ms = self._now_ms if now_ms is None else now_ms
+        if self.segments.active.size_bytes == 0:
+            return
+        try:
+            self.segments.roll(self.log_end_offset, self._config, self._now_ms)
+            self.producers.take_snapshot(self.log_end_offset)
+        except OSError as error:
+            self._fail(error)
+            raise
+        if self.on_rolled is not None:
+            self.on_rolled()
+
+    def _fail(self, error: OSError) -> None:
+        self._staged.clear()
+        self.durability.fail(error)
+
+    # Durability
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms require a flush, or a rolled segment waits for one."""
+        return self.durability.needs_flush(self.readable_end_offset, self._config, now_ms)
+
+    async def flush(self) -> None:
+        """Make the committed batches durable and move the recovery point. Raises FsyncFailed, OSError."""
+        await self.durability.flush(self.readable_end_offset)
+
+    # Shrinking
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Hide the records before `offset`, which must not exceed the high watermark; False if it changes nothing.
+
+        Retention removes the segments later. Raises KafkaError OFFSET_OUT_OF_RANGE, OSError.
+        """
+        if offset > self.readable_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.partition} "
+                f"since it is larger than the log's end {self.readable_end_offset}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.advance_log_start_offset(offset)
+        if self.on_start_moved is not None:
+            self.on_start_moved()
+        return True
+
+    def take_discarded(self) -> list[str]:
+        """The files, renamed to `.deleted`, that were discarded since the last call and are to be removed."""
+        discarded = self.segments.discarded[:]
+        self.segments.discarded.clear()
+        return discarded
+
+    def replace_segments(self, segments: Sequence[Segment]) -> None:
+        """Replace segments by the one cleaned from them (`SegmentList.replace`). Raises OSError; the log has failed."""
+        try:
+            self.segments.replace(segments, self._config)
+            self.producers.snapshots.delete_some([segment.base_offset for segment in segments[1:]])
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the batch that contains `offset` and everything after it; False if there was nothing to drop.
+
+        The log then ends where that batch began, and must be settled. Raises OSError, CorruptBatch.
+        """
+        self.commit()
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self._last_epoch = NO_EPOCH
+            return False
+        if offset < self.segments.first_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self.durability.mark_unsettled()
+        end_offset = self.segments.truncate_to(offset)
+        self._truncated_to(end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self._reload_producers()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; `offset` becomes the next offset. The log must be settled then. Raises OSError."""
+        self._staged.clear()
+        self.durability.mark_unsettled()
+        self.segments.restart_at(offset, self._config, self._now_ms)
+        self._truncated_to(offset)
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self.producers.truncate_fully()
+        self._reload_producers()
+
+    def _truncated_to(self, end_offset: int) -> None:
+        self.log_end_offset = self.readable_end_offset = end_offset
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        self.durability.truncated_to(end_offset)
+        self._last_epoch = NO_EPOCH
+
+    def _reload_producers(self) -> None:
+        load_producers(
+            self.producers, self.segments, self.log_start_offset, self.log_end_offset, self._now_ms, self._trace
         )
 
     # Closing
 
     def close(self) -> None:
-        """Let go of the files without writing anything: for a log whose disk has failed."""
+        """Close the files without writing anything. For a clean shutdown see `closing.close_cleanly`."""
         self._staged.clear()
-        self._is_closed = True
-        if self.failure is None:
-            self.failure = OSError(f"{self._directory} is closed")
+        self.durability.close(OSError(f"{self.directory} is closed"))
         self.segments.release()
-
-    async def close_cleanly(self) -> None:
-        """Commit, complete the indexes and make everything durable, so that the next start can trust it all.
-
-        Raises FsyncFailed, OSError, in an exception group where it is a file that cannot be synced.
-        """
-        await close_cleanly(self._disk, [self])
-
-    def prepare_to_close(self) -> list[str]:
-        """Complete the log's files in the page cache; the paths of those that are not durable yet. Raises OSError."""
-        self.commit()
-        self.segments.active.seal()
-        self.producers.take_snapshot(self.log_end_offset)
-        is_flushed = self.recovery_point >= self.log_end_offset
-        paths: list[str] = []
-        for segment in self.segments.since(self.recovery_point):
-            if segment.size_bytes or not is_flushed:
-                paths += segment.unsynced_paths()
-        return paths + self.producers.snapshots.unsynced_paths() + self.epochs.write_beside()
-
-    def replace_checkpoint(self) -> bool:
-        """Put the new leader epochs in the place of the old ones, once they are durable.
-
-        Returns whether the log's directory has entries that are not durable.
-        """
-        has_replaced = self.epochs.replace()
-        is_empty = len(self.segments) == 1 and not self.segments.active.size_bytes
-        return has_replaced or (not is_empty and any(segment.is_new for segment in self.segments))
-
-    def close_synced(self) -> None:
-        """Close a log that is durable as a whole now."""
-        self.recovery_point = max(self.recovery_point, self.log_end_offset)
-        self.close()

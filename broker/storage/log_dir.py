@@ -19,9 +19,9 @@ from broker.storage.checkpoints import (
     OffsetCheckpoint,
 )
 from broker.storage.closing import close_cleanly
-from broker.storage.log import Log
+from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.log_config import MAX_LONG, LogConfig
-from broker.storage.log_store import NOT_CLEANED
+from broker.storage.log_loader import load_log
 from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from broker.storage.partition_directory import (
     METADATA_TOPIC,
@@ -162,7 +162,7 @@ class LogDir:
 
     async def write_recovery_points(self) -> None:
         """Checkpoint up to where every log is flushed. Raises OSError, FsyncFailed."""
-        await self.recovery_points.write(await self._collect(lambda key, log: log.recovery_point))
+        await self.recovery_points.write(await self._collect(lambda key, log: log.durability.recovery_point))
 
     async def write_log_start_offsets(self) -> None:
         """Checkpoint where the logs begin that do not begin at 0. Raises OSError, FsyncFailed."""
@@ -220,7 +220,7 @@ class LogDir:
             self.topic_ids[key] = self._read_topic_id(path)
             self.logs[key] = log
         self.missing = {key: end for key, end in recovery_points.items() if end > 0 and key not in self.logs}
-        await self.settle([log for log in self.logs.values() if log.is_unsettled])
+        await self.settle([log for log in self.logs.values() if log.durability.is_unsettled])
         self._env.trace("storage_log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
 
@@ -242,8 +242,8 @@ class LogDir:
         cleaned_offset: int = NOT_CLEANED,
         starts_at_start: bool = False,
     ) -> Log:
-        """Open the log in a partition's directory, as `Log.open` does. Raises OSError."""
-        return Log.open(
+        """Open the log in a partition's directory, as `load_log` does. Raises OSError."""
+        return load_log(
             self._disk,
             path,
             config,
@@ -268,7 +268,7 @@ class LogDir:
             await self.write_recovery_points()
             await self.write_log_start_offsets()
             await self.write_cleaned_offsets()
-            await _for_each(logs, Log.settle)
+            await _for_each(logs, lambda log: log.durability.settle())
 
     async def close_cleanly(self, broker_epoch: int) -> None:
         """Flush and close every log, then checkpoint and leave the marker.

@@ -209,7 +209,7 @@ class LogDirs:
         A directory that fails goes offline. Raises FsyncFailed.
         """
         for directory in self.partition_directories():
-            logs = [log for key in keys if (log := directory.logs.get(key)) is not None and log.is_unsettled]
+            logs = [log for key in keys if (log := directory.logs.get(key)) is not None and log.durability.is_unsettled]
             with self.offline_on_error(directory):
                 await directory.settle(logs)
 

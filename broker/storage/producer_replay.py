@@ -1,16 +1,39 @@
-"""Telling a partition's producer state of what is in its log: batch by batch, or from an offset on."""
+"""Rebuilds a partition's producer states from its log: from the newest snapshot, then batch by batch."""
 
 from collections.abc import Sequence
 
 from broker.storage.batch_scan import scan_headers
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
+from broker.storage.segment_list import SegmentList
+from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker
 from broker.wire.records.batch import Buffer
+from kraft.env import Tracer
+
+
+def load_producers(
+    producers: ProducerStates,
+    segments: SegmentList,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    trace: Tracer,
+) -> None:
+    """Make `producers` match a log that was opened or truncated. Raises OSError.
+
+    A malformed transaction marker ends the replay; that is traced.
+    """
+    offset = producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms=now_ms)
+    if offset < log_end_offset:
+        try:
+            replay(producers, segments.since(offset), offset)
+        except WireError as error:
+            trace("storage_replay_incomplete", path=segments.active.directory, error=str(error))
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
-    """Tell `producers` of every batch from `offset` on. Raises WireError for a marker that is none, OSError."""
+    """Apply every batch from `offset` on to `producers`. Raises OSError, and WireError for a malformed marker."""
     for segment in segments:
         found = segment.find(offset)
         if found is not None:
@@ -21,9 +44,9 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) 
 
 
 def observe(producers: ProducerStates, header: BatchHeader, batch: Buffer) -> None:
-    """Tell `producers` of a batch with a producer id that is in the log; only of a control batch the bytes matter.
+    """Apply one batch of the log that has a producer id. `batch` is only read if it is a control batch.
 
-    Raises WireError for a marker that is none.
+    Raises WireError for a malformed transaction marker.
     """
     if not header.is_control:
         producers.update(header)

@@ -1,17 +1,48 @@
-"""Which of a log's oldest segments are due for deletion, by the rules of Kafka's UnifiedLog.deleteOldSegments.
+"""Deletes a log's oldest segments by retention.ms, retention.bytes and the log start offset.
 
-Only a prefix of the segments goes, and of that only what lies below the high watermark: what is not replicated yet is
-not deleted, however old.
+The rules are those of Kafka's UnifiedLog.deleteOldSegments. Only a prefix of the segments is deleted, and only below
+the high watermark: records that are not replicated yet are kept, however old they are.
 """
 
 from collections.abc import Callable
 
+from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.segments import Segments
+from broker.storage.segment_list import SegmentList
+
+
+def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]:
+    """Delete the segments that retention or the log start offset have overtaken.
+
+    Returns `Log.take_discarded`, whose files are to be removed after file.delete.delay.ms. Raises OSError.
+    """
+    if not log.segments.is_empty:
+        _delete_due_segments(log, now_ms, high_watermark)
+        if not log.staged:
+            log.segments.release()  # otherwise every segment that was ever read would keep a file descriptor
+    return log.take_discarded()
+
+
+def _delete_due_segments(log: Log, now_ms: int, high_watermark: int) -> None:
+    count = deletable_segments(
+        log.segments,
+        log.config,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=high_watermark,
+        now_ms=now_ms,
+    )
+    if count == 0:
+        return
+    if count == len(log.segments):
+        log.roll(now_ms)
+    log.advance_log_start_offset(log.segments[count].base_offset)
+    log.segments.delete_first(count)
+    log.producers.snapshots.delete_before(log.segments.first_offset)
 
 
 def deletable_segments(
-    segments: Segments,
+    segments: SegmentList,
     config: LogConfig,
     *,
     log_start_offset: int,
@@ -19,11 +50,11 @@ def deletable_segments(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments from the first on may be deleted; all of them only if the active one holds records.
+    """The number of oldest segments that may be deleted; includes the active one only if it holds records.
 
-    Three reasons count, one after the other: they lie before the log start offset; the log is larger than
-    retention.bytes without them; all their records are older than retention.ms. The latter two only where
-    cleanup.policy says delete. Raises OSError.
+    A segment is due if it ends before the log start offset. If cleanup.policy contains "delete", it is also due if the
+    log without it is still larger than retention.bytes, or if its records are all older than retention.ms.
+    Raises OSError.
     """
 
     def prefix(first: int, is_due: Callable[[int], bool]) -> int:

@@ -177,15 +177,27 @@ class Segment:
         file.write(self.written, buffers)
         self.written = end
 
-    def has_room_for(self, size: int, *, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch belongs into this segment (the rules of `segment.*` configs). Raises OSError."""
-        self._warm()
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch must go into a new segment: one of the limits of the `segment.*` configs is reached.
+
+        Also true for a segment that is not loaded (`load_for_appends`), whose limits are not known yet.
+        """
         return (
-            size <= self.room
-            and last_offset <= self.offset_max
-            and max_timestamp <= self.rolls_after_timestamp
-            and now_ms <= self.rolls_after_ms
+            size > self.room
+            or max_timestamp > self.rolls_after_timestamp
+            or last_offset > self.offset_max
+            or now_ms > self.rolls_after_ms
         )
+
+    def load_for_appends(self) -> None:
+        """Load the indexes and timestamps that appends need, unless they are loaded. Raises CorruptBatch, OSError."""
+        if not self._is_warm:
+            self._load(self.offset_index)
+            self._load(self.time_index)
+            self._load_max_timestamp()
+            self.first_timestamp()
+            self._is_warm = True
+            self._set_limits()
 
     @property
     def _indexes_full(self) -> bool:
@@ -279,11 +291,14 @@ class Segment:
         """
         cut = self.written - self.size_bytes
         self.file.truncate(self.size_bytes)
+        self._write_again()
+        self.written = self._reserved = self.size_bytes
+        return cut
+
+    def _write_again(self) -> None:
         for position in range(0, self.size_bytes, REWRITE_PIECE):
             piece = self.file.read(position, min(REWRITE_PIECE, self.size_bytes - position))
             self.file.write(position, (piece,))
-        self.written = self._reserved = self.size_bytes
-        return cut
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds `offset` and all behind it; everything must be written.
@@ -365,16 +380,6 @@ class Segment:
         self._unindexed_bytes = 0
         self._is_warm = self._is_dated = True
         self._set_limits()
-
-    def _warm(self) -> None:
-        """Get ready for appends."""
-        if not self._is_warm:
-            self._load(self.offset_index)
-            self._load(self.time_index)
-            self._load_max_timestamp()
-            self.first_timestamp()
-            self._is_warm = True
-            self._set_limits()
 
     def _load(self, index: SparseIndex) -> None:
         if not index.is_loaded:

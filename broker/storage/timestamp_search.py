@@ -1,56 +1,68 @@
-"""Finding records by their timestamps, for ListOffsets.
+"""Finds records by their timestamps, for ListOffsets.
 
-The time index leads to the first batch that may qualify, and only that batch is decoded.
+The time index leads to the first batch that may contain the record, and only that batch is decoded.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
 from broker.storage.batch_scan import scan_headers
+from broker.storage.log import Log, unreadable
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
-from broker.wire.records import BatchHeader, TimestampType, iter_records
+from broker.wire.records import BatchHeader, CorruptBatch, TimestampType, iter_records
 
 
 @attrs.frozen
 class TimestampAndOffset:
-    """A record found by time. `leader_epoch` is its batch's, or -1."""
+    """A record found by time. `leader_epoch` is the epoch of its batch, or -1."""
 
     timestamp: int
     offset: int
     leader_epoch: int
 
 
-def find_timestamp(segments: Iterable[Segment], timestamp: int, *, log_start_offset: int) -> TimestampAndOffset | None:
-    """The first record from `log_start_offset` on with a timestamp of at least `timestamp` (ms); None without one.
+def find_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
+    """The first record of the log with a timestamp (ms) of at least `timestamp`; None without one.
 
-    Raises CorruptBatch, OSError.
+    Raises KafkaError KAFKA_STORAGE_ERROR if the files are unreadable.
     """
-    for segment in segments:
-        if segment.largest_timestamp() >= timestamp:
-            found = _find_in_segment(segment, timestamp, log_start_offset)
-            if found is not None:
-                return found
+    try:
+        for segment in log.segments:
+            if segment.largest_timestamp() >= timestamp:
+                found = _find_in_segment(segment, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+    except (OSError, CorruptBatch) as error:
+        raise unreadable(log.partition, error) from error
     return None
 
 
-def find_max_timestamp(segments: Iterable[Segment]) -> TimestampAndOffset | None:
-    """The first record with the largest timestamp of all; None in a log without timestamps (KIP-734).
+def find_max_timestamp(log: Log) -> TimestampAndOffset | None:
+    """The first record with the largest timestamp; None in a log without timestamps (KIP-734).
 
-    Where the leader set the timestamps, it is the last record of the first such batch, as Kafka has it.
-    Raises CorruptBatch, OSError.
+    If the leader set the timestamps, it is the last record of the first such batch, as in Kafka. Raises KafkaError
+    KAFKA_STORAGE_ERROR if the files are unreadable.
     """
-    segment = max(segments, key=Segment.largest_timestamp)  # the first of equals
+    try:
+        segment = max(log.segments, key=Segment.largest_timestamp)  # the first of equals
+        if segment.max_timestamp >= 0:
+            return _find_largest(segment)
+    except (OSError, CorruptBatch) as error:
+        raise unreadable(log.partition, error) from error
+    return None
+
+
+def _find_largest(segment: Segment) -> TimestampAndOffset | None:
     largest = segment.max_timestamp
-    if largest >= 0:
-        for position, header in scan_headers(segment.file, segment.position_for_timestamp(largest), segment.written):
-            if header.max_timestamp == largest:
-                offset = header.last_offset
-                if header.timestamp_type is TimestampType.CREATE_TIME:
-                    records = _timestamps(segment, position, header)
-                    offset = next((offset for timestamp, offset in records if timestamp == largest), offset)
-                return TimestampAndOffset(largest, offset, header.partition_leader_epoch)
+    for position, header in scan_headers(segment.file, segment.position_for_timestamp(largest), segment.written):
+        if header.max_timestamp == largest:
+            offset = header.last_offset
+            if header.timestamp_type is TimestampType.CREATE_TIME:
+                records = _timestamps(segment, position, header)
+                offset = next((offset for timestamp, offset in records if timestamp == largest), offset)
+            return TimestampAndOffset(largest, offset, header.partition_leader_epoch)
     return None
 
 
@@ -66,7 +78,7 @@ def _find_in_segment(segment: Segment, timestamp: int, log_start_offset: int) ->
 
 
 def _timestamps(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Timestamp and offset of the records in a batch, as far as they can be read; then what its header says."""
+    """Timestamp and offset of each record in a batch; after an unreadable record, those of the batch header."""
     batch = segment.file.read(position, header.size)
     try:
         for record in iter_records(batch, 0, header):

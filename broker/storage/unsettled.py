@@ -1,9 +1,9 @@
-"""A log that was cut says so in its directory until that is final.
+"""A marker file in the directory of a log that was truncated, until the truncation is durable.
 
-The process may end before it is (`LogStore.settle`). The next one finds a log in the page cache that looks as if it had
-never been longer, and a power cut later what was cut is back: below other records, where the log has been rolled since.
-So there is a marker from before anything is cut. It has to outlive the process only, and is not made durable: should a
-power cut take it, nothing has been appended behind it, and the log is as it was, or cut.
+The process may end before that (`Durability.settle`). The next process then finds a log in the page cache that looks
+complete, but a later power cut could bring the removed records back, below records that were appended after a roll. The
+marker, written before anything is cut, tells the next process to settle the log. It only has to survive the process and
+is not made durable: if a power cut removes it, nothing has been appended since, and the log is either as it was or cut.
 """
 
 from collections.abc import Collection
@@ -15,16 +15,16 @@ MARKER: Final = ".unsettled"
 
 
 def mark_unsettled(disk: Disk, directory: str) -> None:
-    """Raises OSError."""
+    """Create the marker. Raises OSError."""
     disk.open(f"{directory}/{MARKER}", create=True).close()
 
 
 def is_marked_unsettled(names: Collection[str]) -> bool:
-    """Whether a log's directory in which there are these files is that of a log that was cut."""
+    """Whether the files of a log's directory include the marker."""
     return MARKER in names
 
 
 async def unmark_unsettled(disk: Disk, directory: str) -> None:
-    """What was cut is gone for good. Raises OSError."""
+    """Remove the marker: the truncation is durable. Raises OSError."""
     if disk.exists(f"{directory}/{MARKER}"):
         await disk.remove(f"{directory}/{MARKER}")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from broker.node import Node
-from broker.replication.fetchers import Fetchers
 from broker.replication.in_sync import Proposal
 from broker.replication.partition import Partition
+from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
 from broker.wire.records import iter_headers
@@ -131,7 +131,7 @@ class Onlooker:
         if changed and broker.fetchers is not None:
             self._look_at_fetchers(host, broker.fetchers)
 
-    def _look_at_fetchers(self, host: Host, fetchers: Fetchers) -> None:
+    def _look_at_fetchers(self, host: Host, fetchers: ReplicaFetcherManager) -> None:
         keys = [key for key, _ in fetchers.sources()]
         if len(dict.fromkeys(keys)) < len(keys):
             twice = [(key[0].hex(), key[1]) for key in keys if keys.count(key) > 1]

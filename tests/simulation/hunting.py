@@ -12,15 +12,15 @@ from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
 from tests.support.group_bugs import GROUP_BUGS
-from tests.support.planted_bugs import BUGS, QUORUM_BUGS, PlantedBug, PlantedBugs
+from tests.support.planted_bugs import BUGS, QUORUM_BUGS, Bug
 from tests.support.replication_bugs import REPLICATION_BUGS
 
 SECONDS = 30.0
-ALL_BUGS: dict[str, PlantedBug | PlantedBugs] = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
+ALL_BUGS: dict[str, Bug] = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
 
 
 def found_by(
-    bug: PlantedBug | PlantedBugs,
+    bug: Bug,
     seed: int,
     shape: Shape,
     seconds: float = SECONDS,

@@ -127,7 +127,7 @@ async def live_and_look(host: Host, seed: int, last: int, crash: Callable[[Host]
     seen["deaths"] += has_died
     found = read_all(log)
     try:
-        assert not log.is_unsettled
+        assert not log.durability.is_unsettled
         assert latest(found) == latest(before)
         assert log.log_end_offset == before[-1].offset + 1
         assert {record.offset for record in found} <= {record.offset for record in before}

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 import broker.storage.recovery
+from broker.storage.durability import Durability
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDir
@@ -126,7 +127,7 @@ def test_what_was_cut_does_not_come_back() -> None:
 def test_without_lower_checkpoints_logs_are_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def settle(directory: LogDir, logs: Collection[Log]) -> None:
         for log in logs:
-            await log.settle()
+            await log.durability.settle()
 
     monkeypatch.setattr(LogDir, "settle", settle)
     assert lives(10 * SEEDS) > 0
@@ -138,11 +139,11 @@ def test_without_the_marker_it_does_where_the_process_was_killed(monkeypatch: py
 
 
 def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def pretend(log: Log) -> None:
+    async def pretend(durability: Durability) -> None:
         await trio.lowlevel.checkpoint()
-        log.is_unsettled = log._is_closed = False
+        durability.mark_settled()
 
-    monkeypatch.setattr(Log, "settle", pretend)
+    monkeypatch.setattr(Durability, "settle", pretend)
     assert lives(SEEDS) > 0
 
 
@@ -177,7 +178,7 @@ def test_a_log_that_ends_before_what_counts_as_durable_is_settled_first() -> Non
     async def main(host: Host) -> None:
         log_dirs, log = await open_log(host.env(host.incarnation))
         log.append_as_follower(records([(0, 1), (1, 1)]), 1, NOW_MS)
-        log.recovery_point = 2
+        log.durability.recovery_point = 2
         await log_dirs.directories["/data"].write_recovery_points()
         await host.env(host.incarnation).disk.sync_dir("/data")
         host.power_cut("none")

@@ -220,7 +220,7 @@ def append(runtime: RegistersRuntime, *batches: bytes) -> None:
         written = bytearray(each)
         patch(written, 0, log.log_end_offset, partition.leader_epoch)
         log.append_as_follower(memoryview(written), partition.leader_epoch, runtime.now_ms)
-    partition.appended()
+    partition.log_appended()
 
 
 def reload(runtime: RegistersRuntime) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from broker.storage.closing import close_cleanly
 from broker.storage.log import Log, LogSlice
 from broker.storage.log_config import LogConfig
+from broker.storage.log_loader import load_log
 from broker.storage.recovery import UNKNOWN
 from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from kraft.env import Buffer, Disk, File, RealDisk
@@ -35,7 +37,7 @@ def open_log(
     directory.mkdir(exist_ok=True)
     if recovery_point is None:
         recovery_point = UNKNOWN if clean else 0
-    return Log.open(
+    return load_log(
         disk or RealDisk(),
         str(directory),
         config or LogConfig(),
@@ -125,3 +127,8 @@ class FailingFile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+
+async def close_log(log: Log) -> None:
+    """Close a log of the real disk cleanly."""
+    await close_cleanly(RealDisk(), [log])

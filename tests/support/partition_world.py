@@ -9,7 +9,7 @@ import attrs
 from broker.replication.in_sync import Proposal
 from broker.replication.leading import follower_fetched, follower_of
 from broker.replication.partition import Partition
-from broker.replication.surroundings import Surroundings
+from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.wire.errors import ErrorCode
 from metadata.image import BrokerImage, PartitionImage
 from tests.support.logs import NOW_MS, batch, no_trace, open_log
@@ -23,13 +23,13 @@ class Waiting:
 
     def __init__(self) -> None:
         self.told: list[ErrorCode] = []
-        self.pokes = 0
+        self.notified = 0
 
     def settled(self, code: ErrorCode) -> None:
         self.told.append(code)
 
-    def poke(self, partition: Partition) -> None:
-        self.pokes += 1
+    def try_complete(self, partition: Partition) -> None:
+        self.notified += 1
 
 
 class World:
@@ -45,15 +45,14 @@ class World:
             b"id".ljust(16),
             0,
             open_log(directory / "topic-0"),
-            Surroundings(
+            PartitionContext(
                 local_id=LOCAL,
                 lag_max_ms=1_000,
                 now_ms=lambda: self.now_ms,
                 broker=self._broker,
-                propose=lambda partition: self._propose(),
-                flush=self.to_flush.append,
                 trace=trace,
             ),
+            PartitionTasks(lambda partition: self._propose(), self.to_flush.append),
         )
 
     def _propose(self) -> None:
@@ -65,7 +64,7 @@ class World:
     def become(self, *, epoch: int = 0, version: int = 0, **changes: Any) -> None:
         """What the metadata says: this broker leads in this leader epoch, all are in sync, unless it says otherwise."""
         image = PartitionImage(ALL, ALL, LOCAL, epoch, version)
-        self.partition.become(attrs.evolve(image, **changes))
+        self.partition.apply_image(attrs.evolve(image, **changes))
 
     def append(self, count: int = 1) -> Waiting:
         """One turn of a producer with acks=all, who waits for the last of so many records."""
@@ -78,10 +77,7 @@ class World:
         else:
             acknowledgements.add(producer, info.last_offset + 1)
         self.partition.log.commit()
-        if self.partition.answers_at_once:
-            self.partition.advance_high_watermark()
-        else:
-            self.partition.appended()
+        self.partition.log_appended()
         return producer
 
     def fetch(self, broker_id: int, offset: int, broker_epoch: int = 7) -> None:

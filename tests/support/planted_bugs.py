@@ -1,15 +1,18 @@
-"""Bugs planted into the product while a test runs: a line of a function is replaced by another."""
+"""Bugs planted into the product while a test runs: a function is replaced, or a line of a function."""
 
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
+import trio
 
-from broker.replication.flushes import Flushes
+from broker.replication.log_flusher import LogFlusher
+from broker.replication.partition import Partition
+from broker.storage import producer_replay
 from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log import Log
 from broker.storage.log_dir import LogDir
@@ -23,6 +26,37 @@ from kraft.log import durable_log
 from kraft.log.durable_log import DurableLog
 from kraft.log.quorum_state_file import QuorumStateFile
 from kraft.peers import Peers
+
+
+@attrs.frozen
+class PatchedFunction:
+    """`owner.function` is replaced by `wrong(right)`, which gets the right function and returns a wrong one.
+
+    The owner of a function that is no method is its module. A property's function is its getter.
+    """
+
+    owner: type | ModuleType
+    function: str
+    wrong: Callable[[Any], Any]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        before = inspect.getattr_static(self.owner, self.function)
+        wrong = self.wrong(_function(before))
+        setattr(self.owner, self.function, property(wrong) if isinstance(before, property) else wrong)
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.function, before)
+
+
+def does_nothing(right: Any) -> Any:
+    """A function that does nothing, in place of a synchronous or an asynchronous one."""
+
+    async def wait(*args: Any, **kwargs: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    return wait if inspect.iscoroutinefunction(right) else lambda *args, **kwargs: None
 
 
 @attrs.frozen
@@ -67,6 +101,9 @@ class PlantedBugs:
             for bug in self._bugs:
                 stack.enter_context(bug.planted())
             yield
+
+
+Bug: TypeAlias = PatchedFunction | PlantedBug | PlantedBugs
 
 
 def _function(attribute: Any) -> Any:
@@ -120,22 +157,44 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     ),
 }
 
+
+def _commit_two_or_more(commit: Any) -> Any:
+    def wrong(log: Log) -> None:
+        if len(log._staged) != 1:
+            commit(log)
+
+    return wrong
+
+
+def _acknowledge_unflushed(flush: Any) -> Any:
+    async def wrong(flusher: LogFlusher, partition: Partition) -> None:
+        await trio.lowlevel.checkpoint()
+        if partition.log is not None:
+            partition.flushed(partition.log.readable_end_offset)
+
+    return wrong
+
+
+def _accept_any_gap(may_be_apart: Any) -> Any:
+    return lambda recovery, before, segment: not recovery.allows_gaps or may_be_apart(recovery, before, segment)
+
+
+def _write_without_exclusion(write: Any) -> Any:
+    async def wrong(checkpoint: OffsetCheckpoint, offsets: Any) -> None:
+        checkpoint._writing = trio.Lock()  # a lock of its own
+        await write(checkpoint, offsets)
+
+    return wrong
+
+
 # Of storage and of a node alone.
-BUGS: dict[str, PlantedBug] = {
-    "a single batch is acknowledged and not written": PlantedBug(
-        Log, "commit", "if not staged:", "if len(staged) < 2:"
-    ),
-    "flush.messages is acknowledged without a flush": PlantedBug(Flushes, "_flush", "await log.flush()", "pass"),
-    "what a segment recovers is not written again": PlantedBug(
-        Segment, "finish_recovery", "range(0, self.size_bytes, REWRITE_PIECE)", "range(0)"
-    ),
-    "recovery keeps segments behind a gap": PlantedBug(Recovery, "_may_be_apart", "return False", "return True"),
-    "a new log directory is not made durable": PlantedBug(LogDir, "format", "await self._sync_parents()", "pass"),
-    "producers are forgotten by recovery": PlantedBug(
-        Log, "_rebuild_producers", "if offset < self.log_end_offset:", "if False:"
-    ),
-    "sequence numbers are not checked": PlantedBug(ProducerStates, "check", "if state is None:", "if True:"),
-    "checkpoints are written by two at once": PlantedBug(
-        OffsetCheckpoint, "write", "async with self._writing:", "if True:"
-    ),
+BUGS: dict[str, Bug] = {
+    "a single batch is acknowledged and not written": PatchedFunction(Log, "commit", _commit_two_or_more),
+    "flush.messages is acknowledged without a flush": PatchedFunction(LogFlusher, "_flush", _acknowledge_unflushed),
+    "what a segment recovers is not written again": PatchedFunction(Segment, "_write_again", does_nothing),
+    "recovery keeps segments behind a gap": PatchedFunction(Recovery, "_may_be_apart", _accept_any_gap),
+    "a new log directory is not made durable": PatchedFunction(LogDir, "_sync_parents", does_nothing),
+    "producers are forgotten by recovery": PatchedFunction(producer_replay, "replay", does_nothing),
+    "sequence numbers are not checked": PatchedFunction(ProducerStates, "check", does_nothing),
+    "checkpoints are written by two at once": PatchedFunction(OffsetCheckpoint, "write", _write_without_exclusion),
 }

@@ -1,78 +1,125 @@
 """Bugs planted into the rules of replication; see `planted_bugs`."""
 
+from typing import Any
+
 from broker.handlers import list_offsets, offset_for_leader_epoch
 from broker.handlers.fetch import partition_reads
-from broker.replication import fetcher
-from broker.replication.fetchers import Fetchers
-from broker.replication.in_sync import InSyncReplicas
-from broker.replication.partition import Partition
+from broker.replication import following
+from broker.replication.in_sync import Follower, InSyncReplicas, Proposal
+from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.refused_batches import RefusedBatches
-from broker.replication.replica import Replica
-from broker.storage.leader_epochs import LeaderEpochCache
+from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from broker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from broker.storage.log import Log
-from broker.storage.log_store import LogStore
+from broker.wire.api.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderPartition
 from metadata.controller import alter_partition, partition_change_builder
 from metadata.controller.brokers import BrokersControl
 from metadata.controller.partition_change_builder import PartitionChangeBuilder
-from tests.support.planted_bugs import PlantedBug
+from tests.support.planted_bugs import Bug, PatchedFunction, PlantedBug, does_nothing
 
-# What a follower of old did whenever it began to follow (KIP-101).
-_CUT_AT_HIGH_WATERMARK = """\
-if source_id is not None and partition not in self._cut:
-        if partition.log.truncate_to(partition.high_watermark):
-            self._was_cut(partition)
-    if source_id is None or partition in self._cut:"""
 
-REPLICATION_BUGS: dict[str, PlantedBug] = {
-    # How logs that part become one again
-    "followers cut their logs at the high watermark": PlantedBug(
-        Fetchers, "_fetcher_for", "if source_id is None or partition in self._cut:", _CUT_AT_HIGH_WATERMARK
+def _truncate_to_high_watermark(fetcher_for: Any) -> Any:
+    """Kafka's followers did so before KIP-101, whenever they began to follow."""
+
+    def wrong(manager: ReplicaFetcherManager, partition: Partition) -> Any:
+        log = partition.log
+        follows = partition.source is not None and log is not None and partition not in manager._truncated
+        if follows and log is not None and log.truncate_to(partition.high_watermark):
+            manager._partition_truncated(partition)
+        return fetcher_for(manager, partition)
+
+    return wrong
+
+
+def _answer_with_asked_epoch(end_offset_for: Any) -> Any:
+    def wrong(cache: LeaderEpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        found, end_offset = end_offset_for(cache, epoch, log_end_offset)
+        return (found if found == UNDEFINED_EPOCH else epoch), end_offset
+
+    return wrong
+
+
+def _take_leaders_end(right: Any) -> Any:
+    return lambda log, diverging_epoch, end_offset: end_offset
+
+
+def _ignore_epoch(readable_log: Any) -> Any:
+    return lambda partition, current_leader_epoch=NO_EPOCH: readable_log(partition)
+
+
+def _serve_unconfirmed(committed_log: Any) -> Any:
+    return lambda partition, current_leader_epoch=NO_EPOCH: partition.readable_log(current_leader_epoch)
+
+
+def _end_every_epoch_at_log_end(end_offset: Any) -> Any:
+    def wrong(partition: Partition, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        end = partition.leader_log(asked.current_leader_epoch).log_end_offset
+        return EpochEndOffset(partition=partition.index, leader_epoch=asked.leader_epoch, end_offset=end)
+
+    return wrong
+
+
+def _ignore_followers(high_watermark: Any) -> Any:
+    return lambda in_sync, end_offset, now_ms: end_offset
+
+
+def _ignore_min_isr(committable_end: Any) -> Any:
+    def wrong(partition: Partition, end_offset: int) -> int:
+        is_under_min_isr, partition.is_under_min_isr = partition.is_under_min_isr, False
+        try:
+            end: int = committable_end(partition, end_offset)
+        finally:
+            partition.is_under_min_isr = is_under_min_isr
+        return end
+
+    return wrong
+
+
+def _trust_proposal(maximal: Any) -> Any:
+    return lambda in_sync: in_sync.isr if in_sync.proposal is None else in_sync.proposal.isr
+
+
+def _wait_for_isr_only(waits_for: Any) -> Any:
+    return lambda in_sync, follower, end_offset, now_ms: follower.broker_id in in_sync.isr
+
+
+def _ignore_epoch_start(to_expand: Any) -> Any:
+    def wrong(in_sync: InSyncReplicas, follower: Follower, high_watermark: int) -> Proposal | None:
+        epoch_start_offset, in_sync._epoch_start_offset = in_sync._epoch_start_offset, high_watermark
+        try:
+            proposal: Proposal | None = to_expand(in_sync, follower, high_watermark)
+        finally:
+            in_sync._epoch_start_offset = epoch_start_offset
+        return proposal
+
+    return wrong
+
+
+REPLICATION_BUGS: dict[str, Bug] = {
+    # Diverging logs
+    "followers cut their logs at the high watermark": PatchedFunction(
+        ReplicaFetcherManager, "_fetcher_for", _truncate_to_high_watermark
     ),
-    "leaders do not look where logs part": PlantedBug(
-        partition_reads, "diverging_epoch", "if last_fetched_epoch == NO_EPOCH:", "if True:"
+    "leaders do not look where logs part": PatchedFunction(partition_reads, "diverging_epoch", does_nothing),
+    "leaders tell of epochs that they never had": PatchedFunction(
+        LeaderEpochCache, "end_offset_for", _answer_with_asked_epoch
     ),
-    "leaders tell of epochs that they never had": PlantedBug(
-        LeaderEpochCache, "end_offset_for", "(self._epochs[index - 1] if index else epoch)", "epoch"
+    "followers do not look where their own epochs end": PatchedFunction(
+        following, "_truncation_offset", _take_leaders_end
     ),
-    "followers do not look where their own epochs end": PlantedBug(
-        fetcher, "truncate", "end_offset if own_epoch < 0 else min(end_offset, own_end_offset)", "end_offset"
+    # Requests that must be refused
+    "fetches of any leader epoch are served": PatchedFunction(Partition, "readable_log", _ignore_epoch),
+    "followers serve what they have not heard of": PatchedFunction(Partition, "committed_log", _serve_unconfirmed),
+    "all epochs end where the log does": PatchedFunction(
+        offset_for_leader_epoch, "_end_offset", _end_every_epoch_at_log_end
     ),
-    # Who may ask whom
-    "fetches of any leader epoch are served": PlantedBug(
-        Replica, "readable_log", "current_leader_epoch != NO_EPOCH and", "False and"
-    ),
-    "followers serve what they have not heard of": PlantedBug(
-        Replica, "committed_log", "if not self.agrees_with_leader and", "if False and"
-    ),
-    "all epochs end where the log does": PlantedBug(
-        offset_for_leader_epoch,
-        "_end_offset",
-        "log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)",
-        "asked.leader_epoch, log.log_end_offset",
-    ),
-    "leaders tell what is committed before they know": PlantedBug(
-        list_offsets, "_check_available", "if not partition.knows_committed:", "if False:"
-    ),
-    # Who is in sync, and what is committed
-    "leaders commit alone": PlantedBug(Partition, "_committable", "if self.in_sync is not None:", "if False:"),
-    "below min.insync.replicas all goes on": PlantedBug(
-        Partition, "_committable", "if self.is_under_min_isr:", "if False:"
-    ),
-    "what is proposed counts as decided": PlantedBug(
-        InSyncReplicas,
-        "maximal",
-        "if self.proposal is None or self.proposal.joining is None:",
-        "if self.proposal is None:",
-    ),
-    "who joins counts only later": PlantedBug(
-        InSyncReplicas,
-        "waits_for",
-        "follower.broker_id in self.maximal or self._is_about_to_join(follower, end_offset, now_ms)",
-        "follower.broker_id in self.isr",
-    ),
-    "followers join below the start of the epoch": PlantedBug(
-        InSyncReplicas, "to_expand", "max(high_watermark, self._epoch_start_offset)", "high_watermark"
-    ),
+    "leaders tell what is committed before they know": PatchedFunction(list_offsets, "_check_available", does_nothing),
+    # The ISR and the high watermark
+    "leaders commit alone": PatchedFunction(InSyncReplicas, "high_watermark", _ignore_followers),
+    "below min.insync.replicas all goes on": PatchedFunction(Partition, "_committable_end", _ignore_min_isr),
+    "what is proposed counts as decided": PatchedFunction(InSyncReplicas, "maximal", _trust_proposal),
+    "who joins counts only later": PatchedFunction(InSyncReplicas, "waits_for", _wait_for_isr_only),
+    "followers join below the start of the epoch": PatchedFunction(InSyncReplicas, "to_expand", _ignore_epoch_start),
     "fenced brokers may be in sync": PlantedBug(
         alter_partition, "_is_eligible", "if broker is None or not broker.is_active:", "if broker is None:"
     ),
@@ -90,14 +137,10 @@ REPLICATION_BUGS: dict[str, PlantedBug] = {
         "existing is not None",
     ),
     "elections are unclean": PlantedBug(PartitionChangeBuilder, "_chosen", "if self.rules.unclean:", "if True:"),
-    # Producers that number what they send
-    "followers know nothing of producers": PlantedBug(
-        Log, "_stage_fetched", "if header.producer_id >= 0:", "if False:"
-    ),
+    # Idempotent producers
+    "followers know nothing of producers": PatchedFunction(Log, "_observe_producer", does_nothing),
     "batches behind refused ones are taken": PlantedBug(
         RefusedBatches, "check", "if not is_known and header.base_sequence > least:", "if False:"
     ),
-    "producers are not forgotten with what is cut off": PlantedBug(
-        LogStore, "truncate_to", "self._rebuild_producers(self._now_ms)", "pass"
-    ),
+    "producers are not forgotten with what is cut off": PatchedFunction(Log, "_reload_producers", does_nothing),
 }

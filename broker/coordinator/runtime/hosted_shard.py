@@ -206,8 +206,8 @@ class HostedShard(Generic[S]):
         """
         self._deferred.append(_DeferredResponse(self.end_offset, trio.current_time(), completion, outcome))
 
-    def poke(self, partition: Partition) -> None:
-        """Called when the partition's high watermark has advanced; see `broker.replication.partition.Waiter`."""
+    def try_complete(self, partition: Partition) -> None:
+        """Called when the partition's high watermark has advanced; see `broker.replication.waiters.Waiter`."""
         if self.phase is Phase.ACTIVE:
             self._complete_committed()
 
@@ -227,7 +227,7 @@ class HostedShard(Generic[S]):
             self._is_releasing = False
         writer.moved()
         if deferred and self.phase is Phase.ACTIVE:
-            partition.waiting[self] = None
+            partition.waiters.for_high_watermark[self] = None
             if self._expiry is None:
                 self._expiry = self._services.deadlines.add(deferred[0].since + self._timeout_s, self._expire)
 
@@ -280,7 +280,7 @@ class HostedShard(Generic[S]):
         self.timers.cancel_all()
         if self._expiry is not None:
             self._expiry.cancel()
-        self.partition.waiting.pop(self, None)
+        self.partition.waiters.for_high_watermark.pop(self, None)
         waiting: list[Completion[Any]] = [each.completion for each in self._deferred]
         waiting += self._parked
         self._deferred.clear()

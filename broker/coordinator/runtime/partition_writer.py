@@ -9,7 +9,7 @@ import trio
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
-from broker.replication.partitions import Partitions
+from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, Compression, Record, encode_batch
 
@@ -38,7 +38,7 @@ class AppendScheduler:
     """
 
     def __init__(
-        self, partitions: Partitions, deadlines: Deadlines, compression: Compression, linger_ms: float
+        self, partitions: ReplicaManager, deadlines: Deadlines, compression: Compression, linger_ms: float
     ) -> None:
         self._partitions = partitions
         self._deadlines = deadlines

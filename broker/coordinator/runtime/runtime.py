@@ -23,7 +23,7 @@ from broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from broker.coordinator.runtime.shard_loader import LoadingAborted, ShardLoader
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
-from broker.replication.partitions import Partitions
+from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
@@ -68,7 +68,7 @@ class CoordinatorRuntime(Generic[S]):
         settings: RuntimeSettings,
         make_state: Callable[[ShardContext], S],
         *,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         deadlines: Deadlines,
         now_ms: Callable[[], int],
         image: Callable[[], MetadataImage],

@@ -6,7 +6,7 @@ from broker.handlers.delete_records.parked import INVALID_LOW_WATERMARK, Deletio
 from broker.handlers.topic_names import is_internal
 from broker.net.reply import Pending
 from broker.replication.partition import Partition
-from broker.replication.trimming import delete_before
+from broker.replication.record_deletion import delete_before
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps

@@ -10,7 +10,7 @@ from broker.net.connection import Connection
 from broker.net.deadlines import Deadline, Deadlines
 from broker.net.reply import Pending
 from broker.replication.partition import Partition
-from broker.replication.trimming import low_watermark
+from broker.replication.record_deletion import low_watermark
 from broker.wire.api.delete_records import DeleteRecordsPartitionResult
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -62,19 +62,19 @@ class ParkedDeleteRecords(Pending):
     def add(self, deletion: Deletion) -> None:
         """Wait for this one too."""
         self._open.setdefault(deletion.partition, []).append(deletion)
-        deletion.partition.trimming[self] = None
+        deletion.partition.waiters.for_deletions[self] = None
 
     def wait(self, deadlines: Deadlines, timeout_ms: int) -> None:
         self._deadline = deadlines.add(trio.current_time() + timeout_ms / 1000, self._expire)
 
-    def poke(self, partition: Partition) -> None:
+    def try_complete(self, partition: Partition) -> None:
         """One of the partitions has moved and has forgotten us."""
         if self.done:
             return
         still_open = [each for each in self._open.pop(partition, ()) if not each.is_settled(self._find)]
         if still_open:
             self._open[partition] = still_open
-            partition.trimming[self] = None
+            partition.waiters.for_deletions[self] = None
         elif not self._open and self._deadline is not None:
             self._finish()
 
@@ -92,4 +92,4 @@ class ParkedDeleteRecords(Pending):
         if self._deadline is not None:
             self._deadline.cancel()
         for partition in self._open:
-            partition.trimming.pop(self, None)
+            partition.waiters.for_deletions.pop(self, None)

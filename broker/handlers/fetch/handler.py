@@ -17,10 +17,10 @@ from broker.handlers.fetch.readers import Reader, reader_of
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.deadlines import Deadline
 from broker.net.reply import Pending
+from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import Fetch, TargetKey
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.partition import Partition
-from broker.replication.replica import READ_COMMITTED
 from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, emptied
 from broker.wire.api.fetch import (
@@ -100,7 +100,7 @@ def _begin(
     )
     while sessions.ended:
         context.finish_later(sessions.ended.pop().leave())
-    if reader.life is not None and services.partitions.is_of_former_life(*reader.life):
+    if reader.life is not None and services.partitions.is_former_incarnation(*reader.life):
         asked.session.look_at_all()  # and refuse it
     if asked.session.access_generation != context.server.access_generation:
         asked.session.access_generation = context.server.access_generation

@@ -201,8 +201,8 @@ def _told(
     return FetchedPartition(
         target,
         ErrorCode.NONE,
-        partition.high_watermark,
-        partition.last_stable_offset(log),
+        partition.commit_state.high_watermark,
+        partition.commit_state.last_stable_offset(log),
         log.log_start_offset,
         records,
         diverging,

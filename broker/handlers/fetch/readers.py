@@ -8,14 +8,15 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from broker.replication.fetch_sessions import BrokerLife
+from broker.replication.commit_state import READ_UNCOMMITTED
+from broker.replication.fetch_sessions import BrokerIncarnation
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.in_sync import Follower
 from broker.replication.leading import follower_fetched, follower_of
-from broker.replication.partition import Partition, Waiter
-from broker.replication.replica import READ_UNCOMMITTED
+from broker.replication.partition import Partition
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
+from broker.replication.waiters import Waiter
 from broker.server.context import RequestContext
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
@@ -41,7 +42,7 @@ class Reader:
         self._leader_only = leader_only
 
     @property
-    def life(self) -> BrokerLife | None:
+    def life(self) -> BrokerIncarnation | None:
         """Of the follower that this is."""
         return None
 
@@ -57,7 +58,7 @@ class Reader:
 
     def end(self, partition: Partition, log: Log) -> int:
         """Up to where it may read."""
-        return partition.end_for(log, self._isolation_level)
+        return partition.commit_state.end_for(log, self._isolation_level)
 
     def begin(self) -> None:
         """Everything that it may read is going to be looked at."""
@@ -88,15 +89,15 @@ class Reader:
         """Whether there is nothing to say of a target of which nothing was read, until its partition moves."""
         return target.fetch_offset >= self.end(partition, log)
 
-    def wait(self, partition: Partition, waiter: Waiter) -> None:
+    def wait(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         """Have the waiter poked when there may be more to read."""
-        partition.waiting[waiter] = None
+        partition.waiters.for_high_watermark[waiter] = None
 
     def heeds(self, partition: Partition, target: FetchTarget) -> bool:
         """Whether a request that waits is to look at a partition that has moved; otherwise the next answer will do."""
         return True
 
-    def go_on_waiting(self, partition: Partition, waiter: Waiter) -> None:
+    def go_on_waiting(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         """Have the waiter poked when there is something that it heeds."""
         self.wait(partition, waiter)
 
@@ -117,7 +118,7 @@ class NearbyReader(Reader):
 
     def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
         """Not while it reads here for want of something nearer: that may come without the partition's moving."""
-        local = partition.surroundings.broker(partition.local_id)
+        local = partition.context.broker(partition.local_id)
         is_near = not partition.leads or (local is not None and local.rack == self._rack)
         return is_near and super().is_settled(partition, log, target)
 
@@ -136,8 +137,8 @@ class DebuggingReader(Reader):
     def end(self, partition: Partition, log: Log) -> int:
         return log.readable_end_offset
 
-    def wait(self, partition: Partition, waiter: Waiter) -> None:
-        partition.tailing[waiter] = None
+    def wait(self, partition: Partition, waiter: Waiter[Partition]) -> None:
+        partition.waiters.for_log_end[waiter] = None
 
 
 class FollowerReader(Reader):
@@ -159,7 +160,7 @@ class FollowerReader(Reader):
         self._hurries = hurries
 
     @property
-    def life(self) -> BrokerLife:
+    def life(self) -> BrokerIncarnation:
         return self._replica.replica_id, self._replica.replica_epoch
 
     def log(self, partition: Partition, target: FetchTarget) -> Log:
@@ -214,16 +215,16 @@ class FollowerReader(Reader):
         """Not while it is out of sync: each of its requests is an occasion to propose it, which may be refused."""
         return self._is_in_sync(partition) and super().is_settled(partition, log, target)
 
-    def wait(self, partition: Partition, waiter: Waiter) -> None:
-        partition.tailing[waiter] = None
-        partition.waiting[waiter] = None
+    def wait(self, partition: Partition, waiter: Waiter[Partition]) -> None:
+        partition.waiters.for_log_end[waiter] = None
+        partition.waiters.for_high_watermark[waiter] = None
 
-    def go_on_waiting(self, partition: Partition, waiter: Waiter) -> None:
+    def go_on_waiting(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         """For the log's end alone: the high watermark moves as often, and is of no interest until something is told.
 
         The partition may have had everybody look again, without having more, when its in-sync replicas changed.
         """
-        partition.tailing[waiter] = None
+        partition.waiters.for_log_end[waiter] = None
 
     def heeds(self, partition: Partition, target: FetchTarget) -> bool:
         """That no more than the high watermark has moved can wait, unless the follower is to hurry."""
@@ -245,7 +246,7 @@ class FollowerReader(Reader):
         follower = None if in_sync is None else in_sync.followers.get(self._replica.replica_id)
         if in_sync is None or follower is None or log is None:
             return False
-        return in_sync.waits_for(follower, log.readable_end_offset, partition.surroundings.now_ms())
+        return in_sync.waits_for(follower, log.readable_end_offset, partition.context.now_ms())
 
     def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
         replica = self._replica

@@ -14,8 +14,9 @@ from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FRO
 from broker.handlers.fetch.throttling import response_bytes_max
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part, Pending
+from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
-from broker.replication.replica import NO_EPOCH, READ_COMMITTED
+from broker.replication.partition import NO_EPOCH
 from broker.server.context import RequestContext, Server
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.message_codec import MessageCodec
@@ -81,8 +82,9 @@ class FetchShortcut:
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
             offset = _OFFSET.unpack_from(view, position)[0]
-            isolation_level, max_bytes = entry.isolation_level, entry.max_bytes
-            records = partition.read(log, offset, max_bytes, isolation_level=isolation_level, min_one_batch=True)
+            committed = partition.commit_state
+            committed_end = committed.end_for(log, entry.isolation_level)
+            records = log.read(offset, entry.max_bytes, upper_bound=committed_end, min_one_batch=True)
             size = records.size
             if size < entry.min_bytes or not size:
                 return False
@@ -93,7 +95,7 @@ class FetchShortcut:
                 reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
                     return reply
-            watermarks = (partition.high_watermark, partition.last_stable_offset(log), log.log_start_offset)
+            watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
             head, tail = entry.frame(correlation_id, size, watermarks)
             if data is not None:
                 return b"".join((head, data, tail))

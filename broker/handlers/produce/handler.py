@@ -13,9 +13,9 @@ from broker.handlers.produce.parked import ParkedProduce
 from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.net.reply import Pending
-from broker.replication.acknowledgements import Acknowledgements
 from broker.replication.partition import Partition
 from broker.replication.refused_batches import RETRIED, RefusedBatches
+from broker.replication.waiters import Acknowledgements
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.session import Session

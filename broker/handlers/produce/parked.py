@@ -8,7 +8,7 @@ import trio
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadline, Deadlines
 from broker.net.reply import Pending
-from broker.replication.acknowledgements import Acknowledgements
+from broker.replication.waiters import Acknowledgements
 from broker.wire.errors import ErrorCode
 
 

@@ -103,7 +103,7 @@ class Cleaner:
         return best
 
     def _is_available(self, key: PartitionKey, log: Log) -> bool:
-        is_sound = log.failure is None and not log.is_unsettled and self._uncleanable.get(key) is not log
+        is_sound = log.failure is None and not log.durability.is_unsettled and self._uncleanable.get(key) is not log
         return is_sound and key not in self._in_progress and self._log_dirs.logs.get(key) is log
 
     def _look_at(self, key: PartitionKey, log: Log, now_ms: int) -> Cleanable | None:

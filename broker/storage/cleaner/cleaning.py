@@ -55,7 +55,7 @@ class Cleaning:
 
         Raises CleaningAborted, OSError, FsyncFailed, and WireError where a batch is damaged.
         """
-        self._truncations = self.log.truncations
+        self._truncations = self.log.durability.truncations
         await self._look_up()
         self._check()
         for group in grouped(self._sources(self.offsets.end_offset), self.share.end, self.log.config):
@@ -72,7 +72,7 @@ class Cleaning:
 
     def _check(self) -> None:
         log = self.log
-        if log.failure is not None or log.truncations != self._truncations or not log.config.compact_enabled:
+        if log.failure is not None or log.durability.truncations != self._truncations or not log.config.compact_enabled:
             raise CleaningAborted
 
     # Which offset of a key is its last

@@ -1,6 +1,6 @@
 """Who waits for an offset is told when it is reached, once."""
 
-from broker.replication.acknowledgements import Acknowledgements
+from broker.replication.waiters import Acknowledgements
 from broker.wire.errors import ErrorCode
 
 

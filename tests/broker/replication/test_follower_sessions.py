@@ -55,7 +55,7 @@ class Session:
         partition = target.partition = self.world.partition
         self.world.fetch(A, target.fetch_offset, self.broker_epoch)
         self.session.settle(target)
-        partition.tailing[target] = partition.waiting[target] = None
+        partition.waiters.for_log_end[target] = partition.waiters.for_high_watermark[target] = None
 
 
 def test_who_asks_again_and_again_was_caught_up_until_then(world: World) -> None:
@@ -157,18 +157,18 @@ def test_the_request_that_waits_hears_of_moves(world: World) -> None:
 
 def test_what_is_forgotten_waits_nowhere(world: World) -> None:
     session = Session(world)
-    assert world.partition.tailing
+    assert world.partition.waiters.for_log_end
     session.session.update((), [(world.partition.topic_id, 0)])
-    assert not world.partition.tailing
-    assert not world.partition.waiting
+    assert not world.partition.waiters.for_log_end
+    assert not world.partition.waiters.for_high_watermark
     assert not session.session.due
 
 
 def test_a_session_that_is_over_waits_nowhere(world: World) -> None:
     session = Session(world)
     session.cache.begin(session.session.id, -1, (), (), by_topic_id=True, now_ms=0)
-    assert not world.partition.tailing
-    assert not world.partition.waiting
+    assert not world.partition.waiters.for_log_end
+    assert not world.partition.waiters.for_high_watermark
 
 
 def test_what_is_held_back_is_next_when_it_is_released(world: World) -> None:
@@ -188,7 +188,7 @@ def test_what_is_held_back_is_next_when_it_is_released(world: World) -> None:
 def test_what_is_held_back_is_looked_at_when_it_moves(world: World) -> None:
     """It may be in sync now, which nobody throttles, or be led by another."""
     session = Session(world)
-    (target,) = world.partition.tailing
+    (target,) = world.partition.waiters.for_log_end
     assert isinstance(target, FetchTarget)
     session.session.look_at_all()
     session.session.hold(target)

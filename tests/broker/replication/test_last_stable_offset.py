@@ -9,14 +9,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from broker.replication.following import follow_append, restart_at, truncate
+from broker.replication.commit_state import READ_COMMITTED
+from broker.replication.following import append_fetched, restart_at, truncate
 from broker.replication.partition import Partition
-from broker.replication.replica import READ_COMMITTED
 from broker.storage.cleaner.cleanable import cleanable
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
-from tests.support.logs import NOW_MS, open_log
+from tests.support.logs import NOW_MS, close_log, open_log
 from tests.support.partition_world import LOCAL, A, B, World
 from tests.support.requests import create_topic, fetch
 from tests.support.running_node import running_node
@@ -58,11 +58,11 @@ FINISHED = data(0) + marker(1) + plain(2)
 
 def last_stable_offset(partition: Partition) -> int:
     assert partition.log is not None
-    return partition.last_stable_offset(partition.log)
+    return partition.commit_state.last_stable_offset(partition.log)
 
 
 def follow(world: World, records: bytes, high_watermark: int) -> None:
-    follow_append(
+    append_fetched(
         world.partition,
         world.partition.leader_epoch,
         memoryview(records),
@@ -139,13 +139,13 @@ def test_opened_replica_counts_from_its_checkpointed_high_watermark(tmp_path: Pa
     first = World(stored(tmp_path, FINISHED)).partition
     first.close(ErrorCode.KAFKA_STORAGE_ERROR)
     log = open_log(tmp_path / "topic-0")
-    partition = Partition(first.topic, first.topic_id, 0, log, first.surroundings, high_watermark=3)
+    partition = Partition(first.topic, first.topic_id, 0, log, first.context, first.tasks, high_watermark=3)
     assert last_stable_offset(partition) == 3
 
 
 async def test_log_that_was_closed_cleanly_knows_running_transactions_from_its_snapshot(tmp_path: Path) -> None:
     log = open_log(stored(tmp_path, data(0)) / "topic-0")
-    await log.close_cleanly()
+    await close_log(log)
     world = World(tmp_path)
     world.become(leader=A)
     follow(world, plain(1), high_watermark=2)

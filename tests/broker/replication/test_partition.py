@@ -6,10 +6,10 @@ import pytest
 
 from broker.config.effective import TopicConfig
 from broker.handlers.fetch.readers import DebuggingReader, Reader
+from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.fetch_targets import FetchTarget
-from broker.replication.following import follow_append
+from broker.replication.following import append_fetched
 from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
-from broker.replication.replica import READ_UNCOMMITTED
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS
@@ -35,17 +35,17 @@ def test_a_leader_waits_for_all_that_are_in_sync(world: World) -> None:
     world.become()
     producer = world.append(3)
     consumer, follower = Waiting(), Waiting()
-    world.partition.waiting[consumer] = None
-    world.partition.tailing[follower] = None
+    world.partition.waiters.for_high_watermark[consumer] = None
+    world.partition.waiters.for_log_end[follower] = None
     world.fetch(A, 3)
-    assert (world.partition.high_watermark, producer.told, consumer.pokes) == (0, [], 0)
+    assert (world.partition.high_watermark, producer.told, consumer.notified) == (0, [], 0)
     world.fetch(B, 2)
-    assert (world.partition.high_watermark, producer.told, consumer.pokes) == (2, [], 1)
+    assert (world.partition.high_watermark, producer.told, consumer.notified) == (2, [], 1)
     world.fetch(B, 3)
     assert (world.partition.high_watermark, producer.told) == (3, [ErrorCode.NONE])
-    assert follower.pokes == 0  # the log has not grown since
+    assert follower.notified == 0  # the log has not grown since
     world.append()
-    assert follower.pokes == 1
+    assert follower.notified == 1
 
 
 def test_the_high_watermark_never_goes_back(world: World) -> None:
@@ -97,11 +97,11 @@ def test_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
 def test_who_waits_hears_that_the_leader_leads_no_more(world: World, leader: int) -> None:
     world.become()
     producer, fetch = world.append(), Waiting()
-    world.partition.waiting[fetch] = None
-    world.partition.tailing[fetch] = None
+    world.partition.waiters.for_high_watermark[fetch] = None
+    world.partition.waiters.for_log_end[fetch] = None
     world.become(leader=leader, epoch=1, version=1)
     assert producer.told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert fetch.pokes == 2
+    assert fetch.notified == 2
     with pytest.raises(KafkaError) as refusal:
         world.append()
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -117,9 +117,9 @@ def test_what_is_older_than_what_is_known_does_not_count(world: World) -> None:
 def test_who_waits_hears_that_the_log_is_gone(world: World) -> None:
     world.become()
     producer, fetch = world.append(), Waiting()
-    world.partition.waiting[fetch] = None
+    world.partition.waiters.for_high_watermark[fetch] = None
     world.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert (producer.told, fetch.pokes) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
+    assert (producer.told, fetch.notified) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
     assert not world.partition.answers_at_once
 
 
@@ -253,7 +253,7 @@ def test_with_flush_messages_nothing_is_committed_before_it_is_flushed(world: Wo
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     producer = world.append()
     assert (producer.told, world.to_flush, world.partition.high_watermark) == ([], [world.partition], 0)
-    assert world.partition.awaits(1, 1) is world.partition.flushing
+    assert world.partition.awaits(1, 1) is world.partition.waiters.for_flush
     world.partition.flushed(1)
     assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
     assert world.partition.awaits(1, 1) is None
@@ -274,7 +274,7 @@ def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world:
     world.partition.configure(config(flush_messages=1))
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     committed, flushed = world.append(), Waiting()
-    world.partition.flushing.add(flushed, 1)
+    world.partition.waiters.for_flush.add(flushed, 1)
     world.partition.configure(config())
     assert (committed.told, flushed.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
     assert world.partition.answers_at_once
@@ -283,7 +283,7 @@ def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world:
 def heard(world: World, epoch: int) -> None:
     """The leader of the epoch has answered a fetch with nothing but its high watermark."""
     nothing = memoryview(b"")
-    follow_append(world.partition, epoch, nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS)
+    append_fetched(world.partition, epoch, nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS)
 
 
 def is_served(world: World) -> bool:

@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.partition import Partition
+from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.replica_directories import ASSIGNMENTS_MAX, BACKOFF_MS, ReplicaDirectories, has_replica
-from broker.replication.surroundings import Surroundings
 from broker.storage.log import Log
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -75,18 +75,18 @@ class World:
         self.controller = ScriptedController()
         self.found: bytes | None = ONE
         self.directories = ReplicaDirectories(LOCAL, lambda topic, index: self.found, no_trace)
-        self.surroundings = Surroundings(
+        self.context = PartitionContext(
             local_id=LOCAL,
             lag_max_ms=1_000,
             now_ms=lambda: 0,
             broker=lambda broker_id: None,
-            propose=lambda partition: None,
-            flush=lambda partition: None,
             trace=no_trace,
         )
+        self.tasks = PartitionTasks[Partition](lambda partition: None, lambda partition: None)
 
     def partition(self, index: int = 0, *, is_there: bool = True) -> Partition:
-        return Partition("topic", b"topic".ljust(16), index, self.log if is_there else None, self.surroundings)
+        log = self.log if is_there else None
+        return Partition("topic", b"topic".ljust(16), index, log, self.context, self.tasks)
 
     def compare(self, partition: Partition, directory: bytes = UNASSIGNED_DIRECTORY) -> None:
         image = PartitionImage((OTHER, LOCAL), (OTHER, LOCAL), OTHER, 0, 0, (ELSEWHERE, directory))

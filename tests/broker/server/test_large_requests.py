@@ -135,7 +135,7 @@ async def test_large_fetch_answers_every_partition_in_order(tmp_path: Path, fiel
         assert {each.error_code for each in answered.partitions} == {ErrorCode.NONE}
         read = {each.partition_index: records_of(each) for each in answered.partitions if each.records}
         assert read.keys() == {3, MANY_PARTITIONS - 1}
-        assert not any(partition.waiting for partition in _partitions(node))
+        assert not any(partition.waiters.for_high_watermark for partition in _partitions(node))
 
 
 async def test_large_fetch_that_waits_is_answered_after_an_append(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_large_fetch_that_waits_is_answered_after_an_append(tmp_path: Path
         answered = only((await client.receive()).responses).partitions
         assert len(answered) == MANY_PARTITIONS
         assert [record.value for record in records_of(answered[7])] == [b"value"]
-        assert not any(partition.waiting for partition in _partitions(node))
+        assert not any(partition.waiters.for_high_watermark for partition in _partitions(node))
 
 
 async def test_large_fetch_session_tells_of_what_changes_and_ends(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_large_fetch_session_tells_of_what_changes_and_ends(tmp_path: Path
         await _create_led(client, "wide", MANY_PARTITIONS)
         opened = await client.call(_large_fetch(session_epoch=0), 12)
         assert len(only(opened.responses).partitions) == MANY_PARTITIONS
-        assert all(partition.waiting for partition in _partitions(node))
+        assert all(partition.waiters.for_high_watermark for partition in _partitions(node))
         await client.send(_go_on(opened.session_id, 1), 12)
         await client.expect_silence(0.05)
         await produce(producer, batch(b"value"), topic="wide", index=7)
@@ -167,7 +167,7 @@ async def test_large_fetch_session_tells_of_what_changes_and_ends(tmp_path: Path
         await client.call(_go_on(opened.session_id, -1), 12)
         refused = await client.call(_go_on(opened.session_id, 3), 12)
         assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        assert not any(partition.waiting for partition in _partitions(node))
+        assert not any(partition.waiters.for_high_watermark for partition in _partitions(node))
 
 
 async def test_large_fetch_forgets_all_topics_that_it_names(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_large_fetch_lets_go_of_its_partitions_when_its_connection_closes(
             await client.send(_large_fetch(max_wait_ms=FOREVER_MS), 12)
             await client.expect_silence(0.05)
         with trio.fail_after(10):
-            while any(partition.waiting for partition in _partitions(node)):
+            while any(partition.waiters.for_high_watermark for partition in _partitions(node)):
                 await trio.sleep(0.01)
         assert not node.traced.of("handler_failed")
 

@@ -8,7 +8,7 @@ import trio
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.timestamp_search import TimestampAndOffset
+from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import iter_headers, read_header
 from tests.support.logs import (
@@ -193,30 +193,29 @@ def test_timestamps_lead_to_the_first_record_that_is_not_older(tmp_path: Path) -
     for asked in range(NOW_MS - 5, NOW_MS + 600, 5):
         first = next((offset for offset, time in enumerate(times) if time >= asked), None)
         expected = None if first is None else TimestampAndOffset(times[first], first, 2)
-        assert log.offset_for_timestamp(asked, upper_bound=60) == expected
-    assert log.max_timestamp_offset() == TimestampAndOffset(NOW_MS + 700, 20, 2)
+        assert find_timestamp(log, asked) == expected
+    assert find_max_timestamp(log) == TimestampAndOffset(NOW_MS + 700, 20, 2)
 
 
 def test_timestamps_are_looked_for_within_batches_and_below_the_bound(log: Log) -> None:
     append(log, b"a", b"b", timestamp=NOW_MS - 50)
     append(log, b"c", timestamp=NOW_MS)
-    assert log.offset_for_timestamp(NOW_MS - 60, upper_bound=3) == TimestampAndOffset(NOW_MS - 50, 0, 0)
-    assert log.offset_for_timestamp(NOW_MS, upper_bound=2) is None
+    assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 0, 0)
     log.advance_log_start_offset(1)
-    assert log.offset_for_timestamp(NOW_MS - 60, upper_bound=3) == TimestampAndOffset(NOW_MS - 50, 1, 0)
+    assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 1, 0)
 
 
 def test_a_log_without_timestamps_has_no_largest_one(log: Log) -> None:
-    assert log.max_timestamp_offset() is None
+    assert find_max_timestamp(log) is None
     append(log, b"x", timestamp=-1)
-    assert log.max_timestamp_offset() is None
+    assert find_max_timestamp(log) is None
 
 
 def test_the_positions_of_recent_commits_are_remembered_only_while_they_hold(log: Log) -> None:
     for number in range(100):
         append(log, b"%d" % number)
     log.truncate_to(97)
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     append(log, b"other" * 20)
     assert [record.value for record in read_records(log, 96)] == [b"96", b"other" * 20]
     assert [record.value for record in read_records(log, 97)] == [b"other" * 20]

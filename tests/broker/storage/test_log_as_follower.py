@@ -170,7 +170,7 @@ def test_batches_of_later_epochs_than_that_asked_for_are_left(leader: Log, follo
 def test_an_empty_log_may_begin_within_a_batch(leader: Log, follower: Log) -> None:
     leader.advance_log_start_offset(5)
     follower.truncate_fully_and_start_at(5)
-    trio.run(follower.settle)
+    trio.run(follower.durability.settle)
     follow(follower, fetched(leader, 5))
     follower.advance_log_start_offset(5)
     assert (follower.log_start_offset, follower.log_end_offset) == (5, 12)
@@ -194,12 +194,12 @@ def test_a_disk_that_fails_ends_the_log(leader: Log, tmp_path: Path) -> None:
 def test_a_log_that_was_cut_takes_nothing_until_the_cut_is_durable(leader: Log, follower: Log) -> None:
     catch_up(follower, leader)
     assert follower.truncate_to(6)
-    assert follower.is_unsettled
+    assert follower.durability.is_unsettled
     for attempt in (lambda: follow(follower, fetched(leader, 6)), lambda: append(follower, b"x", leader_epoch=9)):
         with pytest.raises(KafkaError) as refused:
             attempt()
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    trio.run(follower.settle)
+    trio.run(follower.durability.settle)
     catch_up(follower, leader)
     assert content(follower) == content(leader)
 
@@ -208,10 +208,10 @@ async def test_a_cut_while_a_cut_is_being_settled_is_settled_too(leader: Log, fo
     catch_up(follower, leader)
     follower.truncate_to(6)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(follower.settle)
+        nursery.start_soon(follower.durability.settle)
         await trio.testing.wait_all_tasks_blocked()
         follower.truncate_to(2)
-    assert not follower.is_unsettled
+    assert not follower.durability.is_unsettled
     assert follower.log_end_offset == 2
 
 
@@ -219,7 +219,7 @@ def test_a_cut_at_the_end_is_none_but_for_an_epoch_without_records(leader: Log, 
     catch_up(follower, leader)
     follower.epochs.assign(9, 12)  # it led, and wrote nothing
     assert not follower.truncate_to(12)
-    assert not follower.is_unsettled
+    assert not follower.durability.is_unsettled
     assert follower.epochs.latest_epoch == 2
 
 
@@ -272,5 +272,5 @@ def _agrees(leader: Log, follower: Log) -> bool:
         follower.truncate_to(end_offset if own_epoch < 0 else min(end_offset, own_end_offset))
     else:
         return True
-    trio.run(follower.settle)
+    trio.run(follower.durability.settle)
     return False

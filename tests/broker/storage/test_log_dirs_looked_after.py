@@ -121,10 +121,10 @@ class TestHousekeeping:
         produce(log, 3)
         housekeeping = node.housekeeping()
         assert await housekeeping.flush_due() == 1000
-        assert log.recovery_point == 0
+        assert log.durability.recovery_point == 0
         node.now_ms += 1000
         await housekeeping.flush_due()
-        assert log.recovery_point == 3
+        assert log.durability.recovery_point == 3
 
     async def test_without_flush_ms_nothing_is_flushed(self, node):
         log_dirs = await node.start()
@@ -132,7 +132,7 @@ class TestHousekeeping:
         produce(log, 3)
         node.now_ms += 10**9
         assert await node.housekeeping().flush_due() == 10_000
-        assert log.recovery_point == 0
+        assert log.durability.recovery_point == 0
 
     async def test_retention_of_many_logs_with_new_records_lets_other_tasks_run(self, node):
         """The indexes of 100 logs were completed in one go, which held the loop for 30 ms."""

@@ -11,7 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from tests.support.logs import NOW_MS, batch, open_log, read_records, slice_bytes
+from broker.storage.retention import delete_old_segments
+from broker.storage.timestamp_search import find_timestamp
+from tests.support.logs import NOW_MS, batch, close_log, open_log, read_records, slice_bytes
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, retention_ms=-1)
 
@@ -60,7 +62,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, len(self.values)))
         self.log.truncate_to(offset)
-        trio.run(self.log.settle)
+        trio.run(self.log.durability.settle)
         if offset < len(self.values):
             offset = max(begin for begin in self.begins if begin <= offset)
         self.values, self.epochs = self.values[:offset], self.epochs[:offset]
@@ -74,18 +76,18 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, self.readable))
         self.log.advance_log_start_offset(self.start)
-        self.log.delete_old_segments(NOW_MS, self.readable)
+        delete_old_segments(self.log, NOW_MS, self.readable)
         self.begins = [begin for begin in self.begins if begin >= self.log.segments[0].base_offset]
 
     @rule()
     def flush(self) -> None:
         trio.run(self.log.flush)
         self.flushed = max(self.flushed, self.readable)
-        assert self.log.recovery_point == self.flushed
+        assert self.log.durability.recovery_point == self.flushed
 
     @rule()
     def close_and_reopen(self) -> None:
-        trio.run(self.log.close_cleanly)
+        trio.run(close_log, self.log)
         self.flushed = self.readable = len(self.values)
         self._reopen(clean=True)
 
@@ -100,8 +102,8 @@ class LogMachine(RuleBasedStateMachine):
         self.log = open_log(
             self.root / "t-0", CONFIG, clean=clean, recovery_point=self.flushed, log_start_offset=self.start
         )
-        self.flushed = self.log.recovery_point
-        trio.run(self.log.settle)
+        self.flushed = self.log.durability.recovery_point
+        trio.run(self.log.durability.settle)
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
@@ -123,7 +125,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def find_by_time(self, data: st.DataObject) -> None:
         asked = data.draw(st.integers(0, len(self.values) + 1))
-        found = self.log.offset_for_timestamp(NOW_MS + asked, upper_bound=1 << 60)
+        found = find_timestamp(self.log, NOW_MS + asked)
         first = next(
             (
                 offset

@@ -12,9 +12,11 @@ import trio
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.recovery import UNKNOWN
+from broker.storage.retention import delete_old_segments
+from broker.storage.timestamp_search import find_timestamp
 from broker.wire.records import iter_headers
 from kraft.env import Buffer, File, RealDisk
-from tests.support.logs import NOW_MS, append, batch, listing, open_log, read_all, read_records, values
+from tests.support.logs import NOW_MS, append, batch, close_log, listing, open_log, read_all, read_records, values
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 LOG = "00000000000000000000.log"
@@ -41,7 +43,7 @@ def damaged(directory: Path, data: bytes) -> Log:
 
 def test_everything_the_page_cache_held_is_there_after_a_kill(five: Path) -> None:
     log = open_log(five)
-    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 10, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.durability.recovery_point) == (0, 10, 0)
     assert values(log) == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3", b"4", b"4"]
     assert append(log, b"next") == 10
 
@@ -85,7 +87,7 @@ def test_bytes_that_are_no_batch_end_the_log(five: Path, tail: bytes) -> None:
     log = damaged(five, whole + tail)
     assert log.log_end_offset == 10
     assert (five / LOG).read_bytes() == whole
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     append(log, b"next")
     assert open_log(five).log_end_offset == 11
 
@@ -137,7 +139,7 @@ def test_a_compacted_log_may_have_lost_the_end_of_a_segment_that_was_not_cleaned
     log = open_log(directory, config, recovery_point=recovery_point, cleaned_offset=cleaned_offset)
 
     assert values(log) == [b"%d" % number for number in ((0, 1, 2) if is_damage else (0, 1, 2, 4, 5, 6, 7))]
-    assert log.is_unsettled == is_damage
+    assert log.durability.is_unsettled == is_damage
 
 
 def test_the_segments_behind_a_bad_batch_are_deleted(tmp_path: Path) -> None:
@@ -171,21 +173,21 @@ def test_what_lies_before_the_recovery_point_is_trusted(tmp_path: Path) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     log = open_log(directory, SMALL, recovery_point=bases[2] + 1)
-    assert (log.log_end_offset, log.recovery_point) == (60, bases[2] + 1)
+    assert (log.log_end_offset, log.durability.recovery_point) == (60, bases[2] + 1)
     assert open_log(directory, SMALL, recovery_point=bases[1] - 1).log_end_offset == bases[1] - 1
 
 
 def test_a_clean_log_is_taken_as_it_is(five: Path) -> None:
-    trio.run(open_log(five).close_cleanly)
+    trio.run(close_log, open_log(five))
     content = bytearray((five / LOG).read_bytes())
     content[-1] ^= 1
     (five / LOG).write_bytes(content)
     log = open_log(five, clean=True)
-    assert (log.log_end_offset, log.recovery_point) == (10, 10)
+    assert (log.log_end_offset, log.durability.recovery_point) == (10, 10)
 
 
 def test_a_clean_log_that_does_not_end_as_one_is_recovered(five: Path) -> None:
-    trio.run(open_log(five).close_cleanly)
+    trio.run(close_log, open_log(five))
     content = (five / LOG).read_bytes()
     log_cut = content[:-3]
     (five / LOG).write_bytes(log_cut)
@@ -197,12 +199,12 @@ def test_indexes_are_rebuilt_as_they_were(tmp_path: Path) -> None:
     log = open_log(directory, SMALL)
     for number in range(60):
         append(log, b"%02d" % number, timestamp=NOW_MS + number % 17)
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     indexes = sorted(path for path in directory.iterdir() if path.suffix in (".index", ".timeindex"))
     original = {path: path.read_bytes() for path in indexes}
     for path in indexes:
         path.write_bytes(path.read_bytes()[::-1] + b"x")
-    trio.run(open_log(directory, SMALL).close_cleanly)
+    trio.run(close_log, open_log(directory, SMALL))
     assert {path: path.read_bytes() for path in indexes} == original
 
 
@@ -216,7 +218,7 @@ def test_a_bad_index_of_a_clean_log_is_rebuilt_when_it_is_needed(
     log = open_log(directory, SMALL)
     for number in range(61):
         append(log, b"%02d" % number, timestamp=NOW_MS + number)
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     path = directory / listing(directory, suffix)[segment]
     content = path.read_bytes()
     entry = 8 if suffix == ".index" else 12
@@ -235,7 +237,7 @@ def test_a_bad_index_of_a_clean_log_is_rebuilt_when_it_is_needed(
     log = open_log(directory, SMALL, clean=True)
     for number in range(61):
         assert read_records(log, number)[0].value == b"%02d" % number
-        found = log.offset_for_timestamp(NOW_MS + number, upper_bound=61)
+        found = find_timestamp(log, NOW_MS + number)
         assert found is not None
         assert found.offset == number
     append(log, b"next")
@@ -269,7 +271,7 @@ def test_producers_are_known_again(tmp_path: Path, has_snapshots: bool, clean: b
     for number in range(40):
         append(log, b"x", producer_id=number % 3, producer_epoch=1, base_sequence=number // 3)
     if clean:
-        trio.run(log.close_cleanly)
+        trio.run(close_log, log)
     if not has_snapshots:
         for name in listing(directory, ".snapshot"):
             (directory / name).unlink()
@@ -284,7 +286,7 @@ def test_a_producers_lost_batch_may_be_sent_again(five: Path) -> None:
     append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
     append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1)
     log = damaged(five, (five / LOG).read_bytes()[:-1])
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     assert append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1) == 11
 
 
@@ -332,7 +334,7 @@ def test_a_cleaning_still_under_way_is_dropped_with_its_swap_files(tmp_path: Pat
 def test_a_log_that_ends_before_its_start_begins_again_there(five: Path) -> None:
     log = open_log(five, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     assert append(log, b"x") == 100
     assert log.epochs.entries == [(0, 100)]
 
@@ -417,15 +419,15 @@ async def test_what_recovery_has_cut_is_settled_even_where_the_recovery_point_is
     """A flush begins at the recovery point: the cut could come back with a power cut, below what was appended since."""
     end_offset = open_log(five).log_end_offset
     untouched = NotingDisk()
-    await open_log(five, disk=untouched, recovery_point=end_offset).settle()
+    await open_log(five, disk=untouched, recovery_point=end_offset).durability.settle()
     assert not untouched.synced
 
     with (five / LOG).open("ab") as file:
         file.write(bytes(1000))
     disk = NotingDisk()
     log = open_log(five, disk=disk, recovery_point=end_offset)
-    assert log.recovery_point == log.log_end_offset == end_offset
-    await log.settle()
+    assert log.durability.recovery_point == log.log_end_offset == end_offset
+    await log.durability.settle()
     assert disk.synced == [str(five / LOG)]
 
 
@@ -436,9 +438,9 @@ async def test_the_largest_timestamp_of_a_segment_that_rested_before_it_was_roll
     append(log, b"0")
     log.commit()
     await log.flush()
-    log.delete_old_segments(NOW_MS, 1)  # retention looks at the log, and releases what it holds in memory
+    delete_old_segments(log, NOW_MS, 1)  # retention looks at the log, and releases what it holds in memory
     log.roll()
-    await log.close_cleanly()
-    found = open_log(tmp_path / "t-0", clean=True).offset_for_timestamp(0, upper_bound=1)
+    await close_log(log)
+    found = find_timestamp(open_log(tmp_path / "t-0", clean=True), 0)
     assert found is not None
     assert found.offset == 0

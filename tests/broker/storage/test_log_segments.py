@@ -10,9 +10,11 @@ import trio.testing
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.retention import delete_old_segments
+from broker.storage.timestamp_search import find_max_timestamp
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import RealDisk, RealFile, sync_one_by_one
-from tests.support.logs import DAY_MS, NOW_MS, append, batch, listing, open_log, read_records, values
+from tests.support.logs import DAY_MS, NOW_MS, append, batch, close_log, listing, open_log, read_records, values
 
 BATCH = len(batch(b"x"))
 
@@ -85,7 +87,7 @@ def test_a_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", config)
     for _ in range(13):
         append(log, b"x")
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     log = open_log(tmp_path / "t-0", config, clean=True)
     append(log, b"x")
     assert bases(log) == [0, 13]
@@ -94,7 +96,7 @@ def test_a_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
 def test_a_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000), clean=True)
     append(log, b"x", timestamp=NOW_MS + 1001)
     assert bases(log) == [0, 1]
@@ -158,45 +160,45 @@ def evolve(log: Log, **changes: object) -> None:
 
 def test_retention_ms_deletes_segments_whose_every_record_is_older(six: Log, tmp_path: Path) -> None:
     evolve(six, retention_ms=4 * 3_600_000)
-    removed = six.delete_old_segments(NOW_MS, 6)
+    removed = delete_old_segments(six, NOW_MS, 6)
     assert (six.log_start_offset, bases(six)) == (2, [2, 3, 4, 5])
     assert sorted(path.rpartition("/")[2] for path in removed) == listing(tmp_path / "t-0", ".deleted")
-    assert six.delete_old_segments(NOW_MS, 6) == []
+    assert delete_old_segments(six, NOW_MS, 6) == []
     assert values(six) == [b"2", b"3", b"4", b"5"]
 
 
 def test_retention_bytes_keeps_at_least_that_much(six: Log) -> None:
     evolve(six, retention_bytes=2 * BATCH + 1)
-    six.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(six, NOW_MS, 6)
     assert bases(six) == [3, 4, 5]
 
 
 @pytest.mark.parametrize("high_watermark", range(7))
 def test_nothing_at_or_above_the_high_watermark_is_deleted(six: Log, high_watermark: int) -> None:
     evolve(six, retention_ms=0)
-    six.delete_old_segments(NOW_MS, high_watermark)
+    delete_old_segments(six, NOW_MS, high_watermark)
     assert six.log_start_offset == high_watermark
 
 
 def test_when_everything_is_expired_an_empty_segment_goes_on(six: Log) -> None:
     evolve(six, retention_ms=0)
-    six.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(six, NOW_MS, 6)
     assert (bases(six), six.log_start_offset, six.log_end_offset) == ([6], 6, 6)
-    assert six.delete_old_segments(NOW_MS, 6) == []
+    assert delete_old_segments(six, NOW_MS, 6) == []
     assert append(six, b"x") == 6
 
 
 def test_compacted_topics_keep_old_segments(six: Log) -> None:
     evolve(six, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
-    assert six.delete_old_segments(NOW_MS, 6) == []
+    assert delete_old_segments(six, NOW_MS, 6) == []
     six.advance_log_start_offset(2)
-    six.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(six, NOW_MS, 6)
     assert bases(six) == [2, 3, 4, 5]
 
 
 def test_no_limits_delete_nothing(six: Log) -> None:
     evolve(six, retention_ms=-1, retention_bytes=-1)
-    assert six.delete_old_segments(NOW_MS + 10**12, 6) == []
+    assert delete_old_segments(six, NOW_MS + 10**12, 6) == []
 
 
 def test_the_log_start_offset_hides_records_and_frees_whole_segments(tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_the_log_start_offset_hides_records_and_frees_whole_segments(tmp_path: P
     with pytest.raises(KafkaError) as refused:
         log.read(2, 100, upper_bound=6, min_one_batch=True)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    log.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(log, NOW_MS, 6)
     assert bases(log) == [2, 4]
     with pytest.raises(KafkaError) as refused:
         log.advance_log_start_offset(7)
@@ -222,15 +224,15 @@ def test_segments_without_timestamps_expire_after_they_were_opened(tmp_path: Pat
     log = open_log(tmp_path / "t-0", config)
     for _ in range(2):
         append(log, b"x", timestamp=-1)
-    assert log.delete_old_segments(NOW_MS + 1000, 2) == []
-    log.delete_old_segments(NOW_MS + 1001, 2)
+    assert delete_old_segments(log, NOW_MS + 1000, 2) == []
+    delete_old_segments(log, NOW_MS + 1001, 2)
     assert log.log_start_offset == 2
 
 
 def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path) -> None:
-    trio.run(six.close_cleanly)
+    trio.run(close_log, six)
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=4 * 3_600_000), clean=True)
-    log.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(log, NOW_MS, 6)
     assert bases(log) == [2, 3, 4, 5]
 
 
@@ -244,9 +246,9 @@ def test_a_look_for_retention_closes_idle_files_and_the_log_goes_on(six: Log, tm
     assert open_files() == 6
     staged = batch(b"6", timestamp=NOW_MS)
     six.append(staged, leader_epoch=0, now_ms=NOW_MS)
-    six.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(six, NOW_MS, 6)
     six.commit()
-    six.delete_old_segments(NOW_MS, 7)
+    delete_old_segments(six, NOW_MS, 7)
     assert open_files() == 0
     append(six, b"7", timestamp=NOW_MS)
     assert values(six) == [b"%d" % number for number in range(8)]
@@ -266,9 +268,9 @@ def test_truncation_drops_the_offset_and_all_behind_it(tmp_path: Path, offset: i
     assert log.log_end_offset == end
     assert values(log) == [b"%d" % number for number in range(end)]
     assert log.epochs.latest_epoch == (end - 1) // 4
-    last = log.max_timestamp_offset()
+    last = find_max_timestamp(log)
     assert (last.offset if last else -1) == end - 1
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     assert append(log, b"again") == end
     reopened = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1))
     assert values(reopened) == [b"%d" % number for number in range(end)] + [b"again"]
@@ -287,7 +289,7 @@ def test_truncation_takes_back_what_producers_wrote(tmp_path: Path) -> None:
     for sequence in range(4):
         append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=sequence)
     log.truncate_to(2)
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     assert append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=2) == 2
 
 
@@ -298,14 +300,14 @@ def test_a_log_may_begin_again_elsewhere(tmp_path: Path) -> None:
     log.truncate_fully_and_start_at(100)
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.epochs.entries == []
-    trio.run(log.settle)
+    trio.run(log.durability.settle)
     assert append(log, b"y") == 100
     assert values(open_log(tmp_path / "t-0")) == [b"y"]
 
 
 def test_truncation_below_the_first_segment_begins_again_there(six: Log) -> None:
     evolve(six, retention_ms=4 * 3_600_000)
-    six.delete_old_segments(NOW_MS, 6)
+    delete_old_segments(six, NOW_MS, 6)
     assert six.truncate_to(1)
     assert (six.log_start_offset, six.log_end_offset) == (1, 1)
 
@@ -316,7 +318,7 @@ def test_truncation_moves_the_recovery_point_back(tmp_path: Path) -> None:
         append(log, b"x")
     trio.run(log.flush)
     log.truncate_to(2)
-    assert log.recovery_point == 2
+    assert log.durability.recovery_point == 2
 
 
 # Flushing and closing
@@ -327,10 +329,10 @@ async def test_a_flush_moves_the_recovery_point_to_what_is_committed(tmp_path: P
     append(log, b"x")
     log.append(batch(b"y"), leader_epoch=0, now_ms=NOW_MS)
     await log.flush()
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
     log.commit()
     await log.flush()
-    assert log.recovery_point == 2
+    assert log.durability.recovery_point == 2
 
 
 def test_flush_messages_and_flush_ms_ask_for_a_flush(tmp_path: Path) -> None:
@@ -409,20 +411,20 @@ async def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_error(tmp_pat
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.flush)
         await trio.testing.wait_all_tasks_blocked()
-        log.delete_old_segments(NOW_MS + 1, 20)
-    assert log.recovery_point == 20
+        delete_old_segments(log, NOW_MS + 1, 20)
+    assert log.durability.recovery_point == 20
 
 
 async def test_a_cleanly_closed_log_opens_without_a_look_at_its_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=4 * BATCH, index_interval_bytes=BATCH))
     for number in range(10):
         append(log, b"x", producer_id=3, producer_epoch=0, base_sequence=number, leader_epoch=2)
-    await log.close_cleanly()
+    await close_log(log)
     with pytest.raises(KafkaError) as refused:
         append(log, b"x")
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log = open_log(tmp_path / "t-0", clean=True)
-    assert (log.log_end_offset, log.recovery_point, log.epochs.entries) == (10, 10, [(2, 0)])
+    assert (log.log_end_offset, log.durability.recovery_point, log.epochs.entries) == (10, 10, [(2, 0)])
     assert append(log, b"x", producer_id=3, producer_epoch=0, base_sequence=10) == 10
     assert len(read_records(log, 8)) == 3
 
@@ -436,13 +438,13 @@ async def test_reserved_space_is_given_back(tmp_path: Path) -> None:
     log.roll()
     assert path.stat().st_blocks * 512 <= size + 8192
     append(log, b"x" * 3_000_000)
-    await log.close_cleanly()
+    await close_log(log)
     path = tmp_path / "t-0/00000000000000000001.log"
     assert path.stat().st_blocks * 512 <= size + 8192
 
 
 async def test_an_idle_partition_costs_one_empty_file(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
-    assert log.delete_old_segments(NOW_MS, 0) == []
-    await log.close_cleanly()
+    assert delete_old_segments(log, NOW_MS, 0) == []
+    await close_log(log)
     assert [path.name for path in (tmp_path / "t-0").iterdir()] == ["00000000000000000000.log"]

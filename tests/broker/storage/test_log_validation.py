@@ -7,6 +7,7 @@ import pytest
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
 from broker.storage.validation import RecordsRejected
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import (
@@ -146,10 +147,10 @@ def test_log_append_time_overwrites_the_producers_time(tmp_path: Path) -> None:
     assert info.log_append_time_ms == NOW_MS
     assert stored_header(log).timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp for record in read_all(log)] == [NOW_MS, NOW_MS]
-    found = log.offset_for_timestamp(NOW_MS, upper_bound=2)
+    found = find_timestamp(log, NOW_MS)
     assert found is not None
     assert found.offset == 0
-    latest = log.max_timestamp_offset()
+    latest = find_max_timestamp(log)
     assert latest is not None
     assert latest.offset == 1
 

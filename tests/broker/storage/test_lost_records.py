@@ -12,7 +12,7 @@ from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from kraft.env import RealDisk, RealFile
-from tests.support.logs import append, listing, open_log, values
+from tests.support.logs import append, close_log, listing, open_log, values
 from tests.support.running_node import Traced
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -147,7 +147,7 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_
     directory: Path, clean: bool
 ) -> None:
     log = open_log(directory, SMALL)
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     names, starts = listing(directory, ".log"), bases(directory)
     (directory / names[1]).unlink()
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
@@ -161,7 +161,7 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_
 @pytest.mark.parametrize("clean", [True, False])
 def test_segments_are_looked_at_one_after_the_other(directory: Path, clean: bool) -> None:
     """A log may have more of them than the process may open files."""
-    trio.run(open_log(directory, SMALL).close_cleanly)
+    trio.run(close_log, open_log(directory, SMALL))
     disk = CountingDisk()
     log = open_log(directory, SMALL, recovery_point=COUNT, clean=clean, disk=disk)
     assert disk.most <= 3 < len(log.segments)
@@ -170,7 +170,7 @@ def test_segments_are_looked_at_one_after_the_other(directory: Path, clean: bool
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     names, starts = listing(directory, ".log"), bases(directory)
     (directory / names[-1]).unlink()
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean)
@@ -182,7 +182,7 @@ def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, c
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_first_segment_is_told_where_the_start_is_known(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     (directory / LOG).unlink()
     assert not recovered(directory, recovery_point=COUNT, clean=clean)[1].of("storage_records_missing")
     log, traced = recovered(directory, recovery_point=COUNT, clean=clean, starts_at_start=True)
@@ -191,7 +191,7 @@ def test_a_missing_first_segment_is_told_where_the_start_is_known(directory: Pat
 
 
 def test_a_clean_log_with_another_end_than_it_was_closed_at_is_recovered(directory: Path) -> None:
-    trio.run(open_log(directory, SMALL).close_cleanly)
+    trio.run(close_log, open_log(directory, SMALL))
     (directory / "00000000000000005000.log").touch()
     log, traced = recovered(directory, recovery_point=COUNT, clean=True)
     assert log.log_end_offset == COUNT

@@ -40,7 +40,7 @@ async def looked_after(node: Node) -> AsyncIterator[None]:
 
 
 async def until_recovered_from(log, offset: int) -> None:
-    while log.recovery_point < offset:
+    while log.durability.recovery_point < offset:
         await trio.sleep(0.001)
 
 
@@ -52,9 +52,9 @@ async def test_the_recovery_point_follows_a_roll(node: Node) -> None:
             log.roll()
             await until_recovered_from(log, end_offset)
             produce(log, 1)
-            assert log.recovery_point == end_offset
+            assert log.durability.recovery_point == end_offset
             log.truncate_to(end_offset)
-            await log.settle()
+            await log.durability.settle()
 
 
 async def test_what_was_rolled_is_on_the_disk_before_the_recovery_point_moves(node: Node, disk: FaultyDisk) -> None:
@@ -82,10 +82,10 @@ async def test_a_log_that_is_truncated_during_the_flush_keeps_a_recovery_point_w
         await trio.testing.wait_all_tasks_blocked()
         log.truncate_to(1)
         disk.held.set()
-        await log.settle()
+        await log.durability.settle()
         produce(log, 5)
         await trio.testing.wait_all_tasks_blocked()
-        assert log.recovery_point <= 1
+        assert log.durability.recovery_point <= 1
 
 
 async def test_a_log_that_is_deleted_during_the_flush_does_no_harm(node: Node, disk: FaultyDisk) -> None:

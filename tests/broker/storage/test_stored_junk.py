@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.storage.cleaner.source import records_in_portions
 from broker.storage.log import Log
+from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.records import iter_records, read_header
 from broker.wire.records.batch import CONTROL_FLAG, HEADER, TRANSACTIONAL_FLAG, seal
@@ -55,8 +56,8 @@ def test_junk_in_a_log_is_followed_searched_and_reopened_without_a_failure(
     with log_with(stored) as log:
         end = log.log_end_offset
         for timestamp in (0, NOW_MS, LONG_MAX):
-            log.offset_for_timestamp(timestamp, upper_bound=end)
-        log.max_timestamp_offset()
+            find_timestamp(log, timestamp)
+        find_max_timestamp(log)
         assert slice_bytes(log.read(0, 1 << 20, upper_bound=end, min_one_batch=True)) == stored
         again = open_log(Path(log.directory))
         assert again.log_end_offset in (0, end)

@@ -10,7 +10,7 @@ from broker.cli import main
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
-from tests.support.logs import NOW_MS, append, batch, listing, open_log
+from tests.support.logs import NOW_MS, append, batch, close_log, listing, open_log
 
 SEGMENT = "00000000000000000000"
 
@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> Path:
             base_sequence=2 * number,
             leader_epoch=3,
         )
-    trio.run(log.close_cleanly)
+    trio.run(close_log, log)
     return tmp_path / "t-0"
 
 

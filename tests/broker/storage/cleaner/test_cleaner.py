@@ -16,6 +16,7 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dirs import LogDirs
 from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.retention import delete_old_segments
 from kraft.env import Env
 from tests.support.compacted_logs import COMPACTED, UnsyncedDisk, latest, put
 from tests.support.logs import DAY_MS, NOW_MS, listing, read_all
@@ -277,7 +278,7 @@ async def test_compact_and_delete_retention_takes_what_is_old(world: World) -> N
     log.roll()
     fill(log, 30, keys=2)
     await world.cleaner().clean_dirtiest()
-    log.delete_old_segments(NOW_MS, log.log_end_offset)
+    delete_old_segments(log, NOW_MS, log.log_end_offset)
     assert log.log_start_offset >= 60
     fill(log, 60, keys=2)
     assert await world.cleaner().clean_dirtiest()

@@ -7,6 +7,7 @@ import pytest
 
 from broker.storage.cleaner.cleaning import CleaningAborted
 from broker.storage.log import Log
+from broker.storage.timestamp_search import find_timestamp
 from broker.wire.records import (
     BatchHeader,
     Compression,
@@ -128,7 +129,7 @@ async def test_records_are_found_by_time_afterwards(log: Log) -> None:
     await clean(log)
     left = without_repeats(before, log.cleaned_offset)
     for number in range(40):
-        found = log.offset_for_timestamp(NOW_MS + number, upper_bound=1 << 60)
+        found = find_timestamp(log, NOW_MS + number)
         assert found is not None
         assert found.offset == next(record.offset for record in left if record.timestamp >= NOW_MS + number)
 
@@ -273,9 +274,9 @@ async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path
             return True
 
         async def rest(self) -> None:
-            if not log.truncations:
+            if not log.durability.truncations:
                 log.truncate_to(50)
-                await log.settle()
+                await log.durability.settle()
 
     before = [record for record in read_all(log) if record.offset < 50]
     with pytest.raises(CleaningAborted):

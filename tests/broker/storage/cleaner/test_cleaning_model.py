@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.storage.log import Log
 from broker.wire.records import Compression, Record
 from tests.support.compacted_logs import UnsyncedDisk, clean, compacted_log, latest, put, without_repeats
-from tests.support.logs import DAY_MS, NOW_MS, read_all, read_on
+from tests.support.logs import DAY_MS, NOW_MS, close_log, read_all, read_on
 
 KEYS = st.integers(0, 9)
 
@@ -114,7 +114,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
         before = latest(self.written)
         trio.run(main)
-        self.flushed = self.log.recovery_point
+        self.flushed = self.log.durability.recovery_point
         self.log.take_discarded()
         consumer.read_to(len(self.written))
         seen = [record.offset for record in consumer.records]
@@ -125,14 +125,14 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         self.log.truncate_to(data.draw(st.integers(self.high_watermark, len(self.written))))
-        trio.run(self.log.settle)
+        trio.run(self.log.durability.settle)
         end = self.log.log_end_offset
         self.high_watermark = min(self.high_watermark, end)
         del self.written[end:]
 
     @rule()
     def close_and_reopen(self) -> None:
-        trio.run(self.log.close_cleanly)
+        trio.run(close_log, self.log)
         self.reopen(clean=True)
 
     @rule()
@@ -144,7 +144,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             self.root / "t-0",
             disk=self.disk,
             clean=clean,
-            recovery_point=self.log.recovery_point,
+            recovery_point=self.log.durability.recovery_point,
             cleaned_offset=self.log.cleaned_offset,
             now_ms=self.now_ms,
         )

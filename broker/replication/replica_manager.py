@@ -1,4 +1,4 @@
-"""Every partition this broker has a replica of: made, led and dropped as the metadata says."""
+"""Creates, leads, follows and removes the partition replicas of this broker, as the metadata says."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -7,13 +7,13 @@ from typing import Final, TypeAlias
 import trio
 
 from broker.config.effective import EffectiveConfig, TopicConfig
+from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.backlog import Backlog
-from broker.replication.flushes import Flushes
-from broker.replication.isr_changes import IsrChanges
 from broker.replication.leading import propose_recovery
+from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
+from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
-from broker.replication.surroundings import Surroundings
 from broker.storage.log import Log
 from broker.storage.log_dirs import LogDirs
 from broker.storage.partition_directory import partition_directory_name
@@ -22,17 +22,17 @@ from kraft.env import FsyncFailed, Tracer
 from metadata.configuration import ResourceType
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
 
-# Hears of the partitions of which the source to fetch from, or the leader epoch, is another one now. Must not block.
+# Called with the partitions whose source to fetch from, or leader epoch, has changed. Must not block.
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
-# Hears of the partitions that this broker leads under another epoch now, or no more. Must not block.
+# Called with the partitions that this broker now leads under another epoch, or leads no longer. Must not block.
 LedListener: TypeAlias = Callable[[Sequence[Partition]], None]
 
-# Partitions that are named when logs are put aside, of as many as there may be.
+# At most this many partitions are named in the event about stray logs.
 _STRAYS_SHOWN: Final = 10
 
 
 class LocalTopic:
-    """The partitions of one topic that have a replica here, by index."""
+    """The partitions of one topic that have a replica on this broker, by index."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -42,10 +42,11 @@ class LocalTopic:
         self.partitions: dict[int, Partition] = {}
 
 
-class Partitions:
-    """See the module's docstring. A publisher of the metadata loader, from `start` on.
+class ReplicaManager:
+    """See the module's docstring. From `start` on it is a publisher of the metadata loader.
 
-    `topics` has each topic twice, by its name and by its id.
+    `topics` contains each topic twice, by its name and by its id. `backlog` creates and deletes the files of
+    partitions and must be run.
     """
 
     def __init__(
@@ -61,42 +62,40 @@ class Partitions:
         self._configs = configs
         self._trace = trace
         self.topics: dict[str | bytes, LocalTopic] = {}
-        self._staged: list[Partition] = []
+        self._staged: dict[Partition, None] = {}
         self._to_stage: list[Callable[[], None]] = []
         self._lost = False
         self._image: MetadataImage | None = None
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []
-        self._followed_anew: list[Partition] = []
+        self._source_changed: list[Partition] = []
         self._led_listeners: list[LedListener] = []
-        self._led_anew: list[Partition] = []
-        # Makes and removes what of partitions is on disk; it has to be run.
-        self.backlog = Backlog(self._tell_changed)
-        self.flushes = Flushes(now_ms, self.log_failed)
+        self._leadership_changed: list[Partition] = []
+        self.backlog = Backlog(self._notify_listeners)
+        self.flusher = LogFlusher(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
-        self.isr_changes = IsrChanges(local_id, self._led_with_others, lag_max_ms=lag_max_ms)
+        self.isr_changes = AlterPartitionManager(local_id, self._partitions_with_followers, lag_max_ms=lag_max_ms)
         self.directories = ReplicaDirectories(local_id, self._directory_of, trace)
         self._offline_listeners: list[Callable[[], None]] = []
-        self._surroundings = self._surroundings_of_all(lag_max_ms)
+        self._context = self._partition_context(lag_max_ms)
+        self._tasks: PartitionTasks[Partition] = PartitionTasks(self.isr_changes.propose, self.flusher.add)
         log_dirs.on_offline = self._on_offline
 
-    def _surroundings_of_all(self, lag_max_ms: float) -> Surroundings:
-        return Surroundings(
+    def _partition_context(self, lag_max_ms: float) -> PartitionContext:
+        return PartitionContext(
             local_id=self._local_id,
             lag_max_ms=lag_max_ms,
             now_ms=lambda: trio.current_time() * 1000,
             broker=self._broker,
-            propose=self.isr_changes.propose,
-            flush=self.flushes.add,
             trace=self._trace,
         )
 
     def topic(self, key: str | bytes) -> LocalTopic | None:
-        """By name or by topic id."""
+        """The topic with this name or id; None if it has no replica on this broker."""
         return self.topics.get(key)
 
     def get(self, key: str | bytes, index: int) -> Partition:
-        """A partition by its topic's name or id. Raises KafkaError as `absent` says."""
+        """The partition with this topic name or id and index. Raises the KafkaError of `absent`."""
         topic = self.topics.get(key)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None:
@@ -104,8 +103,8 @@ class Partitions:
         return partition
 
     def absent(self, key: str | bytes, index: int) -> KafkaError:
-        """Why a partition is not served here."""
-        assert self._image is not None, "requests come after start"
+        """The error for a partition without a replica on this broker."""
+        assert self._image is not None, "requests are served after start"
         topics = self._image.topics
         topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.by_name.get(key)
         if topic is None and isinstance(key, bytes):
@@ -115,18 +114,17 @@ class Partitions:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads this partition")
 
     def stage(self, partition: Partition) -> None:
-        """The partition's log has something to write when the turn commits."""
-        self._staged.append(partition)
+        """Have the partition's log committed at the end of the turn."""
+        self._staged[partition] = None
 
     def stage_later(self, stage: Callable[[], None]) -> None:
-        """Have `stage` called when the turn commits: it stages what has come together until then."""
+        """Have `stage` called before the turn commits, to append what was collected during the turn."""
         self._to_stage.append(stage)
 
     def commit_staged(self) -> None:
-        """Write what was staged, move high watermarks, wake who waits.
+        """Write the staged batches, then advance the high watermarks and notify waiting requests.
 
-        A partition whose write fails takes its log directory offline, as Kafka does with one that returns errors;
-        `end_turn` then tells that something was lost.
+        If a write fails, the log directory of that partition goes offline, as in Kafka, and `end_turn` returns False.
         """
         if self._to_stage:
             to_stage, self._to_stage = self._to_stage, []
@@ -134,11 +132,11 @@ class Partitions:
                 stage()
         if not self._staged:
             return
-        staged, self._staged = self._staged, []
+        staged, self._staged = self._staged, {}
         for partition in staged:
             log = partition.log
             if log is None:
-                self._lost = True  # its directory failed with the partition before it
+                self._lost = True  # the log directory has failed during this turn
             elif log.staged:
                 try:
                     log.commit()
@@ -147,17 +145,11 @@ class Partitions:
                 except OSError as error:
                     self._lost = True
                     self.log_failed(partition, error)
-                else:
-                    if partition.answers_at_once:
-                        partition.advance_high_watermark()
         for partition in staged:
-            if not partition.answers_at_once:
-                partition.appended()
-            elif partition.waiting:
-                partition.wake()
+            partition.log_appended()
 
     def end_turn(self) -> bool:
-        """Commit; False where a write of this turn failed, now or before, so that nothing of it may be acknowledged."""
+        """Commit; False if a write of this turn has failed, so that none of its requests may be acknowledged."""
         if self._staged or self._to_stage:
             self.commit_staged()
         if self._lost:
@@ -166,33 +158,33 @@ class Partitions:
         return True
 
     def log_failed(self, partition: Partition, error: OSError) -> None:
-        """The partition's log could not be written: its log directory goes offline, with every log in it."""
+        """Take the log directory of the partition, whose log failed, offline with all its logs."""
         self._log_dirs.log_failed(partition.topic, partition.index, error)
 
     def high_watermark(self, topic: str, index: int) -> int:
-        """0 for a partition that is not here."""
+        """The partition's high watermark; 0 without a replica on this broker."""
         local = self.topics.get(topic)
         partition = None if local is None else local.partitions.get(index)
         return 0 if partition is None else partition.high_watermark
 
-    def is_of_former_life(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the broker has registered anew since it had this epoch."""
-        return self._surroundings.is_of_former_life(broker_id, broker_epoch)
+    def is_former_incarnation(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the broker has registered again since it got this epoch."""
+        return self._context.is_former_incarnation(broker_id, broker_epoch)
 
     def when_followed(self, listener: FollowedListener) -> None:
-        """Have `listener` called after each change of whom partitions are fetched from; see `Partition.source`."""
+        """Have `listener` called after each change of `Partition.source`."""
         self._followed_listeners.append(listener)
 
     def when_led(self, listener: LedListener) -> None:
-        """Have `listener` called after each change of what this broker leads; see `Partition.leads`."""
+        """Have `listener` called after each change of `Partition.leads`."""
         self._led_listeners.append(listener)
 
     def when_log_dir_failed(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called when a log directory has failed. Must not block."""
+        """Have `listener` called when a log directory has failed. It must not block."""
         self._offline_listeners.append(listener)
 
     def start(self, image: MetadataImage) -> None:
-        """Take over all the image says, once the logs that exist are loaded; drop logs of topics that are gone."""
+        """Apply the whole image, once the existing logs are loaded; the logs of deleted topics are removed."""
         self._drop_strays(image)
         self._image = image
         self.backlog.begin()
@@ -200,20 +192,20 @@ class Partitions:
         for topic in image.topics.by_name.values():
             self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), None)
         self._high_watermarks = {}
-        self._tell_changed()
+        self._notify_listeners()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Follow a change of the metadata; does nothing before `start`."""
+        """Apply a change of the metadata; does nothing before `start`."""
         if self._image is None:
             return
         self._image = image
         self.backlog.begin()
         for topic in delta.topics.deleted.values():
-            self._drop_topic(topic)  # by its own configs still
+            self._drop_topic(topic)  # before its configs are removed
         self._apply_configs(delta, image)
         for changed in delta.topics.changed.values():
             self._apply_topic(changed.name, changed.topic_id, changed.partitions, changed)
-        self._tell_changed()
+        self._notify_listeners()
 
     def _directory_of(self, topic: str, index: int) -> bytes | None:
         directory = self._log_dirs.directory_of(topic, index)
@@ -222,27 +214,27 @@ class Partitions:
     def _broker(self, broker_id: int) -> BrokerImage | None:
         return None if self._image is None else self._image.cluster.brokers.get(broker_id)
 
-    def _led_with_others(self) -> Iterator[Partition]:
+    def _partitions_with_followers(self) -> Iterator[Partition]:
         for key, topic in list(self.topics.items()):
             if isinstance(key, str):
                 for partition in list(topic.partitions.values()):
                     if partition.in_sync is not None:
                         yield partition
 
-    def _tell_changed(self) -> None:
-        if self._followed_anew:
-            changed, self._followed_anew = self._followed_anew, []
+    def _notify_listeners(self) -> None:
+        if self._source_changed:
+            changed, self._source_changed = self._source_changed, []
             for listener in self._followed_listeners:
                 listener(changed)
-        if self._led_anew:
-            changed, self._led_anew = self._led_anew, []
+        if self._leadership_changed:
+            changed, self._leadership_changed = self._leadership_changed, []
             for listener in self._led_listeners:
                 listener(changed)
 
     def _apply_topic(
         self, name: str, topic_id: bytes, partitions: Mapping[int, PartitionImage], delta: TopicDelta | None
     ) -> None:
-        """These partitions are new, or have changed by `delta`; where there is none, they may have been here before."""
+        """Apply new or changed partitions of a topic. `delta` is None at the start, when logs may exist already."""
         assert self._image is not None, "set by every caller"
         local = self.topics.get(topic_id)
         config = self._configs.topic(self._image.configs.topic(name))
@@ -254,31 +246,31 @@ class Partitions:
             elif partition is not None:
                 self._apply(partition, image, config)
             elif (name, index) in self._log_dirs.logs and delta is None:
-                self._make(topic_id, index, is_new=False)
+                self._create(topic_id, index, is_new=False)
             else:
                 is_new = delta is not None and self._is_new(delta, index)
-                self.backlog.add(partial(self._make, topic_id, index, is_new=is_new))
+                self.backlog.add(partial(self._create, topic_id, index, is_new=is_new))
 
     def _is_new(self, delta: TopicDelta, index: int) -> bool:
-        """Whether this broker had no replica of the partition so far."""
+        """Whether this broker had no replica of the partition before `delta`."""
         before = None if delta.base is None else delta.base.partitions.get(index)
         return before is None or self._local_id not in before.replicas
 
     def _apply(self, partition: Partition, image: PartitionImage, config: TopicConfig) -> None:
         before, led_before = (partition.source, partition.leader_epoch), partition.leads
         partition.configure(config)
-        partition.become(image)
+        partition.apply_image(image)
         self.directories.compare(partition, image)
         propose_recovery(partition, image)
         after = (partition.source, partition.leader_epoch)
         if before != after and (before[0] is not None or after[0] is not None):
-            self._followed_anew.append(partition)
+            self._source_changed.append(partition)
         if before[1] != after[1] and (led_before or partition.leads):
-            self._led_anew.append(partition)
+            self._leadership_changed.append(partition)
 
-    def _make(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
-        """Have a replica as the metadata says by now: that may be none any more."""
-        assert self._image is not None, "set before there is anything to make"
+    def _create(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
+        """Create the replica, unless the metadata has removed it from this broker meanwhile."""
+        assert self._image is not None, "set before a replica is created"
         topic = self._image.topics.by_id.get(topic_id)
         image = None if topic is None else topic.partitions.get(index)
         if topic is None or image is None or self._local_id not in image.replicas:
@@ -289,13 +281,13 @@ class Partitions:
         if index in local.partitions:
             return
         config = self._configs.topic(self._image.configs.topic(topic.name))
-        log = self._make_log(local, index, config, is_new=is_new)
+        log = self._create_log(local, index, config, is_new=is_new)
         high_watermark = self._high_watermarks.get((topic.name, index), 0)
-        partition = Partition(topic.name, topic_id, index, log, self._surroundings, high_watermark)
+        partition = Partition(topic.name, topic_id, index, log, self._context, self._tasks, high_watermark)
         local.partitions[index] = partition
         self._apply(partition, image, config)
 
-    def _make_log(self, topic: LocalTopic, index: int, config: TopicConfig, *, is_new: bool) -> Log | None:
+    def _create_log(self, topic: LocalTopic, index: int, config: TopicConfig, *, is_new: bool) -> Log | None:
         try:
             return self._log_dirs.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
         except KafkaError as error:
@@ -327,9 +319,9 @@ class Partitions:
     def _drop_partition(self, topic: LocalTopic, index: int) -> None:
         partition = topic.partitions.pop(index)
         if partition.source is not None:
-            self._followed_anew.append(partition)
+            self._source_changed.append(partition)
         elif partition.leads:
-            self._led_anew.append(partition)
+            self._leadership_changed.append(partition)
         partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.backlog.add(partial(self._delete_log, topic.name, index))
 
@@ -340,7 +332,7 @@ class Partitions:
             self._trace("partition_left_behind", topic=topic, partition=index, error=str(error))
 
     def _drop_strays(self, image: MetadataImage) -> None:
-        """Put the logs aside of topics that were deleted while this broker was down, or that nobody ever knew."""
+        """Rename the logs of partitions that the metadata does not assign to this broker; they are not loaded."""
         strays: dict[str, list[str]] = {}
         for key, topic_id in list(self._log_dirs.topic_ids.items()):
             if not has_replica(image, self._local_id, key, topic_id):
@@ -358,10 +350,10 @@ class Partitions:
             partition = None if local is None else local.partitions.get(index)
             if partition is not None:
                 if partition.source is not None:
-                    self._followed_anew.append(partition)
+                    self._source_changed.append(partition)
                 elif partition.leads:
-                    self._led_anew.append(partition)
+                    self._leadership_changed.append(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._tell_changed()
+        self._notify_listeners()
         for listener in self._offline_listeners:
             listener()

@@ -1,4 +1,4 @@
-"""Brings to the controller whom the leaders on this broker take for in sync, and its answers back (KIP-497)."""
+"""Sends the ISR proposals of the partitions that this broker leads to the controller (AlterPartition, KIP-497)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
@@ -20,11 +20,11 @@ from broker.wire.api.alter_partition import (
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError
 
-# By id, and with the epochs of the brokers.
+# With topic ids and broker epochs.
 _VERSION: Final = 3
-# Before what was refused for a reason that may pass is asked for again, as in Kafka.
+# The pause before a proposal is sent again that was refused for a temporary reason, as in Kafka.
 RETRY_BACKOFF_MS: Final = 50
-# What is proposed meanwhile waits, and what was proposed grows old: do not insist for longer on one request.
+# Later proposals wait for the request in flight, and its proposals get old: give it up after this time.
 REQUEST_TIMEOUT_MS: Final = 5_000
 
 
@@ -32,22 +32,22 @@ class Controllers(Protocol):
     """The way to the active controller."""
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
-        """Its response. Raises ApiError where none is in reach for so long."""
+        """Send a request and return the response. Raises ApiError if no controller is reachable for `timeout_ms`."""
         ...
 
 
 @attrs.frozen
-class _Asked:
-    """A proposal that is on its way."""
+class _Sent:
+    """A proposal in flight."""
 
     partition: Partition
     proposal: Proposal
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """Collects proposals and sends them together, one request at a time.
 
-    `run` also looks for followers that lag, each half of replica.lag.time.max.ms; `led` are the partitions to look at.
+    `run` also looks for lagging followers, twice per replica.lag.time.max.ms, among the partitions that `led` returns.
     """
 
     def __init__(self, local_id: int, led: Callable[[], Iterable[Partition]], *, lag_max_ms: float) -> None:
@@ -58,48 +58,48 @@ class IsrChanges:
         self._work = trio.Event()
 
     def propose(self, partition: Partition) -> None:
-        """The partition has a proposal; it goes with the next request."""
+        """Send the partition's proposal with the next request."""
         self._proposed[partition] = None
         self._work.set()
 
     async def run(self, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
-        """`broker_epoch` is that under which this broker is registered."""
+        """Send proposals until cancelled. `broker_epoch` returns the epoch of this broker's registration."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._look_for_lag)
+            nursery.start_soon(self._shrink_periodically)
             while True:
                 await self._work.wait()
                 self._work = trio.Event()
-                if await self._bring(controllers, broker_epoch()):
+                if await self._send(controllers, broker_epoch()):
                     await trio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    async def _look_for_lag(self) -> None:
+    async def _shrink_periodically(self) -> None:
         while True:
             await trio.sleep(self._lag_max_ms / 2 / 1000)
             for partition in self._led():
                 propose_shrinking(partition)
 
-    async def _bring(self, controllers: Controllers, broker_epoch: int) -> bool:
-        """Ask once for what is proposed; whether some of it is to be asked for again."""
+    async def _send(self, controllers: Controllers, broker_epoch: int) -> bool:
+        """Send all proposals in one request; returns whether some must be sent again."""
         proposed, self._proposed = self._proposed, {}
-        asked = [
-            _Asked(partition, partition.in_sync.proposal)
+        sent = [
+            _Sent(partition, partition.in_sync.proposal)
             for partition in proposed
             if partition.in_sync is not None and partition.in_sync.proposal is not None
         ]
-        if not asked:
+        if not sent:
             return False
         try:
-            request = self._request(asked, broker_epoch)
+            request = self._request(sent, broker_epoch)
             response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
         except ApiError as error:
-            return self._refuse(asked, ErrorCode[error.name])
-        return self._answer(asked, response)
+            return self._refuse(sent, ErrorCode[error.name])
+        return self._handle_response(sent, response)
 
-    def _request(self, asked: Iterable[_Asked], own_epoch: int) -> AlterPartitionRequest:
+    def _request(self, sent: Iterable[_Sent], own_epoch: int) -> AlterPartitionRequest:
         topics: dict[bytes, TopicData] = {}
-        for one in asked:
+        for one in sent:
             partition, in_sync = one.partition, one.partition.in_sync
-            assert in_sync is not None, "nothing has happened since it was seen to be there"
+            assert in_sync is not None, "checked by the caller just before"
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))
             isr = [
                 BrokerState(
@@ -118,36 +118,36 @@ class IsrChanges:
             )
         return AlterPartitionRequest(broker_id=self._local_id, broker_epoch=own_epoch, topics=list(topics.values()))
 
-    def _answer(self, asked: Iterable[_Asked], response: AlterPartitionResponse) -> bool:
+    def _handle_response(self, sent: Iterable[_Sent], response: AlterPartitionResponse) -> bool:
         if response.error_code:
-            return self._refuse(asked, _code(response.error_code))
+            return self._refuse(sent, _code(response.error_code))
         answers = {
             (topic.topic_id, altered.partition_index): altered
             for topic in response.topics
             for altered in topic.partitions
         }
-        is_to_repeat = False
-        for one in asked:
+        must_retry = False
+        for one in sent:
             altered = answers.get((one.partition.topic_id, one.partition.index))
             if altered is None:
-                is_to_repeat |= self._refuse([one], ErrorCode.UNKNOWN_SERVER_ERROR)
+                must_retry |= self._refuse([one], ErrorCode.UNKNOWN_SERVER_ERROR)
             elif altered.error_code:
-                is_to_repeat |= self._refuse([one], _code(altered.error_code))
+                must_retry |= self._refuse([one], _code(altered.error_code))
             else:
                 _accept(one, altered)
-        return is_to_repeat
+        return must_retry
 
-    def _refuse(self, asked: Iterable[_Asked], code: ErrorCode) -> bool:
-        is_to_repeat = False
-        for one in asked:
+    def _refuse(self, sent: Iterable[_Sent], code: ErrorCode) -> bool:
+        must_retry = False
+        for one in sent:
             one.partition.trace("isr_refused", error=code.name)
             if proposal_refused(one.partition, one.proposal, code):
-                is_to_repeat = True
+                must_retry = True
                 self.propose(one.partition)
-        return is_to_repeat
+        return must_retry
 
 
-def _accept(one: _Asked, altered: AlteredPartition) -> None:
+def _accept(one: _Sent, altered: AlteredPartition) -> None:
     proposal_accepted(
         one.partition,
         one.proposal,
@@ -160,5 +160,5 @@ def _accept(one: _Asked, altered: AlteredPartition) -> None:
 def _code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
-    except ValueError:  # of a controller that is newer than this
+    except ValueError:  # an error code of a newer controller
         return ErrorCode.UNKNOWN_SERVER_ERROR

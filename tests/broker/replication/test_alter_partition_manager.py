@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.replication.isr_changes import RETRY_BACKOFF_MS, IsrChanges
+from broker.replication.alter_partition_manager import RETRY_BACKOFF_MS, AlterPartitionManager
 from broker.replication.leading import follower_fetched, follower_of, propose_recovery
 from broker.replication.partition import Partition
-from broker.replication.surroundings import Surroundings
+from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -73,22 +73,21 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.controller = ScriptedController()
-        self.changes = IsrChanges(LOCAL, lambda: self.partitions, lag_max_ms=LAG_MS)
-        surroundings = Surroundings(
+        self.changes = AlterPartitionManager(LOCAL, lambda: self.partitions, lag_max_ms=LAG_MS)
+        context = PartitionContext(
             local_id=LOCAL,
             lag_max_ms=LAG_MS,
             now_ms=lambda: trio.current_time() * 1000,
             broker=lambda broker_id: BrokerImage(broker_id, FOLLOWER_EPOCH, b"", {}, {}, None, False, False, ()),
-            propose=self.changes.propose,
-            flush=lambda partition: None,
             trace=no_trace,
         )
+        tasks = PartitionTasks[Partition](self.changes.propose, lambda partition: None)
         self.partitions = [
-            Partition(f"topic{at}", topic_id, 0, open_log(directory / f"topic{at}-0"), surroundings)
+            Partition(f"topic{at}", topic_id, 0, open_log(directory / f"topic{at}-0"), context, tasks)
             for at, topic_id in enumerate(TOPIC_IDS)
         ]
         for partition in self.partitions:
-            partition.become(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+            partition.apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
 
     def isr(self, at: int) -> tuple[int, ...]:
         in_sync = self.partitions[at].in_sync
@@ -176,7 +175,7 @@ async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, 
     world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await trio.sleep(10)
     assert len(world.controller.requests) == 1
-    world.partitions[0].become(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
+    world.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
     world.catch_up(0)
     await wait_all_tasks_blocked()
     assert len(world.controller.requests) == 2
@@ -184,7 +183,7 @@ async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, 
 
 async def test_what_is_proposed_no_more_by_the_time_is_not_sent(world: World) -> None:
     world.catch_up(0)
-    world.partitions[0].become(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
+    world.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
     await wait_all_tasks_blocked()
     assert world.controller.requests == []
 
@@ -216,7 +215,7 @@ def unclean(partition_epoch: int = 1) -> PartitionImage:
 async def test_who_was_elected_uncleanly_has_recovered_when_it_leads(world: World) -> None:
     """KIP-704; the ISR is what it was, and the next proposal comes when this one is answered."""
     partition = world.partitions[0]
-    partition.become(unclean())
+    partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
     (request,) = world.controller.requests
@@ -231,12 +230,12 @@ async def test_who_was_elected_uncleanly_has_recovered_when_it_leads(world: Worl
 
 async def test_recovery_is_told_of_again_where_the_metadata_says_it_was_not_heard(world: World) -> None:
     partition = world.partitions[0]
-    partition.become(unclean())
+    partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
     world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await wait_all_tasks_blocked()
-    partition.become(unclean(partition_epoch=2))
+    partition.apply_image(unclean(partition_epoch=2))
     propose_recovery(partition, unclean(partition_epoch=2))
     await wait_all_tasks_blocked()
     assert [request.topics[0].partitions[0].partition_epoch for request in world.controller.requests] == [1, 2]
@@ -245,7 +244,7 @@ async def test_recovery_is_told_of_again_where_the_metadata_says_it_was_not_hear
 async def test_there_is_nothing_to_tell_where_nothing_was_lost_or_somebody_else_leads(world: World) -> None:
     propose_recovery(world.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
     elsewhere = PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1, leader_recovery_state=LEADER_RECOVERING)
-    world.partitions[1].become(elsewhere)
+    world.partitions[1].apply_image(elsewhere)
     propose_recovery(world.partitions[1], elsewhere)
     await wait_all_tasks_blocked()
     assert world.controller.requests == []
@@ -254,7 +253,7 @@ async def test_there_is_nothing_to_tell_where_nothing_was_lost_or_somebody_else_
 async def test_what_the_answer_has_told_already_is_not_told_again_by_the_log(world: World) -> None:
     """The log repeats the state before the one that the leader knows by the controller's answer."""
     partition = world.partitions[0]
-    partition.become(unclean())
+    partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
     world.controller.answer()

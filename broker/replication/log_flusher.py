@@ -1,4 +1,4 @@
-"""Appends that only count once they are on the disk: topics with `flush.messages`."""
+"""Flushes appended records of topics with `flush.messages`, which are acknowledged only when durable."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from broker.replication.partition import Partition
 from kraft.env import FsyncFailed
 
 
-class Flushes:
-    """Flushes the logs that ask for it, before their producers hear of success and consumers see the records.
+class LogFlusher:
+    """Flushes logs that require it, before their producers are answered and consumers see the records.
 
-    Kafka flushes within the append and stalls everybody meanwhile. Here whoever is concerned waits, and the appends
-    that arrive during one flush share the next (group commit).
+    Kafka flushes within the append, on the request handler's thread. Here only the requests for that partition wait,
+    and all appends that arrive during one flush share the next one (group commit).
     """
 
     def __init__(self, now_ms: Callable[[], int], on_failure: Callable[[Partition, OSError], None]) -> None:
@@ -22,11 +22,12 @@ class Flushes:
         self._work = trio.Event()
 
     def add(self, partition: Partition) -> None:
-        """Make what its log has as durable as its config asks for, and tell the partition then."""
+        """Flush the partition's log as soon as possible, then call `Partition.flushed`."""
         self._waiting[partition] = None
         self._work.set()
 
     async def run(self) -> None:
+        """Flush until cancelled. Raises FsyncFailed, in an exception group."""
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -49,4 +50,4 @@ class Flushes:
             self._on_failure(partition, error)
         else:
             if partition.log is log and partition.leader_epoch == leader_epoch:
-                partition.flushed(end_offset)  # otherwise there may be other records by now at these offsets
+                partition.flushed(end_offset)  # otherwise these offsets may hold other records by now

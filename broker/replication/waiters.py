@@ -1,0 +1,105 @@
+"""The requests that wait for one partition to change; Kafka keeps them in its purgatories."""
+
+from collections import OrderedDict
+from typing import Generic, Protocol, TypeVar
+
+from broker.wire.errors import ErrorCode
+
+P_contra = TypeVar("P_contra", contravariant=True)
+P = TypeVar("P")
+
+
+class Waiter(Protocol[P_contra]):
+    """A parked request that may be complete once the partition has changed."""
+
+    def try_complete(self, partition: P_contra) -> None:
+        """Look at the partition, which has changed and does not know this waiter any more. Must not fail."""
+        ...
+
+
+class AcknowledgementWaiter(Protocol):
+    """A produce request that waits for its records to be safe. Must not fail."""
+
+    def settled(self, code: ErrorCode) -> None:
+        """Called once: with NONE if the records are safe."""
+        ...
+
+
+class Acknowledgements:
+    """Produce requests that wait until an offset is reached, in the order of their arrival.
+
+    That is the order of their offsets, except for a retried batch that is in the log already and waits for a lower
+    offset. It is told together with the requests that came before it. `waiting` maps each request to its offset.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: OrderedDict[AcknowledgementWaiter, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def add(self, waiter: AcknowledgementWaiter, end_offset: int) -> None:
+        """Tell `waiter` once everything below `end_offset` is reached."""
+        self.waiting[waiter] = end_offset
+
+    def discard(self, waiter: AcknowledgementWaiter) -> None:
+        """Drop a waiter without telling it."""
+        self.waiting.pop(waiter, None)
+
+    def reach(self, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Everything below `end_offset` is reached: tell the requests that wait for that, with `code`."""
+        waiting = self.waiting
+        while waiting:
+            waiter, wanted = next(iter(waiting.items()))
+            if wanted > end_offset:
+                return
+            del waiting[waiter]
+            waiter.settled(code)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Tell all waiting requests `code`: it is not known whether their offsets will be reached."""
+        while self.waiting:
+            waiter, _ = self.waiting.popitem(last=False)
+            waiter.settled(code)
+
+
+class PartitionWaiters(Generic[P]):
+    """All requests that wait for a partition of type P.
+
+    `for_high_watermark` wait for the high watermark to move, as consumers do. `for_log_end` wait for the log to grow,
+    as followers do. `for_deletions` wait for followers to delete the records that this leader has deleted. Of produce
+    requests, those `for_commit` wait for the high watermark (acks=all), and those `for_flush` for a flush.
+
+    A waiter is removed from a dictionary when it is notified, and adds itself again if it has to wait on.
+    """
+
+    __slots__ = ("for_commit", "for_deletions", "for_flush", "for_high_watermark", "for_log_end")
+
+    def __init__(self) -> None:
+        self.for_high_watermark: dict[Waiter[P], None] = {}
+        self.for_log_end: dict[Waiter[P], None] = {}
+        self.for_deletions: dict[Waiter[P], None] = {}
+        self.for_commit = Acknowledgements()
+        self.for_flush = Acknowledgements()
+
+    def notify_high_watermark(self, partition: P) -> None:
+        waiting, self.for_high_watermark = self.for_high_watermark, {}
+        for waiter in waiting:
+            waiter.try_complete(partition)
+
+    def notify_log_end(self, partition: P) -> None:
+        waiting, self.for_log_end = self.for_log_end, {}
+        for waiter in waiting:
+            waiter.try_complete(partition)
+
+    def notify_deletions(self, partition: P) -> None:
+        waiting, self.for_deletions = self.for_deletions, {}
+        for waiter in waiting:
+            waiter.try_complete(partition)
+
+    def refuse_producers(self, code: ErrorCode) -> None:
+        """Tell all waiting produce requests `code`: it is not known whether their records stay in the log."""
+        self.for_commit.fail(code)
+        self.for_flush.fail(code)

@@ -1,0 +1,202 @@
+"""What of one log is durable: the recovery point, flushes, and the sync that must follow a truncation.
+
+After a truncation the log is *unsettled*: it takes no appends until `settle` has made the cut durable. Without that, a
+power cut could bring the removed records back, below or after records that another leader wrote later.
+"""
+
+from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.producer_snapshots import ProducerSnapshots
+from broker.storage.segment import Segment
+from broker.storage.segment_list import SegmentList
+from broker.storage.unsettled import mark_unsettled, unmark_unsettled
+from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import Disk, Tracer
+
+
+class Durability:
+    """The durable part of a log with these segments, leader epochs and producer snapshots.
+
+    `recovery_point` is the end of the durable records. `unflushed_since_ms` is the time of the first commit that no
+    flush covers, -1 without one. `truncations` counts the truncations so far: a reader that finds it unchanged knows
+    that the records it read are still in the log. `failure` is the first error of the disk; a log that has failed takes
+    no appends any more. `blocks_appends` is true if the log has failed or is unsettled.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_epochs",
+        "_segments",
+        "_snapshots",
+        "_trace",
+        "blocks_appends",
+        "failure",
+        "is_unsettled",
+        "recovery_point",
+        "truncations",
+        "unflushed_since_ms",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: SegmentList,
+        epochs: LeaderEpochCache,
+        snapshots: ProducerSnapshots,
+        trace: Tracer,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._epochs = epochs
+        self._snapshots = snapshots
+        self._trace = trace
+        self.unflushed_since_ms = -1
+        self.failure: OSError | None = None
+        self.is_unsettled = self.blocks_appends = False
+        self.recovery_point = 0
+        self.truncations = 0
+
+    def fail(self, error: OSError) -> None:
+        """Record that the disk failed under this log."""
+        if self.failure is None:
+            self._trace("storage_log_failed", path=self._directory, error=str(error))
+        self.close(error)
+
+    def close(self, error: OSError) -> None:
+        """Refuse appends from now on, with `error` as the reason unless the log has failed before."""
+        self.blocks_appends = True
+        if self.failure is None:
+            self.failure = error
+
+    def refusal(self, partition: str) -> KafkaError:
+        """The error for an append while `blocks_appends`; `partition` is for the message."""
+        if self.failure is None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} was cut and is not settled yet")
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Error while appending records to {partition}: {self.failure}"
+        )
+
+    # Flushes
+
+    def needs_flush(self, end_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms require a flush up to `end_offset`, or a rolled segment waits for it."""
+        unflushed = end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        return (
+            unflushed >= config.flush_messages
+            or (config.flush_ms != MAX_LONG and 0 <= self.unflushed_since_ms <= now_ms - config.flush_ms)
+            or self.recovery_point < self._segments.active.base_offset
+        )
+
+    async def flush(self, end_offset: int) -> None:
+        """Make the committed records durable and move the recovery point to `end_offset`, where they end.
+
+        Raises FsyncFailed, OSError.
+        """
+        if end_offset > self.recovery_point:
+            self.unflushed_since_ms = -1
+            await self._flush(self._segments.since(self.recovery_point), end_offset)
+
+    async def flush_rolled(self) -> None:
+        """Make the rolled segments durable and move the recovery point to the start of the active segment.
+
+        Kafka does this in the background after each roll (UnifiedLog.roll). Raises FsyncFailed, OSError.
+        """
+        end_offset = self._segments.active.base_offset
+        if end_offset <= self.recovery_point:
+            return
+        since = self._segments.since(self.recovery_point)
+        rolled = [segment for segment in since if segment.base_offset < end_offset]
+        await self._flush(rolled, end_offset)
+        for segment in rolled:
+            if segment is not self._segments.active:  # a truncation meanwhile may have made it active again
+                segment.release()
+
+    async def _flush(self, segments: list[Segment], end_offset: int) -> None:
+        truncations = self.truncations
+        await self._sync(segments)
+        if truncations == self.truncations:  # otherwise these offsets may hold other records by now
+            self.recovery_point = max(self.recovery_point, end_offset)
+
+    # Truncations
+
+    def mark_unsettled(self) -> None:
+        """Leave a marker in the directory before the log is cut: a restart then settles it again. Raises OSError."""
+        mark_unsettled(self._disk, self._directory)
+
+    def truncated_to(self, end_offset: int) -> None:
+        """The log was cut and now ends at `end_offset`. It takes no appends until `settle` is done."""
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.truncations += 1
+        self.is_unsettled = self.blocks_appends = True
+
+    def mark_settled(self) -> None:
+        """Take appends again, unless the log has failed: the truncation is durable, or it removed no records."""
+        self.is_unsettled = False
+        self.blocks_appends = self.failure is not None
+
+    async def settle(self) -> None:
+        """Make the last truncation durable, whether recovery made it or a leader change; appends are possible again.
+
+        A later flush is not enough: it begins at the segment of the recovery point, and the log may have been cut
+        there and rolled since. A power cut would then bring the removed records back: records of other leaders, at
+        offsets that follow. For the same reason the checkpointed recovery point must be lowered before the next append
+        if the log now ends before it (`LogDir.settle`). Raises FsyncFailed, OSError.
+        """
+        while self.is_unsettled:
+            truncations = self.truncations
+            await self._sync([self._segments.active])
+            await self._disk.sync_dir(self._directory)
+            if truncations != self.truncations:
+                continue
+            await unmark_unsettled(self._disk, self._directory)
+            if truncations == self.truncations:
+                self.mark_settled()
+            else:
+                self.mark_unsettled()
+
+    async def _sync(self, segments: list[Segment]) -> None:
+        """Sync these segments and the files beside them. A file may vanish meanwhile if its segment is deleted."""
+        for segment in segments:
+            try:
+                await segment.sync()
+            except FileNotFoundError:
+                if self.failure is None and segment in self._segments:
+                    raise
+        try:
+            if self.failure is None:
+                await self._sync_checkpoints([segment for segment in segments if segment.is_new])
+        except FileNotFoundError:
+            if self.failure is None:
+                raise
+
+    async def _sync_checkpoints(self, new: list[Segment]) -> None:
+        await self._epochs.flush()
+        await self._snapshots.sync()
+        if new:
+            await self._disk.sync_dir(self._directory)
+            for segment in new:
+                segment.is_new = False
+
+    # A clean shutdown (see `closing`)
+
+    def unsynced_paths(self, end_offset: int) -> list[str]:
+        """Write what is in memory to the files; returns the paths of the files that are not durable. Raises OSError."""
+        is_flushed = self.recovery_point >= end_offset
+        paths: list[str] = []
+        for segment in self._segments.since(self.recovery_point):
+            if segment.size_bytes or not is_flushed:
+                paths += segment.unsynced_paths()
+        return paths + self._snapshots.unsynced_paths() + self._epochs.write_beside()
+
+    def replace_checkpoint(self) -> bool:
+        """Move the new leader epoch checkpoint, which is durable, over the old one.
+
+        Returns whether the log's directory has entries that are not durable.
+        """
+        has_replaced = self._epochs.replace()
+        return has_replaced or (not self._segments.is_empty and any(segment.is_new for segment in self._segments))

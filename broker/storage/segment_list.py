@@ -1,0 +1,207 @@
+"""The segments of one log in order: finding an offset in them, and rolling, deleting and replacing them on disk."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from broker.storage.log_config import LogConfig
+from broker.storage.segment import Segment
+from broker.storage.swapping import swap_in
+from broker.wire.records import HEADER_SIZE, read_header
+from kraft.env import Disk, File, Tracer
+
+# How many recent commit ends have a remembered file position. A consumer that keeps up reads from one of them, and the
+# high watermark is usually one of them: such a read needs no search.
+KNOWN_POSITIONS_MAX: Final = 16
+
+
+@attrs.define
+class LogSlice:
+    """A range of bytes in a segment's file. The last batch may be cut off, as clients expect of a Fetch response."""
+
+    segment: Segment
+    position: int
+    size: int
+
+    @property
+    def file(self) -> File:
+        return self.segment.file
+
+
+class SegmentList:
+    """At least one segment, ascending by base offset; the last one is `active`.
+
+    `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
+    """
+
+    __slots__ = ("_bases", "_directory", "_disk", "_known_positions", "_segments", "_trace", "active", "discarded")
+
+    def __init__(
+        self, disk: Disk, directory: str, segments: list[Segment], discarded: list[str], trace: Tracer
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._trace = trace
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
+        self.active = segments[-1]
+        self.discarded = discarded
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, at: int) -> Segment:
+        return self._segments[at]
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset of the oldest segment."""
+        return self._bases[0]
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        return tuple(self._bases)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the only segment holds no batch."""
+        return len(self._segments) == 1 and not self.active.size_bytes
+
+    def configure(self, config: LogConfig) -> None:
+        """Apply a changed topic config to every segment."""
+        for segment in self._segments:
+            segment.configure(config)
+
+    def release(self) -> None:
+        """Free the indexes and file descriptors; they are loaded again on use. Nothing may be staged."""
+        for segment in self._segments:
+            segment.release()
+
+    # Finding
+
+    def index(self, segment: Segment) -> int | None:
+        """The index of `segment`; None if it is no longer part of the log."""
+        at = self.floor_index(segment.base_offset)
+        return at if self._segments[at] is segment else None
+
+    def floor_index(self, offset: int) -> int:
+        """The index of the segment whose range contains `offset`; 0 for an offset before all segments."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segment whose range contains `offset`, and all later ones."""
+        return self._segments[self.floor_index(offset) :]
+
+    def remember_end(self, offset: int) -> None:
+        """Remember that the active segment's file now ends where `offset` begins."""
+        known = self._known_positions
+        if len(known) >= KNOWN_POSITIONS_MAX:
+            del known[next(iter(known))]
+        known[offset] = self.active.written
+
+    def locate(self, offset: int) -> tuple[Segment, int, int]:
+        """The segment and position of the first batch that ends after `offset`, and its size (-1 if not known).
+
+        An offset after all batches is located at the end of the log. Raises CorruptBatch, OSError.
+        """
+        segment = self.active
+        if offset >= segment.base_offset:
+            position = self._known_positions.get(offset)
+            if position is not None:
+                return segment, position, -1
+        for segment in self.since(offset):
+            found = segment.find(offset)
+            if found is not None:
+                return segment, found.position, found.size
+        return segment, segment.written, -1
+
+    def slice(self, offset: int, end_offset: int | None, max_bytes: int, *, min_one_batch: bool) -> LogSlice:
+        """The written batches of one segment from the one with `offset` up to the one with `end_offset`.
+
+        `end_offset` None means up to the end of what is written. Raises CorruptBatch, OSError.
+        """
+        segment, position, batch_size = self.locate(offset)
+        end = segment.written
+        if end_offset is not None:
+            end_segment, end_position, _ = self.locate(end_offset)
+            if end_segment is segment:
+                end = end_position
+        size = max(end - position, 0)
+        if size > max_bytes:
+            if batch_size < 0:
+                batch_size = read_header(segment.file.read(position, HEADER_SIZE)).size
+            size = max_bytes if batch_size <= max_bytes else batch_size if min_one_batch else 0
+        return LogSlice(segment, position, size)
+
+    # Changing
+
+    def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        """Seal the active segment and create the next one, which begins at `base_offset`. Raises OSError."""
+        self.active.seal()
+        self.active.release()
+        self._add(Segment.create(self._disk, self._directory, base_offset, config, now_ms=now_ms))
+        self._trace("storage_segment_rolled", path=self.active.path)
+
+    def delete_first(self, count: int) -> None:
+        """Delete the oldest segments; at least one later segment stays. Raises OSError."""
+        self._delete(0, count)
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the log before the batch with `offset`; returns the offset at which the log now ends.
+
+        `offset` must not be before the first segment. Raises OSError, CorruptBatch.
+        """
+        self._delete(self.floor_index(offset) + 1, len(self._segments))
+        self.active.truncate_to(offset)
+        self._known_positions.clear()
+        return min(offset, self.active.load_end())
+
+    def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        """Replace all segments by an empty one that begins at `base_offset`. Raises OSError."""
+        self._delete(0, len(self._segments))
+        self._add(Segment.create(self._disk, self._directory, base_offset, config, now_ms=now_ms))
+
+    def replace(self, segments: Sequence[Segment], config: LogConfig) -> None:
+        """Replace adjacent segments, none of them active, by the cleaned segment made from them (see `swapping`).
+
+        The cleaned segment's files must be durable. Their new names are durable after a sync of the directory.
+        Raises OSError.
+        """
+        first = self.index(segments[0])
+        end = (0 if first is None else first) + len(segments)
+        assert first is not None, "the caller has checked that the segments are part of the log"
+        assert end < len(self._segments), "the active segment is never cleaned"
+        opened_ms = max(segment.retention_timestamp for segment in segments)
+        self.discarded += swap_in(self._disk, segments)
+        base_offset = segments[0].base_offset
+        cleaned = Segment.open(self._disk, self._directory, base_offset, config, now_ms=opened_ms)
+        self._segments[first:end] = [cleaned]
+        self._bases[first:end] = [base_offset]
+        self._trace("storage_segments_cleaned", path=cleaned.path, segments=len(segments), bytes=cleaned.size_bytes)
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._known_positions.clear()
+
+    def _delete(self, first: int, end: int) -> None:
+        """If this deletes the active segment, the caller adds another or truncates the new last one."""
+        removed = self._segments[first:end]
+        del self._segments[first:end], self._bases[first:end]
+        if self._segments:
+            self.active = self._segments[-1]
+        self._known_positions.clear()
+        for segment in removed:
+            self.discarded += segment.delete()
+            self._trace("storage_segment_deleted", path=segment.path)
