@@ -1,8 +1,8 @@
-"""Files that come and go with partitions, some at a time.
+"""Creates and deletes the files of partitions, a few at a time.
 
-A metadata change may bring a broker thousands of partitions, or take them away. Each costs some calls of the file
-system, which take milliseconds while it is busy with its journal. Done within one turn of the event loop, they would
-keep the node from everything else for so long that others take it for dead.
+A metadata change may assign thousands of partitions to a broker, or remove them. Each costs some file system calls,
+which take milliseconds while the file system commits its journal. If all were done in one turn of the event loop, the
+node would be blocked for so long that other nodes take it for dead.
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ import trio
 
 Work: TypeAlias = Callable[[], None]
 
-# Few topics have more partitions on one broker: these are there as soon as the metadata says so.
+# Done at once per metadata change; few topics have more partitions on one broker.
 AT_ONCE: Final = 32
-# Some milliseconds' worth, a tenth of a second's at worst.
+# Takes some milliseconds, and at worst a tenth of a second.
 PER_TURN: Final = 8
 
 
 class Backlog:
-    """Does work in the order in which it is added: at once while there is little, or else when `run` has its turns.
+    """Does work in the order in which it is added: the first items at once, the rest when `run` has its turns.
 
-    `done` is called after some of it was done later.
+    `done` is called after each turn in which `run` did some work.
     """
 
     def __init__(self, done: Work) -> None:
@@ -32,10 +32,11 @@ class Backlog:
         self._room = AT_ONCE
 
     def begin(self) -> None:
-        """What is added from now on belongs to one change of the metadata."""
+        """Begin a new metadata change: its first items are done at once."""
         self._room = AT_ONCE
 
     def add(self, work: Work) -> None:
+        """Do `work` now or later, in order."""
         if self._room and not self._waiting:
             self._room -= 1
             work()
@@ -44,6 +45,7 @@ class Backlog:
             self._work.set()
 
     async def run(self) -> None:
+        """Do the waiting work until cancelled."""
         while True:
             await self._work.wait()
             self._work = trio.Event()

@@ -1,12 +1,12 @@
 """Fetch sessions: a client names its partitions once and afterwards only what changed (KIP-227).
 
-A session lives at the broker, under a random id; each request carries the epoch that follows the last one's, so a
-lost or repeated request is noticed. Sessions belong to no connection and are evicted when slots run out.
+The broker keeps a session under a random id. Each request carries an epoch that is one higher than the last one's, so
+that a lost or repeated request is noticed. Sessions belong to no connection, and are evicted when slots run out.
 
-A request costs what has changed, and not what there is. Of its targets a session looks only at those that are *due*:
-named anew, or of partitions that may have more to tell than they did. One that has nothing to tell is *settled*: it
-waits at its partition, and is due again when that moves. Those that have something to tell take turns, so that a busy
-partition cannot starve others: whoever is served goes to the back.
+The cost of a request grows with what has changed, not with the size of the session. A session only reads targets that
+are *due*: named by the request, or of partitions that have changed since. A target without news is *settled*: it waits
+at its partition and becomes due when that changes. Targets with news take turns, so that a busy partition cannot starve
+others: a target that was served goes to the back.
 """
 
 import random
@@ -23,13 +23,13 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
-# Of a session that was closed; no request has it.
+# The epoch of a closed session; no request carries it.
 _CLOSED: Final = -2
-# Sessions of more targets than this are closed in steps, of so many targets each.
+# Sessions of more targets than this are closed in steps of this size.
 CLOSED_AT_ONCE: Final = 256
 # A session used this recently is not evicted for a new one (KIP-227, min.incremental.fetch.session.eviction.ms).
 EVICTION_MIN_MS: Final = 120_000
-# As many as may well fill a response between them.
+# This many targets can usually fill a response.
 RELEASED_MAX: Final = 32
 
 TargetKey: TypeAlias = tuple[str | bytes, int]
@@ -38,26 +38,26 @@ BrokerIncarnation: TypeAlias = tuple[int, int]
 
 
 class Waiter(Protocol):
-    """The session's request that waits for more."""
+    """The request of the session that waits for news."""
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """The target's partition has moved, and has forgotten the target. It is due."""
+        """Called when the target's partition has changed. The target is due, and does not wait any more."""
         ...
 
     def expire(self) -> None:
-        """Answer with what there is: nothing more will be heard of."""
+        """Respond with what is known now; no further call follows."""
         ...
 
 
 class FetchSession:
-    """What a client fetches. `due` are the targets to look at, in turn.
+    """The partitions that a client fetches. `due` are the targets to read, in order.
 
-    `follower` is the broker that asks, or None. It has what it had at its last request, at `last_used_ms`, of every
-    settled target, and that was all there was: its progress is noted when the target is due again, not at each request.
+    `follower` is the fetching broker, or None for a consumer. For every settled target the follower was caught up at
+    its last request, at `last_used_ms`. That progress is recorded when the target becomes due, not at each request.
 
-    `held` are targets that have something to tell, and are kept from it by a throttle.
+    `held` are targets with news that a throttle holds back.
 
-    `access_generation` is the state of ACLs under which the targets were last looked at.
+    `access_generation` is the state of ACLs under which the targets were last read.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class FetchSession:
         return len(self._targets)
 
     def update(self, named: Iterable[FetchTarget], forgotten: Iterable[TargetKey]) -> None:
-        """Take over what a request changes."""
+        """Add, change and remove targets as a request says."""
         for target in named:
             known = self._targets.get((target.topic, target.index))
             if known is None:
@@ -118,35 +118,35 @@ class FetchSession:
                 gone.leave()
 
     def asked(self, follower: BrokerIncarnation | None, now_ms: float) -> None:
-        """Another request has come. One of another life of the broker says anew what it has of everything."""
+        """Begin another request. A new incarnation of the follower reports the state of every partition again."""
         if follower != self.follower:
-            self.look_at_all()
+            self.make_all_due()
             self.follower = follower
         self.last_used_ms = now_ms
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter.expire()
 
-    def look_at_all(self) -> None:
-        """Have every target looked at by the next request."""
+    def make_all_due(self) -> None:
+        """Have the next request read every target."""
         self.held.clear()
         for target in self._targets.values():
             self.due[target] = None
 
     def settle(self, target: FetchTarget) -> None:
-        """The target has nothing to tell, and waits at its partition."""
+        """Take a target without news out of `due`; it waits at its partition."""
         self.due.pop(target, None)
 
     def hold(self, target: FetchTarget) -> None:
-        """What the target has to tell, it may not tell now."""
+        """Take a target with news out of `due`, as a throttle holds it back."""
         if target in self.due:
             del self.due[target]
             self.held[target] = None
 
     def release(self) -> None:
-        """Some of those that were held back are due, before all others: their turn had come.
+        """Make some held targets due again, before all others, as it was their turn.
 
-        Not all, since a few may take all that is let through, and the others would be looked at for nothing.
+        Only some of them: a few may use up what the throttle lets through, and reading the others would be in vain.
         """
         released = list(islice(self.held, RELEASED_MAX))
         for target in released:
@@ -154,7 +154,7 @@ class FetchSession:
         self.due = {**dict.fromkeys(released), **self.due}
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """The target's partition has moved."""
+        """Make the target due, as its partition has changed, and tell the waiting request."""
         if target in self.held:
             del self.held[target]
             self.due[target] = None
@@ -166,25 +166,25 @@ class FetchSession:
             self.waiter.moved(target, partition)
 
     def served(self, target: FetchTarget) -> None:
-        """The target's turn is over."""
+        """Move a target that was served to the back of `due`."""
         if target in self.due:
             del self.due[target]
             self.due[target] = None
 
     def end(self) -> None:
-        """Answer the request that waits. No other one follows, and `leave` is to be called."""
+        """End the session: the waiting request is answered. The caller must call `leave` then."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter.expire()
         self.epoch = _CLOSED
 
     def leave_at_once(self) -> None:
-        """As `leave`, for few targets."""
+        """Stop waiting at all partitions at once; for sessions of few targets."""
         for target in self._targets.values():
             target.leave()
 
     def leave(self) -> Generator[None, None, None]:
-        """Wait at no partition any more; yields after some of them."""
+        """Stop waiting at all partitions; yields after some of them."""
         while self._targets:
             _, target = self._targets.popitem()
             self.due.pop(target, None)
@@ -200,10 +200,10 @@ class FetchSession:
 
 
 class Fetch:
-    """One request: what to look at for it, and what of that to tell.
+    """One fetch request: which targets to read, and which results its response contains.
 
-    A request is *full* if it names all its partitions, and is told of all of them, within no session or opening one
-    (`session_id` then names it). Otherwise it is told of those of which there is something new to say.
+    A *full* request is one outside of a session, or one that opens a session (`session_id`); its response contains all
+    its partitions. The response to any other request only contains partitions with news.
     """
 
     __slots__ = ("_epoch", "is_full", "session")
@@ -219,11 +219,11 @@ class Fetch:
 
     @property
     def targets(self) -> Sequence[FetchTarget]:
-        """What to look at, in turn."""
+        """The targets to read, in order."""
         return list(self.session.due)
 
     def select(self, fetched: Iterable[FetchedPartition]) -> list[FetchedPartition]:
-        """Which of the results the response has to carry, remembering them as told.
+        """The results that the response contains; they count as known to the client from now on.
 
         Raises INVALID_FETCH_SESSION_EPOCH if a later request of the session overtook this one.
         """
@@ -244,18 +244,18 @@ class Fetch:
         return self.session.epoch == self._epoch
 
     def check_is_current(self) -> None:
-        """Raises INVALID_FETCH_SESSION_EPOCH where it is not."""
+        """Raise INVALID_FETCH_SESSION_EPOCH unless `is_current`."""
         if not self.is_current:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
 
     def end(self) -> None:
-        """The request is answered, or its connection is closed. Its targets leave if they belong to no session."""
+        """End a request that was answered or whose connection was closed; without a session its targets leave."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             self.session.leave_at_once()
 
     def end_in_steps(self) -> Generator[None, None, None]:
-        """As `end`, for many targets."""
+        """As `end`, in steps, for many targets."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             yield from self.session.leave()
@@ -264,7 +264,7 @@ class Fetch:
 class FetchSessions:
     """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`).
 
-    `ended` are sessions of many targets, which have yet to `leave` their partitions.
+    `ended` are ended sessions of many targets on which `leave` must still be called.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -292,12 +292,12 @@ class FetchSessions:
         follower: BrokerIncarnation | None = None,
         named_count: int = 0,
     ) -> Fetch:
-        """What a request with this session id and epoch fetches. `now_ms` is of a clock that does not go back.
+        """Begin a request with this session id and epoch. `now_ms` is the time of a monotonic clock.
 
-        Where `named` are only the first of more targets, `named_count` is the number of all.
+        If `named` are only the first of more targets, `named_count` is the number of all.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR
-        where the client changed between topic names and ids in mid-session.
+        if the client switched between topic names and topic ids within the session.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(session_id)
@@ -315,9 +315,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {known.epoch}, got {epoch}")
         if known.by_topic_id != by_topic_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was opened the other way")
-        return self._go_on(known, named, forgotten, follower, now_ms)
+        return self._continue(known, named, forgotten, follower, now_ms)
 
-    def _go_on(
+    def _continue(
         self,
         session: FetchSession,
         named: Iterable[FetchTarget],
@@ -350,7 +350,7 @@ class FetchSessions:
             session.close()
 
     def _free_id(self, size: int, now_ms: float) -> int:
-        """A new session's id, or NO_SESSION when there is no room; the client then simply names all every time."""
+        """An id for a new session, or NO_SESSION if all slots are in use; the client then sends full requests only."""
         if len(self._sessions) >= self._slots and not self._evict_for(size, now_ms):
             return NO_SESSION
         while (session_id := self._rng.randrange(1, 2**31)) in self._sessions:
@@ -358,7 +358,7 @@ class FetchSessions:
         return session_id
 
     def _evict_for(self, size: int, now_ms: float) -> bool:
-        """Make room by the session unused for too long, or an established one that is no larger (KIP-227)."""
+        """Evict a session that was unused for too long, or an established one that is not larger (KIP-227)."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

@@ -1,4 +1,4 @@
-"""One partition of a fetch: what is asked for, what was told last, what is found."""
+"""One partition of a fetch session: its request, the last response to it, and the result of a read."""
 
 from collections.abc import Sized
 from typing import Final, Protocol
@@ -13,14 +13,16 @@ _NEVER_SENT: Final = -1
 class TargetListener(Protocol):
     """The fetch session that a target belongs to."""
 
-    def moved(self, target: "FetchTarget", partition: Partition) -> None: ...
+    def moved(self, target: "FetchTarget", partition: Partition) -> None:
+        """Called when the target's partition has changed; the target does not wait at it any more."""
+        ...
 
 
 class FetchTarget:
-    """One partition of a fetch request, and what the session last told the client about it.
+    """One partition of a fetch request, with the offsets that the session last sent to the client.
 
-    `topic` is a name, or a topic id of 16 bytes, as the request's version has it. A target waits at the partition that
-    it was found to be (`partition`) and tells the session, `listener`, that there may be news.
+    `topic` is a name, or a topic id of 16 bytes, depending on the request's version. `partition` is the partition at
+    which the target waits; when that changes, the target notifies its session, `listener`.
     """
 
     __slots__ = (
@@ -60,7 +62,7 @@ class FetchTarget:
         self.listener: TargetListener | None = None
 
     def take_over(self, named: "FetchTarget") -> None:
-        """Ask for what another one asks for. Who does so in another epoch is told all anew, also if nothing moved."""
+        """Take over the request of `named`. With another leader epoch, all offsets are sent again, even unchanged."""
         if named.current_leader_epoch != self.current_leader_epoch:
             self.sent_high_watermark = _NEVER_SENT
         self.fetch_offset = named.fetch_offset
@@ -70,12 +72,12 @@ class FetchTarget:
         self.log_start_offset = named.log_start_offset
 
     def try_complete(self, partition: Partition) -> None:
-        """The partition has moved, and has forgotten this."""
+        """Notify the session: the partition has changed, and this target does not wait at it any more."""
         if self.listener is not None:
             self.listener.moved(self, partition)
 
     def leave(self) -> None:
-        """Belong to no session and wait nowhere any more."""
+        """Leave the session and stop waiting."""
         self.listener = None
         if self.partition is not None:
             self.partition.waiters.for_high_watermark.pop(self, None)
@@ -84,10 +86,10 @@ class FetchTarget:
 
 
 class FetchedPartition:
-    """What one partition answers. `records` is opaque here; only whether it is empty matters.
+    """The result for one partition. `records` is opaque here; only its length matters.
 
-    `diverging` is where the log parts from the client's, and `read_replica` the broker to ask instead (KIP-392); either
-    comes instead of records.
+    `diverging` is set if the client's log diverges from this one, `read_replica` if the client should fetch from
+    another broker (KIP-392). Either comes instead of records.
     """
 
     __slots__ = (
@@ -122,7 +124,7 @@ class FetchedPartition:
         self.read_replica = read_replica
 
     def is_news(self) -> bool:
-        """Whether this says anything the client has not been told, and note that it is told now."""
+        """Whether the result differs from what the client knows; records that the client knows it from now on."""
         target = self.target
         is_news = bool(self.records) or self.diverging is not None or self.read_replica is not None
         if self.high_watermark != target.sent_high_watermark:
@@ -132,6 +134,6 @@ class FetchedPartition:
             target.sent_log_start_offset = self.log_start_offset
             is_news = True
         if self.error is not ErrorCode.NONE:
-            target.sent_high_watermark = _NEVER_SENT  # say so again when it has recovered
+            target.sent_high_watermark = _NEVER_SENT  # so that the offsets are sent again after the error
             is_news = True
         return is_news

@@ -1,13 +1,12 @@
-"""What the leader of a partition knows of its followers, and who of them is in sync. Pure: times come as arguments.
+"""A leader's knowledge of its followers and of the in-sync replicas (ISR). Pure: times come as arguments.
 
-The in-sync replicas (ISR) are the controller's to change; the leader proposes. While a proposal is on its way nobody
-knows which ISR counts, so the leader acts on the *maximal* one: the committed ISR with whoever is proposed to join, and
-still with whoever is proposed to leave (KIP-497). The high watermark is what all of that set hold. So a leader that the
-controller has deposed without its knowing, or that cannot reach the controller, cannot commit past a replica which
-might be elected in its place.
+The controller decides the ISR; the leader proposes changes. While a proposal is in flight the leader does not know
+which ISR is in force, so it uses the *maximal* one: the committed ISR, including replicas proposed to leave, plus a replica
+proposed to join (KIP-497). The high watermark is the lowest log end offset in that set. So a leader that was deposed
+without its knowledge, or that cannot reach the controller, cannot commit past a replica that may be elected next.
 
-A follower is in sync while it was caught up within the last `replica.lag.time.max.ms`: how many records it lags behind
-does not count, as a burst of records would throw out a follower that is doing well.
+A follower is in sync if it was caught up within the last `replica.lag.time.max.ms`. The number of records it lags does
+not matter: otherwise a burst of records would remove a healthy follower.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,17 +15,17 @@ from typing import Final
 import attrs
 
 UNKNOWN_OFFSET: Final = -1
-# A fetch that tells of no broker epoch is not checked against one (versions of Fetch before KIP-903).
+# A fetch without a broker epoch is not checked against the registration (versions of Fetch before KIP-903).
 UNKNOWN_BROKER_EPOCH: Final = -1
 _NEVER_MS: Final = -(1 << 62)
 
 
 @attrs.define(eq=False)
 class Follower:
-    """One follower's progress, as its fetches tell: it holds everything below `log_end_offset`.
+    """One follower's progress, as known from its fetches: it has all records below `log_end_offset`.
 
-    `caught_up_ms` is the latest moment at which it held all that the leader held. Times are of any clock that does not
-    go back, in milliseconds.
+    `caught_up_ms` is the last time at which it had all records of the leader. Times are in milliseconds of any
+    monotonic clock.
     """
 
     broker_id: int
@@ -40,9 +39,10 @@ class Follower:
     def fetched(
         self, *, end_offset: int, start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: float
     ) -> None:
-        """A fetch from `end_offset` came. Where the leader's log ended when the one before came counts as well.
+        """Record a fetch from `end_offset`.
 
-        Else a follower of a leader that never stops appending would never be caught up.
+        The follower also counts as caught up, at the time of its previous fetch, if it has now reached the leader's log
+        end of that time. Otherwise a follower of a leader that never stops appending would never be caught up.
         """
         if end_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
@@ -60,20 +60,20 @@ class Follower:
 
 @attrs.frozen(eq=False)
 class Proposal:
-    """An ISR that the leader asked the controller for; `joining` is who is new in it."""
+    """An ISR that the leader proposes to the controller; `joining` is the replica that is new in it, if any."""
 
     isr: tuple[int, ...]
     joining: int | None = None
 
 
 class InSyncReplicas:
-    """The leader's view, in one leader epoch. `isr` is what the controller said last, `followers` are the others.
+    """The leader's view of its followers and the ISR in one leader epoch. `isr` is the ISR last committed.
 
-    `may_join` says whether the metadata allows a broker of that epoch into an ISR: it is registered under it (or tells
-    of none), not fenced and not shutting down.
+    `may_join(broker_id, broker_epoch)` says whether the metadata allows a broker into an ISR: it is registered under
+    that epoch (or its fetch had none), not fenced and not shutting down.
 
-    Progress that was made under an earlier epoch does not count: somebody else may have led since, and had a follower
-    drop what it once had.
+    Progress made under an earlier leader epoch does not count: another leader in between may have made the follower
+    truncate its log.
     """
 
     __slots__ = ("_epoch_start_offset", "_lag_max_ms", "_local_id", "_may_join", "followers", "isr", "proposal")
@@ -96,21 +96,21 @@ class InSyncReplicas:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Who has to hold a record before it is committed."""
+        """The replicas that must have a record before it is committed."""
         if self.proposal is None or self.proposal.joining is None:
             return self.isr
         return self.proposal.isr
 
     def assign(self, replicas: Iterable[int]) -> None:
-        """These are the replicas now; what is known of those that stay is kept."""
+        """Set the partition's replicas; the progress of those that stay is kept."""
         others = [broker_id for broker_id in replicas if broker_id != self._local_id]
         self.followers = {broker_id: self.followers.get(broker_id) or Follower(broker_id) for broker_id in others}
 
     def commit(self, isr: tuple[int, ...], now_ms: float) -> None:
-        """The controller has made this the ISR; what was proposed is decided with it.
+        """Apply an ISR that the controller has committed; a pending proposal ends with it.
 
-        A follower that is in it and was not heard of yet is given the time that any other has to show itself. One that
-        has left it has yet to catch up again, or else what is committed would wait for it while it is on its way.
+        A follower that has not fetched yet gets the full lag time to do so. A follower that has left the ISR counts as
+        not caught up; otherwise the high watermark would wait for it as for one about to join.
         """
         for broker_id in self.isr:
             former = None if broker_id in isr else self.followers.get(broker_id)
@@ -124,9 +124,10 @@ class InSyncReplicas:
                 follower.caught_up_ms = now_ms
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Under which the follower has fetched, for the controller to check (KIP-903); -1 where it was not heard of.
+        """The broker epoch of the follower's last fetch, for the controller to check (KIP-903); -1 without a fetch.
 
-        Such a one can only be in the ISR already: if it has died meanwhile, the controller knows a newer partition.
+        A follower without a fetch can only be in the ISR already. If its broker has died, the partition's epoch has
+        changed and the controller refuses the proposal.
         """
         follower = self.followers.get(broker_id)
         if follower is None or follower.broker_epoch is None:
@@ -134,7 +135,7 @@ class InSyncReplicas:
         return follower.broker_epoch
 
     def high_watermark(self, end_offset: int, now_ms: float) -> int:
-        """What all that count hold, `end_offset` being what the leader holds."""
+        """The lowest log end offset of the replicas that count; `end_offset` is the leader's."""
         lowest = end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < lowest and self.waits_for(follower, end_offset, now_ms):
@@ -142,17 +143,17 @@ class InSyncReplicas:
         return lowest
 
     def waits_for(self, follower: Follower, end_offset: int, now_ms: float) -> bool:
-        """Whether a record is not committed before this follower has it.
+        """Whether a record is only committed once this follower has it.
 
-        It is so with those in the maximal ISR, and with those that are caught up and about to join it: a high watermark
-        that runs ahead of such a one would keep it out for ever.
+        True for the maximal ISR, and for a caught-up follower that is about to join it: a high watermark that moves
+        ahead of such a follower would keep it out for ever.
         """
         return follower.broker_id in self.maximal or self._is_about_to_join(follower, end_offset, now_ms)
 
     def to_expand(self, follower: Follower, high_watermark: int) -> Proposal | None:
-        """The ISR with a follower that has caught up with what is committed, and with this leader's epoch.
+        """Propose to add a follower that has reached the high watermark and the start of this leader epoch; or None.
 
-        One that has not reached where the epoch starts may yet have to truncate, and would then lack what is committed.
+        A follower below the start of the epoch may still have to truncate, and would then lack committed records.
         """
         if self.proposal is not None or follower.broker_id in self.isr or not self._is_eligible(follower):
             return None
@@ -161,7 +162,7 @@ class InSyncReplicas:
         return Proposal((*self.isr, follower.broker_id), follower.broker_id)
 
     def to_shrink(self, end_offset: int, now_ms: float) -> Proposal | None:
-        """The ISR without the followers that were not caught up for too long; None where all of them were."""
+        """Propose to remove the followers that were not caught up for too long; None if there are none."""
         if self.proposal is not None:
             return None
         lagging = [broker_id for broker_id in self.isr if self._lags(broker_id, end_offset, now_ms)]

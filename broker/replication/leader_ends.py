@@ -1,4 +1,4 @@
-"""Asking a leader where its logs begin and end: for followers that have nothing in common with them."""
+"""Asks a leader for the start and end of its logs, for followers whose fetch offset is out of range."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ _EARLIEST: Final = -2
 
 @attrs.frozen
 class LeaderEnds:
-    """Of the log of the leader of `leader_epoch`: the first offset in it, and the one behind the last."""
+    """The log start and log end offset of the leader of `leader_epoch`."""
 
     leader_epoch: int
     start_offset: int
@@ -30,9 +30,9 @@ async def ask_leader_ends(
     partitions: Mapping[PartitionKey, Partition],
     leader_epochs: Mapping[PartitionKey, int],
 ) -> dict[PartitionKey, LeaderEnds]:
-    """The ends for a follower, that is, of all there is; without partitions for which the leader has none to tell.
+    """The log start and end offsets per partition; without partitions for which the leader returns an error.
 
-    Raises ConnectionLost.
+    The log end is the leader's own, not the high watermark. Raises ConnectionLost.
     """
     starts, ends = [
         await _ask(connection, replica_id, partitions, leader_epochs, timestamp) for timestamp in (_EARLIEST, _LATEST)

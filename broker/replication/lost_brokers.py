@@ -1,6 +1,6 @@
-"""Other brokers whose connection has just broken, of which the controller has not had its say.
+"""Other brokers whose connection has just broken, before the controller has fenced them.
 
-A leader's death is felt by its followers as soon as by its clients, and both before there is another leader.
+A leader's followers notice its death as soon as its clients do, and both before there is a new leader.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 import trio
 
-# By then the controller has fenced who is gone. Who is not, is out of this broker's reach alone.
+# By then the controller has fenced a broker that died. One that is not fenced is only unreachable from here.
 _LONGEST_S: Final = 1.0
 
 
@@ -20,21 +20,21 @@ class _Lost:
 
 
 class LostBrokers:
-    """Contains the ids of such brokers. `broker_epoch` finds the life that a broker is in, or None."""
+    """The ids of such brokers. `broker_epoch` returns the epoch of a broker's registration, or None."""
 
     def __init__(self, broker_epoch: Callable[[int], int | None]) -> None:
         self._broker_epoch = broker_epoch
         self._lost: dict[int, _Lost] = {}
 
     def lose(self, broker_id: int) -> None:
-        """The connection is gone, or was refused; repeated attempts do not make it later."""
+        """Record a lost or refused connection; repeated attempts do not extend the time."""
         broker_epoch = self._broker_epoch(broker_id)
         before = self._lost.get(broker_id)
         if broker_epoch is not None and (before is None or before.broker_epoch != broker_epoch):
             self._lost[broker_id] = _Lost(broker_epoch, trio.current_time())
 
     def find(self, broker_id: int) -> None:
-        """There is a connection."""
+        """Forget the loss: there is a connection again."""
         self._lost.pop(broker_id, None)
 
     def __bool__(self) -> bool:

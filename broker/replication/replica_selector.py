@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from (KIP-392). Pure."""
+"""Selects the replica from which a consumer should read (KIP-392). Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from metadata.image import BrokerImage
 
 @attrs.frozen
 class ReplicaView:
-    """A replica that has what the consumer asks for; `caught_up_ms` is when it last had all there was."""
+    """A replica that has the requested offset; `caught_up_ms` is when it last had all records of the leader."""
 
     broker_id: int
     rack: str | None
@@ -22,19 +22,19 @@ class ReplicaView:
     caught_up_ms: float
 
 
-# Given the consumer's rack, the leader and the followers that could serve it: the one to read from.
+# (rack of the consumer, leader, followers that have the offset) -> the replica to read from.
 ReplicaSelector: TypeAlias = Callable[[str, ReplicaView, Sequence[ReplicaView]], ReplicaView]
 
 
 def select_by_rack(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> ReplicaView:
-    """The leader if it is in the consumer's rack, or else who is most caught up there, or else the leader after all."""
+    """The leader if it is in the consumer's rack; else the most caught-up follower there; else the leader."""
     in_rack = [follower for follower in followers if follower.rack == rack]
     if not rack or leader.rack == rack or not in_rack:
         return leader
     return max(in_rack, key=lambda follower: (follower.log_end_offset, follower.caught_up_ms, follower.broker_id))
 
 
-# By the names that `replica.selector.class` has for them in Kafka.
+# By the class names of `replica.selector.class` in Kafka.
 REPLICA_SELECTORS: Final[Mapping[str, ReplicaSelector]] = MappingProxyType(
     {"org.apache.kafka.common.replica.RackAwareReplicaSelector": select_by_rack}
 )
@@ -54,10 +54,10 @@ def find_replica_selector(config: BrokerConfigs) -> ReplicaSelector | None:
 def preferred_read_replica(
     partition: Partition, fetch_offset: int, *, rack: str, listener: str, select: ReplicaSelector
 ) -> int | None:
-    """The follower to read `fetch_offset` from instead of this leader; None for the leader.
+    """The follower to read `fetch_offset` from; None for this leader.
 
-    Only followers in sync are candidates: one that lags would let the consumer fall behind, who would be sent to it
-    again and again. And only those that are to be reached by the listener through which the consumer came.
+    Candidates are in-sync followers whose broker has the consumer's listener. From a lagging follower the consumer
+    would fall behind, come back to the leader, and be sent there again.
     """
     log, in_sync, now_ms = partition.log, partition.in_sync, partition.context.now_ms()
     if not partition.leads or log is None or in_sync is None:

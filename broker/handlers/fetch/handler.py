@@ -101,10 +101,10 @@ def _begin(
     while sessions.ended:
         context.finish_later(sessions.ended.pop().leave())
     if reader.life is not None and services.partitions.is_former_incarnation(*reader.life):
-        asked.session.look_at_all()  # and refuse it
+        asked.session.make_all_due()  # and refuse it
     if asked.session.access_generation != context.server.access_generation:
         asked.session.access_generation = context.server.access_generation
-        asked.session.look_at_all()  # it may read less than before, or more
+        asked.session.make_all_due()  # it may read less than before, or more
     return asked
 
 

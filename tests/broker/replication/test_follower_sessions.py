@@ -190,7 +190,7 @@ def test_what_is_held_back_is_looked_at_when_it_moves(world: World) -> None:
     session = Session(world)
     (target,) = world.partition.waiters.for_log_end
     assert isinstance(target, FetchTarget)
-    session.session.look_at_all()
+    session.session.make_all_due()
     session.session.hold(target)
     world.become(version=1, isr=ALL)
     assert session.ask().targets == [target]
