@@ -1,9 +1,10 @@
 """A leader's knowledge of its followers and of the in-sync replicas (ISR). Pure: times come as arguments.
 
 The controller decides the ISR; the leader proposes changes. While a proposal is in flight the leader does not know
-which ISR is in force, so it uses the *maximal* one: the committed ISR, including replicas proposed to leave, plus a replica
-proposed to join (KIP-497). The high watermark is the lowest log end offset in that set. So a leader that was deposed
-without its knowledge, or that cannot reach the controller, cannot commit past a replica that may be elected next.
+which ISR is in force, so it uses the *maximal* one: the committed ISR, including replicas proposed to leave, plus a
+replica proposed to join (KIP-497). The high watermark is the lowest log end offset in that set. So a leader that was
+deposed without its knowledge, or that cannot reach the controller, cannot commit past a replica that may be elected
+next.
 
 A follower is in sync if it was caught up within the last `replica.lag.time.max.ms`. The number of records it lags does
 not matter: otherwise a burst of records would remove a healthy follower.
