@@ -1,13 +1,13 @@
-"""What a follower asks one leader for, and what the answers mean. Pure: times come as arguments.
+"""Builds a follower's fetch requests to one leader and interprets the responses. Pure: times come as arguments.
 
-One request is in flight at a time, apart from one that ends its session. Within a session (KIP-227) a request names
-only what has changed: partitions whose position is another one, those that are new, and those that are to be left out
-for now or for good. So a round costs what changes, and not what there is. A request that opens a session is answered at
-once; those within it wait at the leader. Ending the session has the one that waits answered, where a partition that it
-does not name cannot wait that long.
+One request is in flight at a time, apart from a request that ends its session. Within a session (KIP-227) a request
+only names what has changed: partitions with a new position, new partitions, and partitions to be left out for now or
+for good. So the cost of a round grows with the changes, not with the number of partitions. The request that opens a
+session is answered at once; later ones wait at the leader. If a new partition cannot wait that long, the session is
+ended, so that the waiting request is answered.
 
-An answer for a partition counts only while the partition is where it was when it was asked for. Where the logs part,
-the leader says so in its answer (KIP-595), and the follower cuts its log and goes on from there.
+A response for a partition only counts while the partition's position is the one in the request. If the logs diverge,
+the leader says so in the response (KIP-595); the follower truncates its log and continues from there.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,12 +30,12 @@ from broker.wire.errors import ErrorCode
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 
-# A partition, by its topic's id and its own.
+# Topic id and partition index.
 PartitionKey: TypeAlias = tuple[bytes, int]
 
 FETCH_VERSION: Final = 17
 # The pause after a first error; each further one doubles it, up to replica.fetch.backoff.ms, with which Kafka begins.
-# But the usual reason is a new leader that has yet to hear that it leads, which takes it milliseconds.
+# The usual reason is a new leader that has not applied the metadata yet, which takes milliseconds.
 BACKOFF_MIN_MS: Final = 10
 _BACKOFF_DOUBLINGS_MAX: Final = 20
 
@@ -64,7 +64,7 @@ class FetchSettings:
 
 @attrs.frozen
 class Position:
-    """Where a follower's log ends, and under which leader epoch it follows; `last_epoch` is that of its last record."""
+    """The end of a follower's log and the leader epoch under which it fetches; `last_epoch` is its last record's."""
 
     leader_epoch: int
     offset: int
@@ -74,7 +74,7 @@ class Position:
 
 @attrs.frozen
 class Records:
-    """To be appended, if there are any; and what the leader has committed and deleted, to be followed."""
+    """Records to append, perhaps none, with the leader's high watermark and log start offset."""
 
     key: PartitionKey
     leader_epoch: int
@@ -83,7 +83,7 @@ class Records:
 
 @attrs.frozen
 class Diverging:
-    """The follower's log has to be cut: the leader's last epoch that is not after the follower's ends here."""
+    """The logs diverge: `epoch`, the leader's last epoch not after the follower's, ends at `end_offset` there."""
 
     key: PartitionKey
     leader_epoch: int
@@ -93,7 +93,7 @@ class Diverging:
 
 @attrs.frozen
 class OutOfRange:
-    """The leader has nothing at the follower's position: it is to be asked where its log begins and ends."""
+    """The follower's position is outside of the leader's log; the leader must be asked for its start and end."""
 
     key: PartitionKey
     leader_epoch: int
@@ -101,7 +101,7 @@ class OutOfRange:
 
 @attrs.frozen
 class Refused:
-    """The leader has refused; the plan tries again by itself, where that can help."""
+    """The leader has refused the partition; the plan tries again if that can help."""
 
     key: PartitionKey
     leader_epoch: int
@@ -112,39 +112,41 @@ Outcome: TypeAlias = Records | Diverging | OutOfRange | Refused
 
 
 class FetchPlan:
-    """See the module's docstring. Times are of any clock that does not go back, in seconds.
+    """See the module's docstring. Times are in seconds of any monotonic clock.
 
-    Whoever carries it out tells by `moved` how each partition that an answer spoke of is from then on; one that
-    is told nothing about stays where it is.
+    For each partition in a response the caller calls `moved` with its new position; a partition without a call stays
+    where it is.
 
-    `lagging` are partitions of which the follower lacks something that is committed, as far as answers have told: who
-    has just begun to follow a new leader is most likely in sync.
+    `lagging` are partitions whose follower lacks committed records, according to the last response. A follower of a new
+    leader does not count at first, as it is most likely in sync.
     """
 
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
         self._positions: dict[PartitionKey, Position] = {}
-        self._paused: dict[PartitionKey, float] = {}  # until when
-        self._pauses: list[tuple[float, PartitionKey]] = []  # a heap of those that end, and of some that do not count
+        self._paused: dict[PartitionKey, float] = {}  # -> end of the pause
+        self._pauses: list[tuple[float, PartitionKey]] = []  # a heap of pauses that end; some are outdated
         self._failures: dict[PartitionKey, int] = {}  # in a row
-        self._committed: dict[PartitionKey, int] = {}  # at the leader, as it said last
+        self._committed: dict[PartitionKey, int] = {}  # the leader's high watermark in its last response
         self.lagging: dict[PartitionKey, None] = {}
         self._session_id = _NO_SESSION
         self._session_epoch = _INITIAL_EPOCH
         self._is_granted_sessions = True
-        self._is_waiting = False  # for an answer, which may take its time
+        self._is_waiting = False  # the request in flight may wait at the leader
         self._is_ending = False
-        self._is_urgent = False  # to name a partition of which the request in flight does not know
-        self._told: dict[PartitionKey, Position] = {}  # what the session holds, or the last request without one
-        self._untold: dict[PartitionKey, None] = {}  # what may differ from that
+        self._is_urgent = False  # a partition must be fetched that the request in flight does not name
+        self._told: dict[
+            PartitionKey, Position
+        ] = {}  # the positions in the session, or in the last request without one
+        self._untold: dict[PartitionKey, None] = {}  # partitions whose position may differ from that
 
     def __len__(self) -> int:
         return len(self._positions)
 
-    # Which partitions
+    # Partitions
 
     def follow(self, key: PartitionKey, position: Position) -> None:
-        """Fetch a partition from here on, at once, whatever was before."""
+        """Fetch a partition from this position on, whatever its state was before."""
         self._positions[key] = position
         self._paused.pop(key, None)
         self._failures.pop(key, None)
@@ -154,7 +156,7 @@ class FetchPlan:
         self._is_urgent = True
 
     def forget(self, key: PartitionKey) -> None:
-        """Do not fetch it any more."""
+        """Stop fetching a partition."""
         if self._positions.pop(key, None) is not None:
             self._paused.pop(key, None)
             self._failures.pop(key, None)
@@ -163,7 +165,7 @@ class FetchPlan:
             self._untold[key] = None
 
     def moved(self, key: PartitionKey, position: Position) -> None:
-        """An answer was acted upon, and the follower's log ends here now. Who got something goes to the back."""
+        """Record a partition's position after a response was applied; one with progress goes to the back."""
         if key in self._positions:
             self._failures.pop(key, None)
             if position != self._positions[key]:
@@ -176,7 +178,7 @@ class FetchPlan:
                 self.lagging.pop(key, None)
 
     def failed(self, key: PartitionKey, now: float) -> None:
-        """Leave a partition out for a while: for longer, the more often that has happened in a row."""
+        """Leave a partition out for a while, which doubles with each failure in a row."""
         if key in self._positions:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
@@ -184,7 +186,7 @@ class FetchPlan:
             self._pause(key, now + min(pause_ms, self._settings.backoff_ms) / 1000)
 
     def hold_back(self, key: PartitionKey, until: float) -> None:
-        """Leave a partition out until then, though nothing is wrong with it; one that is left out already stays so."""
+        """Leave a partition out until then, without an error; does nothing if it is left out already."""
         if key in self._positions and key not in self._paused:
             self._pause(key, until)
 
@@ -197,7 +199,7 @@ class FetchPlan:
     # Requests
 
     def ready_at(self) -> float:
-        """When there is something to ask for: -inf for now, inf for not before something changes."""
+        """The time of the next request: -inf for now, inf if something must change first."""
         if len(self._paused) < len(self._positions):
             return -inf
         while self._pauses and self._paused.get(self._pauses[0][1]) != self._pauses[0][0]:
@@ -205,7 +207,7 @@ class FetchPlan:
         return self._pauses[0][0] if self._pauses else inf
 
     def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
-        """The next request; None where there is nothing to ask for now. `broker_epoch` is the follower's own."""
+        """The next request; None if there is nothing to fetch now. `broker_epoch` is the follower's own."""
         self._end_pauses(now)
         if len(self._paused) == len(self._positions):
             return None
@@ -228,11 +230,11 @@ class FetchPlan:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the request in flight waits, and there is a partition to be fetched that it does not name."""
+        """Whether the request in flight waits at the leader and does not name a partition that must be fetched."""
         return self._is_urgent and self._is_waiting and not self._is_ending and self._session_id != _NO_SESSION
 
     def ending(self, broker_epoch: int) -> FetchRequest:
-        """Ends the session, and has the request in flight answered; the answer to this one tells nothing."""
+        """A request that ends the session, so that the request in flight is answered; its own response is empty."""
         assert self.is_urgent, "there is nothing to be ended"
         self._is_ending = True
         return FetchRequest(
@@ -282,15 +284,15 @@ class FetchPlan:
             )
         return list(topics.values())
 
-    # Answers
+    # Responses
 
     def lost(self) -> None:
-        """The last request will not be answered: nobody knows what the leader has made of it."""
+        """Record that the last request will not be answered; it is unknown whether the leader has received it."""
         self._session_epoch = _INITIAL_EPOCH
         self._is_waiting = False
 
     def answered(self, response: FetchResponse, now: float) -> list[Outcome]:
-        """What the answer to the last request means, for each partition that is still where it was asked for."""
+        """The outcomes of a response, for each partition whose position is still the one in the request."""
         self._is_waiting = False
         code = _code(response.error_code)
         if code is not ErrorCode.NONE:
@@ -306,7 +308,7 @@ class FetchPlan:
 
     def _continue_session(self, session_id: int) -> None:
         self._is_granted_sessions = session_id != _NO_SESSION
-        if session_id == _NO_SESSION or self._is_ending:  # the leader has none to give, or has ended it
+        if session_id == _NO_SESSION or self._is_ending:  # the leader has no free session, or has ended this one
             self._session_id, self._session_epoch = _NO_SESSION, _INITIAL_EPOCH
         elif session_id != self._session_id or self._session_epoch == _EPOCH_MAX:
             self._session_id, self._session_epoch = session_id, _INITIAL_EPOCH + 1
@@ -332,7 +334,7 @@ class FetchPlan:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return OutOfRange(key, position.leader_epoch)
         if code is ErrorCode.FENCED_LEADER_EPOCH:
-            self._pause(key, inf)  # the metadata will tell of the epoch that the leader knows already
+            self._pause(key, inf)  # until the metadata brings the leader epoch that the leader has already
         else:
             self.failed(key, now)
         return Refused(key, position.leader_epoch, code)
@@ -348,5 +350,5 @@ def _forgotten(keys: Iterable[PartitionKey]) -> list[ForgottenTopic]:
 def _code(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
-    except ValueError:  # of a leader that is newer than this
+    except ValueError:  # an error code of a newer leader
         return ErrorCode.UNKNOWN_SERVER_ERROR

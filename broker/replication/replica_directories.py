@@ -1,6 +1,6 @@
-"""Tells the controller in which log directories this broker's replicas are, where it does not know that (KIP-858).
+"""Reports to the controller which log directories hold this broker's replicas (AssignReplicasToDirs, KIP-858).
 
-When a directory fails, the controller elects others for what was in it, and for nothing else.
+When a directory fails, the controller elects other leaders for exactly the replicas that it knows to be there.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,10 +25,10 @@ from metadata.errors import ApiError
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 from metadata.image import MetadataImage, PartitionImage
 
-# Kafka's bound on one request.
+# The most assignments in one request, as in Kafka.
 ASSIGNMENTS_MAX: Final = 2250
 REQUEST_TIMEOUT_MS: Final = 5_000
-# After a request that failed as a whole, doubled each time; Kafka's too.
+# The pause after a failed request, doubled each time, as in Kafka.
 BACKOFF_MS: Final = 100
 BACKOFF_MAX_MS: Final = 10_000
 _VERSION: Final = 0
@@ -37,7 +37,7 @@ _Key: TypeAlias = tuple[bytes, int]
 
 
 class ReplicaDirectories:
-    """`directory_of` says in which directory a partition's log is, by its id; None where it is in none that works."""
+    """`directory_of` returns the id of the online directory with a partition's log, None without one."""
 
     def __init__(self, local_id: int, directory_of: Callable[[str, int], bytes | None], trace: Tracer) -> None:
         self._local_id = local_id
@@ -47,26 +47,26 @@ class ReplicaDirectories:
         self._work = trio.Event()
 
     def compare(self, partition: Partition, image: PartitionImage) -> None:
-        """Look whether the metadata knows where the partition's replica on this broker is."""
+        """Report the replica's directory if the metadata has another one or none."""
         told = UNASSIGNED_DIRECTORY
         if image.directories:
             told = image.directories[image.replicas.index(self._local_id)]
         actual = self._actual(partition)
         if actual is None and told == UNASSIGNED_DIRECTORY:
-            actual = LOST_DIRECTORY  # or else this broker might be elected to lead it
+            actual = LOST_DIRECTORY  # otherwise this broker could be elected as its leader
         if actual not in (None, told):
             assert actual is not None, "just looked"
             self._untold[partition.topic_id, partition.index] = actual
             self._work.set()
 
     def _actual(self, partition: Partition) -> bytes | None:
-        """It is where it was found or made, also when that directory has failed since."""
+        """The directory in which the log was found or created, even if it has failed since."""
         if partition.directory_id is None and partition.log is not None:
             partition.directory_id = self._directory_of(partition.topic, partition.index)
         return partition.directory_id
 
     async def run(self, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
-        """Tell, until cancelled. `broker_epoch` is that under which this broker is registered."""
+        """Send reports until cancelled. `broker_epoch` returns the epoch of this broker's registration."""
         failures = 0
         while True:
             await self._work.wait()
@@ -79,7 +79,7 @@ class ReplicaDirectories:
             self._work = trio.Event()
 
     async def _tell(self, controllers: Controllers, broker_epoch: int) -> bool:
-        """Send one request; whether it was answered. What the controller does not know of needs no telling."""
+        """Send one request; returns whether it was answered. Replicas that the controller does not know are dropped."""
         sent = dict(islice(self._untold.items(), ASSIGNMENTS_MAX))
         request = AssignReplicasToDirsRequest(
             broker_id=self._local_id, broker_epoch=broker_epoch, directories=_by_directory(sent)
@@ -122,9 +122,9 @@ def _by_directory(assignments: Mapping[_Key, bytes]) -> list[Directory]:
 def has_replica(
     image: MetadataImage, broker_id: int, key: PartitionKey, topic_id: bytes | None, directory_id: bytes | None = None
 ) -> bool:
-    """Whether a broker has a replica of a partition of this topic, as far as its id is known.
+    """Whether the metadata assigns a replica of the partition to the broker, with this topic id if it is known.
 
-    With a directory's id, also whether it may be there: the metadata have it there, or do not know where it is.
+    With a directory id, also whether the replica may be in that directory: the metadata has it there, or in none.
     """
     name, index = key
     topic = image.topics.by_name.get(name)

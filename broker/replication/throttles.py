@@ -1,8 +1,8 @@
-"""Throttles of replication: how fast replicas that are not in sync may be copied (KIP-73). Pure: times are arguments.
+"""Throttles of replication: they limit how fast out-of-sync replicas are copied (KIP-73). Pure: times are arguments.
 
-A rate is set for a broker, apart for what it sends as a leader and for what it takes in as a follower; and each topic
-says which of its replicas are meant. All that is copied of those counts, and only replicas out of sync are held back:
-what is in sync has to stay so.
+Each broker has one rate for what it sends as a leader and one for what it receives as a follower; each topic lists the
+replicas that are throttled. All bytes of throttled replicas count for the rate, but only out-of-sync replicas are held
+back: an in-sync replica must stay in sync.
 """
 
 from collections import deque
@@ -14,23 +14,23 @@ import attrs
 
 from broker.config.effective import EffectiveConfig
 
-# The quota where none is set: Java's largest long.
+# The quota if none is set: Java's largest long.
 UNLIMITED: Final = (1 << 63) - 1
-# What is held back is let through in grains of what is allowed in so long a time.
+# Held partitions are read again once the quota allows what it allows in this time.
 _GRAIN_SECONDS: Final = 0.1
 
 
 class WindowedRate:
     """Bytes per second over the last windows (`replication.quota.window.num` of `.size.seconds`).
 
-    As Kafka's SimpleRate has it: time counts from the first window that has anything in it, and at least one window
-    long, so that what comes first makes no high rate.
+    As in Kafka's SimpleRate, time counts from the first window with data, and for at least one window, so that the
+    first bytes do not result in a high rate.
     """
 
     def __init__(self, windows: int, window_ms: float) -> None:
         self._windows = windows
         self._window_ms = window_ms
-        self._samples: deque[_Sample] = deque(maxlen=windows + 1)  # one of them began before the time that counts
+        self._samples: deque[_Sample] = deque(maxlen=windows + 1)  # the oldest began before the time that counts
 
     def record(self, size: int, now_ms: float) -> None:
         self._drop_old(now_ms)
@@ -50,7 +50,7 @@ class WindowedRate:
         return quota * self._elapsed_ms(now_ms) / 1000 - self._size
 
     def keeps_at(self, quota: float, now_ms: float) -> float:
-        """When the rate may be down to `quota`, if nothing more is recorded."""
+        """The time at which the rate is down to `quota`, if nothing more is recorded."""
         self._drop_old(now_ms)
         if not self._samples or self.rate(now_ms) <= quota:
             return now_ms
@@ -78,7 +78,7 @@ class _Sample:
 
 
 class Throttle:
-    """A rate, and the quota that it is held to: `quota` is what is in force now, in bytes per second."""
+    """A rate and its quota in bytes per second; `quota` returns the quota in force."""
 
     def __init__(
         self, windows: int, window_ms: float, *, quota: Callable[[], float], now_ms: Callable[[], float]
@@ -88,12 +88,12 @@ class Throttle:
         self._now_ms = now_ms
 
     def record(self, size: int) -> None:
-        """So much was copied of replicas that are throttled."""
+        """Count bytes of throttled replicas."""
         self._rate.record(size, self._now_ms())
 
     @property
     def rate(self) -> float:
-        """Bytes per second, as the quota sees it."""
+        """The rate in bytes per second that is compared with the quota."""
         return self._rate.rate(self._now_ms())
 
     @property
@@ -104,12 +104,12 @@ class Throttle:
 
     @property
     def has_room(self) -> bool:
-        """Whether so much may be copied that it is worth while to look for what was held back."""
+        """Whether enough bytes may be copied to make reading the held partitions worth while."""
         return self.allowance >= min(self._quota(), UNLIMITED) * _GRAIN_SECONDS
 
     @property
     def wait_ms(self) -> float:
-        """For how long to copy nothing that is throttled and out of sync; 0 where the quota is not exceeded."""
+        """How long to copy nothing of throttled, out-of-sync replicas; 0 if the quota is not exceeded."""
         quota = self._quota()
         if quota >= UNLIMITED:
             return 0

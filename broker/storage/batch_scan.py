@@ -1,4 +1,4 @@
-"""Going through the batches of a segment's file: by their headers alone, or whole with their checksums."""
+"""Scans the batches of a segment's file, either their headers only or with their checksums."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -7,26 +7,26 @@ from typing import Final, NamedTuple
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
 from kraft.env import File
 
-# A header scan reads this much at a time: about what lies between two index entries by default, in one page's read.
+# The read size of a header scan: about the distance of two index entries by default.
 HEADER_CHUNK: Final = 4096
 HEADER_CHUNK_LONG: Final = 64 * 1024
 BATCH_CHUNK: Final = 1024 * 1024
 
-# Base offset, length and last offset delta, and what lies between them.
+# Base offset, length and last offset delta, and the fields between them.
 _EXTENT: Final = Struct(">qi11xi")
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its segment's file, in bytes."""
+    """The position and size of a batch in its segment's file, in bytes."""
 
     position: int
     size: int
 
 
 def find_batch(file: File, position: int, end: int, offset: int) -> BatchPosition | None:
-    """The first batch at or behind `position` and before `end` whose last offset is at least `offset`.
+    """The first batch between `position` and `end` whose last offset is at least `offset`.
 
-    `position` has to be a batch's. Raises CorruptBatch, OSError.
+    `position` must be that of a batch. Raises CorruptBatch, OSError.
     """
     chunk, first = b"", position
     while position + HEADER_SIZE <= end:
@@ -62,7 +62,7 @@ def scan_headers(
 
 
 def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `scan_headers`, with every batch's CRC checked, so all bytes are read. Raises CorruptBatch, OSError."""
+    """As `scan_headers`, and checks the CRC of each batch, so that all bytes are read. Raises CorruptBatch, OSError."""
     chunk, first = b"", position
     while position < end:
         at = position - first

@@ -1,10 +1,9 @@
-"""Kafka's checkpoint files: small text files, replaced as a whole.
+"""Kafka's checkpoint files: small text files that are replaced as a whole.
 
-Format: a line with the version 0, a line with the number of entries, a line for each entry. In a log directory they
-hold an offset for each of its partitions, a line "topic partition offset":
-`recovery-point-offset-checkpoint` (everything before it was flushed), `log-start-offset-checkpoint` (where it is beyond
-the first segment's beginning, after DeleteRecords), `replication-offset-checkpoint` (the high watermarks),
-`cleaner-offset-checkpoint` (up to where compacted logs are clean).
+Format: a line with the version 0, a line with the number of entries, a line per entry. Those in a log directory hold an
+offset per partition, as lines "topic partition offset": `recovery-point-offset-checkpoint` (everything before it was
+flushed), `log-start-offset-checkpoint` (if it is after the start of the first segment, because of DeleteRecords),
+`replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (ends of the compacted parts).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ LINE_SHOWN = 100  # characters of a damaged line that a message shows: it may be
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint file that says nothing sensible; the message says where and why."""
+    """A checkpoint file with invalid content; the message names the file and the reason."""
 
 
 def encode_checkpoint(lines: Sequence[str]) -> bytes:
@@ -34,7 +33,7 @@ def encode_checkpoint(lines: Sequence[str]) -> bytes:
 
 
 def decode_checkpoint(content: bytes, path: str) -> list[str]:
-    """The entries' lines; an empty file has none. Raises CorruptCheckpoint, naming `path`."""
+    """The lines of the entries; none for an empty file. Raises CorruptCheckpoint, with `path` in its message."""
     try:
         version_line, *rest = content.decode().splitlines() or [str(CHECKPOINT_VERSION)]
         version, count = int(version_line), int(rest[0]) if rest else 0
@@ -53,7 +52,7 @@ def decode_checkpoint(content: bytes, path: str) -> list[str]:
 
 
 def number_up_to(maximum: int, text: str) -> int:
-    """The number in a checkpoint's line. Raises ValueError unless it is one from 0 to `maximum`."""
+    """The number in a line of a checkpoint. Raises ValueError unless it is between 0 and `maximum`."""
     number = int(text)
     if not 0 <= number <= maximum:
         raise ValueError(f"{text} is out of range")
@@ -61,18 +60,18 @@ def number_up_to(maximum: int, text: str) -> int:
 
 
 class OffsetCheckpoint:
-    """One file of offsets per partition. Remembers what it wrote, so that writing the same again costs no I/O."""
+    """One file of offsets per partition. It remembers its content, so that writing the same again costs no I/O."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._written: Mapping[tuple[str, int], int] | None = None
-        self.was_read = False  # whether there was a file with a content, and it was intact
-        # Two who write at once would take the temporary file from under each other.
+        self.was_read = False  # whether there was an intact file that was not empty
+        # Two concurrent writes would use the same temporary file.
         self._writing = trio.Lock()
 
     def read(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) -> offset; empty where there is no file. Raises CorruptCheckpoint, OSError."""
+        """(topic, partition) -> offset; empty without a file. Raises CorruptCheckpoint, OSError."""
         try:
             content = read_whole(self._disk, self.path)
         except FileNotFoundError:
@@ -92,7 +91,7 @@ class OffsetCheckpoint:
         return offsets
 
     async def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replace the file, durably, unless it says this already. Keeps `offsets`. Raises OSError, FsyncFailed."""
+        """Replace the file durably if the offsets differ. Keeps `offsets`. Raises OSError, FsyncFailed."""
         async with self._writing:
             if offsets != self._written:
                 self._written = None

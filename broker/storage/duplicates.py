@@ -1,7 +1,8 @@
-"""What becomes of a partition that is in two log directories, as may be after one of them was offline for a while.
+"""Finds the stray copy of a partition that is in two log directories.
 
-Meanwhile its topic may have been deleted and made anew, or its replica taken away from this broker and given back: then
-a new one began in another directory, and the metadata tell which of the two counts.
+This happens if one directory was offline for a while. Meanwhile the topic may have been deleted and created again, or
+its replica may have been removed from this broker and assigned again. A new log was then created in another directory,
+and the metadata tells which of the two is right.
 """
 
 from collections.abc import Callable
@@ -10,16 +11,16 @@ from typing import TypeAlias
 from broker.storage.log_dir import LogDir, PartitionKey
 from broker.storage.partition_directory import partition_directory_name
 
-# Whether the metadata have a replica of that topic id here, in the log directory of that id or in none that they know.
+# (partition, topic id, directory id) -> whether the metadata assigns that replica to this broker and directory.
 Belongs: TypeAlias = Callable[[PartitionKey, bytes | None, bytes | None], bool]
 
 
 class DuplicateLogDir(Exception):
-    """A partition's directory, or a log directory, is there twice, and nobody can say which one counts."""
+    """A partition's directory, or a log directory, exists twice, and it is unknown which one is right."""
 
 
 def stray_of(key: PartitionKey, one: LogDir, other: LogDir, belongs: Belongs) -> LogDir:
-    """Which of the directories has what does not belong there. Raises DuplicateLogDir where that is not one of them."""
+    """The log directory with the stray copy. Raises DuplicateLogDir if neither is known to be one."""
     for directory in (one, other):
         assert directory.properties is not None, "it is formatted when it is claimed"
         if not belongs(key, directory.topic_ids[key], directory.properties.directory_id):

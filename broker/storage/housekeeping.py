@@ -1,8 +1,8 @@
-"""The background work on a node's logs: retention, flushes, checkpoints, expired producers, delayed removals.
+"""The periodic work on a node's logs: retention, flushes, checkpoints, expired producers, delayed removals.
 
-With ten thousand idle partitions this must cost next to nothing: each pass looks at a log for about a microsecond, lets
-other tasks run every hundred logs or after a millisecond, and writes files only if they would change. Blocking work is
-in threads.
+With ten thousand idle partitions this must cost next to nothing: each pass takes about a microsecond per log, lets
+other tasks run every hundred logs or after a millisecond, and only writes files that change. Blocking work is done in
+threads.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,17 +16,16 @@ from broker.storage.retention import delete_old_segments
 from broker.storage.rolled_logs import FLUSHING_TASKS
 from kraft.env import Env
 
-# How soon a log is flushed after its flush.ms at the latest, and how soon a new flush.ms is noticed.
+# The shortest interval of checks for flush.ms, and the time after which a changed flush.ms is noticed.
 FLUSH_SCAN_MIN_MS = 50
 FLUSH_SCAN_MAX_MS = 10_000
 
 
 class Housekeeping:
-    """Looks after `log_dirs` while `run` runs. `high_watermark(topic, partition)` is the caller's knowledge.
+    """Does the periodic work on `log_dirs` while `run` runs. `high_watermark(topic, partition)` is given by the caller.
 
-    `producer_expiration_ms` may change meanwhile.
-
-    Retention removes nothing at or above the high watermark; one that is not known yet is 0.
+    `producer_expiration_ms` may be changed at any time. Retention deletes nothing at or above the high watermark, which
+    is 0 if it is unknown.
     """
 
     def __init__(self, env: Env, log_dirs: LogDirs, high_watermark: Callable[[str, int], int]) -> None:
@@ -36,7 +35,7 @@ class Housekeeping:
         self.producer_expiration_ms = log_dirs.config.producer_expiration_ms
 
     async def run(self) -> None:
-        """Work until cancelled. Raises, in an exception group, NoLogDirOnline or FsyncFailed: the node has to end."""
+        """Work until cancelled. Raises NoLogDirOnline or FsyncFailed, in an exception group; the node must end then."""
         config = self._log_dirs.config
         periodic = (
             (config.retention_check_interval_ms, self.apply_retention),
@@ -69,11 +68,11 @@ class Housekeeping:
                         for path in removed:
                             self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
                     await share.give_way()
-                if has_removed:  # so that the next start does not take them for lost
+                if has_removed:  # otherwise the next start would report them as lost
                     await directory.write_log_start_offsets()
 
     async def flush_due(self) -> int:
-        """Flush the logs whose flush.ms is over; the ms until the next look."""
+        """Flush the logs whose flush.ms has passed; returns the ms until the next check."""
         now_ms = self._now_ms()
         next_ms = min(self._log_dirs.config.flush_scheduler_interval_ms, FLUSH_SCAN_MAX_MS)
         for directory in self._log_dirs.partition_directories():
@@ -91,7 +90,7 @@ class Housekeeping:
 
     async def checkpoint_log_start_offsets(self) -> None:
         await self._in_each_directory(LogDir.write_log_start_offsets)
-        await self._in_each_directory(LogDir.write_cleaned_offsets)  # of followers, which notice what their leaders did
+        await self._in_each_directory(LogDir.write_cleaned_offsets)  # followers notice compaction by their leaders
 
     async def checkpoint_high_watermarks(self) -> None:
         await self._in_each_directory(lambda directory: directory.write_high_watermarks(self._high_watermark))
@@ -106,7 +105,7 @@ class Housekeeping:
             await share.give_way()
 
     async def tidy(self) -> None:
-        """Make new directories durable, forget deleted partitions' checkpoints, remove what is due."""
+        """Make new directories durable, drop deleted partitions from the checkpoints, remove files that are due."""
         await self._sync_created()
         await self._checkpoint_shrunk()
         await self._remove_due()
@@ -122,7 +121,7 @@ class Housekeeping:
             await trio.sleep(await self.flush_due() / 1000)
 
     async def _flush_rolled(self) -> None:
-        """One of the tasks that flush rolled segments. A log that was dropped meanwhile is passed over."""
+        """Flush rolled segments; one of several such tasks. Deleted logs are skipped."""
         while True:
             log, directory = await self._log_dirs.rolled.next()
             if directory.is_online and log.failure is None:
@@ -160,7 +159,7 @@ class Housekeeping:
                 await self._env.disk.sync_dir(directory.path)
 
     async def _checkpoint_shrunk(self) -> None:
-        # A partition made again under the name of a deleted one must not be believed flushed up to the old one's end.
+        # A partition that is created again must not count as flushed up to the end of the deleted one.
         shrunk, self._log_dirs.shrunk = self._log_dirs.shrunk, set()
         for directory in self._log_dirs.partition_directories():
             if directory.path in shrunk:

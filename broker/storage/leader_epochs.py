@@ -1,14 +1,14 @@
-"""Which leader wrote which part of a partition's log: the leader epochs and where each begins.
+"""The leader epochs of a partition's log, and the offset at which each begins.
 
-Replicas find out with it where their logs part (KIP-101, KIP-279): an epoch has one leader, so records of one epoch at
-one offset are the same records everywhere. The file `leader-epoch-checkpoint` is in Kafka's text format: a line with
-the version 0, one with the number of entries, and a line "epoch startOffset" for each.
+Replicas use them to find where their logs diverge (KIP-101, KIP-279): an epoch has one leader, so records of the same
+epoch and offset are the same on all replicas. The file `leader-epoch-checkpoint` has Kafka's text format: a line with
+the version 0, one with the number of entries, and a line "epoch startOffset" per entry.
 
-What is durable when: `assign` and the truncations change memory only and set `dirty`. `flush` writes the file durably
-and has to come before the recovery point moves: behind the recovery point every batch is read again after a crash, and
-its epoch assigned again, so an entry that the file lacks is found in the log, and one that should have gone is
-overruled. Nothing less than a durable file may take the place of the old one: after a power cut it could be empty. A
-file that cannot be read means that the log is to be recovered from its start.
+`assign` and the truncations only change memory and set `dirty`. `flush` writes the file durably, and must be called
+before the recovery point moves. After a crash every batch from the recovery point on is read again and its epoch
+assigned again: this adds entries that the file lacks and overrules entries that should be gone. The old file must only
+be replaced by a durable one: otherwise a power cut could leave it empty. If the file is unreadable, the log is
+recovered from its start.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,15 +40,15 @@ class LeaderEpochCache:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self.directory = directory  # settable: a deleted partition's directory is renamed
+        self.directory = directory  # can be set, as a deleted partition's directory is renamed
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.dirty = False  # memory is ahead of the file
-        self._writing: trio.Lock | None = None  # none until it is needed: most logs are never written to again
+        self._writing: trio.Lock | None = None  # created on first use: most logs are never written again
 
     @classmethod
     def load(cls, disk: Disk, directory: str) -> "LeaderEpochCache":
-        """Read the file; no file, no epochs. Raises CorruptCheckpoint, OSError."""
+        """Read the file; without a file there are no epochs. Raises CorruptCheckpoint, OSError."""
         cache = cls(disk, directory)
         try:
             content = read_whole(disk, cache.path)
@@ -80,9 +80,9 @@ class LeaderEpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`; does nothing if it is the newest and began there or earlier.
+        """Record that `epoch` begins at `start_offset`; does nothing if it is the latest and begins there or earlier.
 
-        Entries that contradict it (newer or equal epochs, equal or later starts) are dropped: the log says so.
+        Entries that contradict it (later or equal epochs, later or equal start offsets) are dropped.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"Received invalid partition leader epoch entry ({epoch}, {start_offset})")
@@ -106,10 +106,10 @@ class LeaderEpochCache:
         return self._epochs[index - 1] if index else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers: of the newest epoch not after the requested one.
+        """(epoch, end offset) for OffsetForLeaderEpoch: the latest epoch that is not after `epoch`, and its end.
 
-        The newest epoch ends where the log ends. Before the first entry, the requested epoch ends where that begins
-        (the records are gone). An epoch newer than all is unknown here: (-1, -1).
+        The latest epoch ends at the log end. An epoch before the first entry ends where that entry begins, as its
+        records were deleted. An epoch after the latest is unknown: (-1, -1).
         """
         if epoch != UNDEFINED_EPOCH and epoch == self.latest_epoch:
             return epoch, log_end_offset
@@ -126,7 +126,7 @@ class LeaderEpochCache:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: the epoch that wrote it begins there, the ones before are dropped."""
+        """The log now begins at `start_offset`: its epoch begins there, and earlier epochs are dropped."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return
@@ -142,7 +142,7 @@ class LeaderEpochCache:
             self.dirty = True
 
     async def flush(self) -> None:
-        """Bring the file in line with memory, durably. Raises OSError, FsyncFailed."""
+        """Write the file durably if it differs from memory. Raises OSError, FsyncFailed."""
         if not self.dirty and self._writing is None:
             return
         if self._writing is None:
@@ -157,9 +157,9 @@ class LeaderEpochCache:
                     raise
 
     def write_beside(self) -> list[str]:
-        """Write the file beside its place, if it is behind memory; its path, to be synced before `replace`.
+        """Write a new file beside the old one if needed; returns its path, which is to be synced before `replace`.
 
-        As `flush` in parts, for whoever has many of them written. Raises OSError.
+        This is `flush` in parts, for a caller that writes many files. Raises OSError.
         """
         if not self.dirty:
             return []
@@ -168,9 +168,9 @@ class LeaderEpochCache:
         return [temporary]
 
     def replace(self) -> bool:
-        """Put what `write_beside` wrote in its place, if it wrote anything: durable once the directory is synced.
+        """Replace the old file by the one of `write_beside`; durable once the directory is synced.
 
-        Raises OSError.
+        Returns whether there was a new file. Raises OSError.
         """
         if not self.dirty:
             return False

@@ -9,13 +9,13 @@ from broker.wire.records import Compression, TimestampType
 from metadata.configuration import TopicConfigs
 from metadata.configuration.settings import from_key, settings_from
 
-# Java's largest long: the value of a limit that is not set.
+# Java's largest long: the value of an unset limit.
 MAX_LONG: Final = 2**63 - 1
 
 
 @attrs.frozen
 class LogConfig:
-    """A topic's effective configs. Immutable: a change of configs gives the log another one."""
+    """A topic's effective configs. Immutable: after a change of configs the log gets a new one."""
 
     segment_bytes: int = from_key(TopicConfigs.segment_bytes)
     segment_ms: int = from_key(TopicConfigs.segment_ms)
@@ -59,7 +59,7 @@ class LogConfig:
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """When a segment is closed at the latest: nothing is compacted before (KIP-354)."""
+        """The age at which a segment is rolled at the latest; compaction needs inactive segments (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact_enabled else self.segment_ms
 
     @cached_property
@@ -74,7 +74,7 @@ class LogConfig:
 
     @cached_property
     def target_compression(self) -> Compression | None:
-        """What batches are stored in; None where each keeps its producer's choice."""
+        """The compression of stored batches; None if each keeps its producer's."""
         if self.compression_type == "producer":
             return None
         if self.compression_type == "uncompressed":
@@ -91,7 +91,7 @@ class LogConfig:
 
     @cached_property
     def stores_as_is(self) -> bool:
-        """Whether a batch with acceptable header fields needs neither a look at its records nor any change."""
+        """Whether a batch with acceptable header fields is stored without reading or changing its records."""
         return (
             not self.compact_enabled
             and self.timestamp_type is TimestampType.CREATE_TIME

@@ -1,4 +1,4 @@
-"""One log directory of a node: its claim and identity, the logs in it, its clean-shutdown marker and checkpoints."""
+"""One log directory of a node: its lock and identity, its logs, its checkpoints and clean-shutdown marker."""
 
 import contextlib
 import json
@@ -39,10 +39,10 @@ NO_BROKER_EPOCH = -1
 # A marker is below 50 bytes; a longer text could nest too deeply to be parsed.
 _MARKER_BYTES_MAX = 256
 
-# Logs handled between two chances for other tasks to run: less than a millisecond's worth when nothing is to be done.
+# Logs handled before other tasks run; takes less than a millisecond if there is nothing to do.
 LOGS_PER_TURN = 100
-# Where more is to be done, other tasks run after this time. For a log whose records are new, retention completes the
-# indexes, which takes 150 us, or twice that where their files are made: 100 such logs at once held the loop for 30 ms.
+# If there is more to do, other tasks run after this time. For a log with new records, retention completes the indexes,
+# which takes 150 us, or twice that if their files are created: 100 such logs in a row blocked the loop for 30 ms.
 TURN_S = 0.001
 
 # Logs flushed at the same time, as when closing: the file system commits the fsyncs that wait together, so this many
@@ -50,7 +50,7 @@ TURN_S = 0.001
 # num.recovery.threads.per.data.dir, which is about threads that compute.
 SYNCING_TASKS = 32
 
-# What it means that a checkpoint cannot be read.
+# The consequence of an unreadable checkpoint.
 _CONSEQUENCES: Final = {
     RECOVERY_POINT_CHECKPOINT: "after a crash, all logs of the directory are validated whole",
     LOG_START_OFFSET_CHECKPOINT: "records that were deleted with DeleteRecords may be read again",
@@ -62,12 +62,12 @@ PartitionKey: TypeAlias = tuple[str, int]
 
 
 class LogDirInUse(Exception):
-    """Another process, or another node of this one, works in the directory."""
+    """Another process, or another node of this process, uses the directory."""
 
 
 @attrs.frozen
 class LogDirUsage:
-    """A directory as DescribeLogDirs tells of it; sizes in bytes, -1 where it is offline."""
+    """The figures of a directory for DescribeLogDirs; sizes in bytes, -1 if it is offline."""
 
     path: str
     error: OSError | None
@@ -77,7 +77,7 @@ class LogDirUsage:
 
 
 class LogDir:
-    """One directory. `error` is why it went offline, None while it serves."""
+    """One directory. `error` is the reason why it is offline, None while it is online."""
 
     def __init__(self, env: Env, path: str, *, producer_expiration_ms: int) -> None:
         self._env = env
@@ -86,22 +86,22 @@ class LogDir:
         self._lock: DiskLock | None = None
         self._unsynced_parents: list[str] = []
         self.path = path
-        self.properties: MetaProperties | None = None  # until it is claimed, and in a new one until it is formatted
+        self.properties: MetaProperties | None = None  # None until the directory is claimed, and formatted if it is new
         self.error: OSError | None = None
-        self.was_clean: bool | None = None  # whether the last shutdown was; None until somebody has looked
+        self.was_clean: bool | None = None  # whether the last shutdown was clean; None until that was read
         self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
-        self.missing: dict[PartitionKey, int] = {}  # ends of logs that were here, and are not there any more
+        self.missing: dict[PartitionKey, int] = {}  # end offsets of logs that the checkpoints name and that are missing
         self.recovery_points = OffsetCheckpoint(disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         self.log_start_offsets = OffsetCheckpoint(disk, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
         self.cleaned_offsets = OffsetCheckpoint(disk, f"{path}/{CLEANER_OFFSET_CHECKPOINT}")
         self.high_watermarks = OffsetCheckpoint(disk, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}")
 
     def claim(self) -> None:
-        """Make the directory if need be, lock it, and read what it is.
+        """Create the directory if needed, lock it, and read its properties.
 
-        Raises LogDirInUse, MetaPropertiesError, and OSError where the directory does not work.
+        Raises LogDirInUse, MetaPropertiesError, and OSError if the directory does not work.
         """
         self._unsynced_parents = list(_parents_to_sync(self._disk, self.path))
         self._disk.make_dir(self.path)
@@ -119,7 +119,7 @@ class LogDir:
         return self.error is None
 
     async def format(self, properties: MetaProperties) -> None:
-        """Say whose directory it is, durably. Raises OSError, FsyncFailed."""
+        """Write the directory's properties durably. Raises OSError, FsyncFailed."""
         if properties != self.properties:
             if self.properties is None:
                 await self._sync_parents()
@@ -127,7 +127,7 @@ class LogDir:
             self.properties = properties
 
     async def take_clean_marker(self) -> None:
-        """Learn how the last shutdown was. The marker is gone for good when it returns: it vouches once.
+        """Read whether the last shutdown was clean, and remove the marker durably, as it is valid for one start only.
 
         Raises OSError, FsyncFailed.
         """
@@ -145,12 +145,15 @@ class LogDir:
         self.was_clean = True
 
     async def leave_clean_marker(self, broker_epoch: int) -> None:
-        """Vouch that every log is flushed and closed (KIP-966 adds the broker's epoch). Raises OSError, FsyncFailed."""
+        """Write the marker that every log is flushed and closed, with the broker's epoch (KIP-966).
+
+        Raises OSError, FsyncFailed.
+        """
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         await replace_durably(self._disk, f"{self.path}/{CLEAN_SHUTDOWN_MARKER}", content.encode())
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[PartitionKey, int]:
-        """A checkpoint's offsets; none where it is damaged, which the operator is told of. Raises OSError."""
+        """The offsets of a checkpoint; none if it is damaged, which is traced. Raises OSError."""
         try:
             return checkpoint.read()
         except CorruptCheckpoint as error:
@@ -161,16 +164,16 @@ class LogDir:
             return {}
 
     async def write_recovery_points(self) -> None:
-        """Checkpoint up to where every log is flushed. Raises OSError, FsyncFailed."""
+        """Checkpoint the recovery points. Raises OSError, FsyncFailed."""
         await self.recovery_points.write(await self._collect(lambda key, log: log.durability.recovery_point))
 
     async def write_log_start_offsets(self) -> None:
-        """Checkpoint where the logs begin that do not begin at 0. Raises OSError, FsyncFailed."""
+        """Checkpoint the log start offsets other than 0. Raises OSError, FsyncFailed."""
         offsets = await self._collect(lambda key, log: log.log_start_offset)
         await self.log_start_offsets.write({key: offset for key, offset in offsets.items() if offset > 0})
 
     async def write_cleaned_offsets(self) -> None:
-        """Checkpoint up to where the logs are compacted that are so at all. Raises OSError, FsyncFailed."""
+        """Checkpoint the ends of the compacted parts of logs. Raises OSError, FsyncFailed."""
         offsets = await self._collect(lambda key, log: log.cleaned_offset)
         await self.cleaned_offsets.write({key: offset for key, offset in offsets.items() if offset != NOT_CLEANED})
 
@@ -179,9 +182,9 @@ class LogDir:
         await self.high_watermarks.write(await self._collect(lambda key, log: high_watermark(*key)))
 
     async def load(self, config_of: Callable[[str], LogConfig]) -> list[str]:
-        """Open every partition's log; the paths of directories that a crash left half removed. Raises OSError.
+        """Open every partition's log; returns the directories whose deletion a crash has interrupted. Raises OSError.
 
-        `take_clean_marker` comes first.
+        `take_clean_marker` must be called before.
         """
         clean = self.was_clean
         assert clean is not None, "only the marker says what can be relied on"
@@ -225,7 +228,7 @@ class LogDir:
         return leftovers
 
     def tell_missing(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
-        """Tell of logs that were here when checkpoints were written, and are not: they begin again empty."""
+        """Trace the logs that the checkpoints name and that are missing: they start again empty."""
         for key, end_offset in self.missing.items():
             if is_wanted(key):
                 path = f"{self.path}/{partition_directory_name(*key)}"
@@ -258,11 +261,12 @@ class LogDir:
         )
 
     async def settle(self, logs: Collection[Log]) -> None:
-        """Make final what was cut off these logs, so that they may be appended to.
+        """Make the truncations of these logs durable, so that they take appends again.
 
-        The checkpoints come first: what a log is given from now on must not count as flushed, if it is cut that low.
+        The checkpoints are written first: a log that was cut below its checkpointed recovery point must not have later
+        records counted as flushed.
 
-        Raises OSError and FsyncFailed, in an exception group where it is a log that fails.
+        Raises OSError and FsyncFailed, in an exception group if a log fails.
         """
         if logs:
             await self.write_recovery_points()
@@ -271,9 +275,9 @@ class LogDir:
             await _for_each(logs, lambda log: log.durability.settle())
 
     async def close_cleanly(self, broker_epoch: int) -> None:
-        """Flush and close every log, then checkpoint and leave the marker.
+        """Flush and close every log, then write the checkpoints and the marker.
 
-        Raises OSError and FsyncFailed, in an exception group where it is a file that cannot be synced.
+        Raises OSError and FsyncFailed, in an exception group if a file cannot be synced.
         """
         await close_cleanly(self._disk, list(self.logs.values()))
         await self.write_recovery_points()
@@ -282,17 +286,17 @@ class LogDir:
         await self.leave_clean_marker(broker_epoch)
 
     def release(self) -> None:
-        """Give the directory up to whoever claims it next."""
+        """Release the directory's lock."""
         if self._lock is not None:
             self._lock.release()
 
     async def _sync_parents(self) -> None:
-        """Make the entry of a new directory durable, and those of the parents that were made with it.
+        """Make the entries of a new directory, and of its newly created parents, durable.
 
-        A directory that a power cut takes away is empty when it is made again: nobody would miss what was in it.
+        A directory that a power cut removes would be created again empty, and its lost records would go unnoticed.
         """
         for parent in self._unsynced_parents:
-            with contextlib.suppress(PermissionError):  # not ours to open, so neither ours to have made
+            with contextlib.suppress(PermissionError):  # a directory we may not open was not created by us
                 await self._disk.sync_dir(parent)
 
     def _read_topic_id(self, path: str) -> bytes | None:
@@ -313,7 +317,7 @@ class LogDir:
 
 
 async def _for_each(logs: Collection[Log], task: Callable[[Log], Awaitable[None]]) -> None:
-    """Await something for each log, for several at the same time."""
+    """Await `task` for each log, for several at the same time."""
     remaining = deque(logs)
 
     async def work() -> None:
@@ -330,7 +334,7 @@ async def _for_each(logs: Collection[Log], task: Callable[[Log], Awaitable[None]
 
 
 def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:
-    """The directories that get an entry when `path` is made, from its own parent upwards; always that parent."""
+    """The directories that get a new entry when `path` is created, from its parent upwards; at least the parent."""
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         yield path
@@ -339,7 +343,7 @@ def _parents_to_sync(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _broker_epoch(marker: bytes) -> int:
-    """The broker epoch in a clean-shutdown marker; -1 for one that was left empty, as before KIP-966, or is damaged."""
+    """The broker epoch in a clean-shutdown marker; -1 if it is empty, as before KIP-966, or damaged."""
     if len(marker) > _MARKER_BYTES_MAX:
         return NO_BROKER_EPOCH
     try:
@@ -351,13 +355,13 @@ def _broker_epoch(marker: bytes) -> int:
 
 
 class LoopShare:
-    """Lets other tasks run while one looks at many logs: after every LOGS_PER_TURN of them, or after TURN_S."""
+    """Lets other tasks run during a loop over many logs: after every LOGS_PER_TURN logs, or after TURN_S."""
 
     def __init__(self) -> None:
         self._begin()
 
     async def give_way(self) -> None:
-        """To be awaited after each log."""
+        """Call this after each log."""
         self._count += 1
         if self._count >= LOGS_PER_TURN or trio.current_time() >= self._end:
             await trio.lowlevel.checkpoint()

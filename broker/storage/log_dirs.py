@@ -1,12 +1,13 @@
-"""All log directories of a node: opening them, the logs in them, and what happens when one fails.
+"""All log directories of a node: opening and closing them, and taking failed ones offline.
 
-`open` claims the directories and learns whether they were closed cleanly, `load` opens every partition's log once the
-topics' configs are known, `Housekeeping` looks after them, `close_cleanly` leaves them so that the next start need not
-recover anything, and so does `close_unloaded` for a node that stops before `load`.
+`open` claims the directories and reads whether they were closed cleanly. `load` opens the log of every partition, once
+the topics' configs are known. `Housekeeping` does the periodic work. `close_cleanly` closes the logs so that the next
+start need not recover them; `close_unloaded` does so for a node that stops before `load`.
 
-A directory that fails with an OSError goes offline for good, as Kafka has it: its logs leave `logs`, `on_offline` hears
-of it, its partitions answer KAFKA_STORAGE_ERROR. When none is left, or the metadata log's own directory fails, the node
-has to end: `Housekeeping` raises then. A failed fsync (FsyncFailed) is nowhere caught: what is durable is unknown then.
+A directory that fails with an OSError goes offline until the next start, as in Kafka: its logs leave `logs`,
+`on_offline` is called, and its partitions answer KAFKA_STORAGE_ERROR. If none is left, or the metadata log's directory
+fails, `Housekeeping` raises and the node ends. A failed fsync (FsyncFailed) is not caught anywhere, because it is
+unknown then what is durable.
 """
 
 import contextlib
@@ -35,12 +36,12 @@ from kraft.env import Env, FsyncFailed
 
 
 class NoLogDirOnline(Exception):
-    """Every log directory has failed, or the one with the metadata log: the node cannot go on."""
+    """Every log directory has failed, or the one with the metadata log; the node must end."""
 
 
 @attrs.frozen
 class Doomed:
-    """A file or directory to be removed at `due` on Trio's clock."""
+    """A file or directory that is to be removed at `due`, a time of Trio's clock."""
 
     due: float
     path: str
@@ -50,8 +51,8 @@ class Doomed:
 class LogDirs:
     """The logs of a node by (topic, partition), in all its directories.
 
-    `topic_ids` has the same keys; None where a power cut has left a directory without its id: whoever knows the
-    metadata decides whether that is a stray. `on_offline(path, partitions, error)` is called when a directory fails.
+    `topic_ids` has the same keys. A value is None if a power cut has left a directory without its topic id; the
+    metadata then decides whether it is a stray. `on_offline(path, partitions, error)` is called when a directory fails.
     """
 
     def __init__(self, env: Env, config: LogDirsConfig, directories: Sequence[LogDir]) -> None:
@@ -63,8 +64,8 @@ class LogDirs:
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.on_offline: Callable[[str, Sequence[PartitionKey], OSError], None] | None = None
         self.doomed: list[Doomed] = []
-        self.created: list[tuple[LogDir, str]] = []  # partitions' directories that are in the page cache only
-        self.shrunk: set[str] = set()  # directories whose checkpoints name partitions that are deleted
+        self.created: list[tuple[LogDir, str]] = []  # new partition directories that are not durable yet
+        self.shrunk: set[str] = set()  # directories whose checkpoints still name deleted partitions
         self.work = trio.Event()
         self.rolled = RolledLogs()
         self.failed = trio.Event()
@@ -78,11 +79,11 @@ class LogDirs:
         cluster_id: str,
         found_metadata: Callable[[], Awaitable[None]] | None = None,
     ) -> "LogDirs":
-        """Claim every directory, format the new ones, and take the markers of the last clean shutdown.
+        """Claim every directory, format the new ones, and remove the markers of the last clean shutdown.
 
-        `found_metadata` makes an empty metadata log, before a new metadata directory counts as formatted.
+        `found_metadata` creates an empty metadata log before a new metadata directory counts as formatted.
 
-        A directory that does not work begins offline. From here on only `close_cleanly` and `close_unloaded` leave
+        A directory that does not work starts offline. From here on only `close_cleanly` and `close_unloaded` write
         markers.
 
         Raises LogDirInUse, MetaPropertiesError (InconsistentClusterId, InconsistentNodeId), DuplicateLogDir, and
@@ -106,10 +107,10 @@ class LogDirs:
     async def load(
         self, config_of: Callable[[str], LogConfig], belongs: Belongs = lambda key, topic_id, directory_id: True
     ) -> None:
-        """Open the log of every partition there is; `config_of` gives a topic's effective config.
+        """Open the log of every partition; `config_of` returns a topic's effective config.
 
-        Of a partition that is there twice, what does not belong is put aside.
-        Raises DuplicateLogDir, NoLogDirOnline; the directories are released then.
+        If a partition exists twice, the copy that does not belong to it is renamed. Raises DuplicateLogDir,
+        NoLogDirOnline; the directories are released then.
         """
         try:
             for directory in self.partition_directories():
@@ -123,7 +124,7 @@ class LogDirs:
             raise
 
     def partition_directories(self) -> list[LogDir]:
-        """The directories that are online and may hold partitions, in the order of the config."""
+        """The online directories that may hold partitions, in the order of the config."""
         found = (self.directories[path] for path in self.config.directories)
         return [directory for directory in found if directory.is_online]
 
@@ -132,15 +133,15 @@ class LogDirs:
         return len(self.partition_directories()) < len(self.config.directories)
 
     def directory_of(self, topic: str, partition: int) -> LogDir | None:
-        """Where a partition's log is; None if there is none online."""
+        """The directory with a partition's log; None if no online directory has it."""
         key = (topic, partition)
         return next((directory for directory in self.partition_directories() if key in directory.logs), None)
 
     def create(self, topic: str, topic_id: bytes, partition: int, config: LogConfig, *, is_new: bool = True) -> Log:
-        """The partition's log; a new one in the directory with the fewest partitions if there is none.
+        """The partition's log; without one, a new log in the directory with the fewest partitions.
 
-        `is_new` says that the partition was just assigned here: otherwise it may be in a directory that is offline,
-        and must not begin again empty. The directory is durable soon after, not when this returns.
+        `is_new` says that the partition was just assigned to this broker. Otherwise its log may be in an offline
+        directory, and must not be created again. A new directory is durable soon after this returns.
 
         Raises KafkaError INCONSISTENT_TOPIC_ID or KAFKA_STORAGE_ERROR.
         """
@@ -163,9 +164,9 @@ class LogDirs:
         )
 
     def delete(self, topic: str, partition: int) -> None:
-        """Drop a partition: out of `logs` and renamed at once, removed from the disk after file.delete.delay.ms.
+        """Remove a partition from `logs` and rename its directory, which is deleted after file.delete.delay.ms.
 
-        Does nothing if it is not here. Raises KafkaError KAFKA_STORAGE_ERROR if it may be in an offline directory.
+        Does nothing without a log. Raises KafkaError KAFKA_STORAGE_ERROR if the log may be in an offline directory.
         """
         directory = self.directory_of(topic, partition)
         if directory is None:
@@ -182,9 +183,9 @@ class LogDirs:
             self.doom(directory, path, delay_ms=delay_ms)
 
     def put_aside(self, topic: str, partition: int) -> None:
-        """Drop a partition that is here and that the metadata does not know: renamed, and never removed, as in Kafka.
+        """Remove a partition that is unknown to the metadata from `logs` and rename its directory, without deleting it.
 
-        Should it be the metadata that is wrong, since its directory was lost or mistaken, the records are still there.
+        As in Kafka, the records stay in case the metadata is wrong, for example after its directory was lost.
         """
         directory = self.directory_of(topic, partition)
         assert directory is not None, f"{topic}-{partition} is in logs"
@@ -193,7 +194,7 @@ class LogDirs:
     def _rename_away(
         self, directory: LogDir, key: PartitionKey, new_name: Callable[[str, int, bytes], str]
     ) -> str | None:
-        """Take a log out of `logs` and its name from its directory; the new path, None where the directory failed."""
+        """Remove a log from `logs` and rename its directory; returns the new path, None if the directory failed."""
         self._forget(directory, key).close()
         old = f"{directory.path}/{partition_directory_name(*key)}"
         new = f"{directory.path}/{new_name(*key, new_uuid(self._env.rng.randbytes))}"
@@ -204,7 +205,7 @@ class LogDirs:
         return new if directory.is_online else None
 
     async def settle(self, keys: Sequence[PartitionKey]) -> None:
-        """Have the logs of these partitions, which were cut, take appends again. Passes over those that are not here.
+        """Make the truncations of these partitions durable, so that they take appends again; unknown ones are ignored.
 
         A directory that fails goes offline. Raises FsyncFailed.
         """
@@ -214,18 +215,18 @@ class LogDirs:
                 await directory.settle(logs)
 
     def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
-        """Have a renamed file or directory removed in the background, `delay_ms` from now."""
+        """Remove a renamed file or directory in the background, `delay_ms` from now."""
         self.doomed.append(Doomed(trio.current_time() + delay_ms / 1000, path, directory))
         self.work.set()
 
     def log_failed(self, topic: str, partition: int, error: OSError) -> None:
-        """A log's `commit` or the like raised `error`: its directory goes offline."""
+        """Take the directory of a log offline that raised `error`."""
         directory = self.directory_of(topic, partition)
         if directory is not None:
             self.mark_offline(directory.path, error)
 
     def mark_offline(self, path: str, error: OSError) -> None:
-        """Stop using a directory, and close its logs. Does nothing if it is offline already."""
+        """Stop using a directory and close its logs; does nothing if it is offline already."""
         directory = self.directories[path]
         if not directory.is_online:
             return
@@ -248,18 +249,18 @@ class LogDirs:
 
     @property
     def directory_ids(self) -> list[bytes]:
-        """The ids of the directories that are online, for the broker's registration (KIP-858)."""
+        """The ids of the online directories, for the broker's registration (KIP-858)."""
         found = (directory.properties for directory in self.partition_directories())
         return [properties.directory_id for properties in found if properties and properties.directory_id]
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch that all directories were cleanly closed under, -1 unless they agree (KIP-966)."""
+        """The broker epoch under which all directories were cleanly closed; -1 if they differ (KIP-966)."""
         epochs = {directory.clean_broker_epoch for directory in self.partition_directories()}
         return epochs.pop() if len(epochs) == 1 and not self.any_offline else NO_BROKER_EPOCH
 
     def usage(self) -> list[LogDirUsage]:
-        """What DescribeLogDirs reports, a directory each. A directory that fails to answer goes offline."""
+        """The figures of each directory for DescribeLogDirs. A directory that fails meanwhile goes offline."""
         usages = []
         for directory in self.directories.values():
             total, usable = -1, -1
@@ -279,9 +280,9 @@ class LogDirs:
         return offsets
 
     async def close_cleanly(self, *, broker_epoch: int = -1) -> None:
-        """Flush and close every log, checkpoint, and vouch for it. The directories are free for others afterwards.
+        """Flush and close every log, write the checkpoints and clean-shutdown markers, and release the directories.
 
-        A directory that fails on the way goes without its marker, and is recovered at the next start.
+        A directory that fails on the way gets no marker, and is recovered at the next start.
         """
         try:
             for directory in self.partition_directories():
@@ -291,10 +292,9 @@ class LogDirs:
             self.release()
 
     async def close_unloaded(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Vouch again for what was closed cleanly before this start, and that nobody has touched since.
+        """Write the markers again of directories that were closed cleanly before this start and never loaded.
 
-        `broker_epoch` is the one under which the broker has registered meanwhile. The directories are free for others
-        afterwards.
+        `broker_epoch` is the epoch of the broker's registration in the meantime. The directories are released then.
         """
         try:
             for directory in self.partition_directories():
@@ -305,13 +305,13 @@ class LogDirs:
             self.release()
 
     def release(self) -> None:
-        """Give the directories up without a word, as a crash would; for a node that fails to start."""
+        """Release the directories without markers, as a crash would; for a node that fails to start."""
         for directory in self.directories.values():
             directory.release()
 
     @contextlib.contextmanager
     def offline_on_error(self, directory: LogDir) -> Iterator[None]:
-        """An OSError within means that the directory does not work, and ends here."""
+        """Take the directory offline if an OSError is raised within; the error ends here."""
         try:
             yield
         except OSError as error:
@@ -334,7 +334,7 @@ class LogDirs:
             raise NoLogDirOnline(self.why_lost())
 
     def why_lost(self) -> str:
-        """Why the node cannot go on, and what to do, where all directories are offline or the metadata log's own is."""
+        """The message for the operator if all directories, or the metadata log's, are offline."""
         causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
         return (
             f"All log directories, or the one of the metadata log, are offline ({causes}). What is named has to be a "

@@ -1,4 +1,4 @@
-"""What recovery tells the operator about records that a log has lost: which offsets, in which file, and why."""
+"""What recovery reports to the operator about records that a log has lost: the offsets, the file, and the reason."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,16 +10,16 @@ from broker.wire.errors import WireError
 from broker.wire.records import HEADER_SIZE, read_header
 from kraft.env import File, Tracer
 
-# A batch holds at most so many offsets: its last offset delta is an int32.
+# The most offsets in a batch: its last offset delta is an int32.
 _BATCH_OFFSETS_MAX: Final = 2**31
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
 @attrs.frozen
 class LostRecords:
-    """The records from `from_offset` on, as far as `to_offset` (exclusive).
+    """The lost records from `from_offset` to `to_offset` (exclusive).
 
-    More may be lost than that if `is_known` is False: behind the damage, nothing tells where the batches begin.
+    If `is_known` is False, more may be lost: after the damage the start of further batches is unknown.
     """
 
     from_offset: int
@@ -36,7 +36,7 @@ class LostRecords:
 
 @attrs.frozen
 class Cut:
-    """What recovery cuts off a log: everything from byte `position` of the file `path` on, and the segments behind."""
+    """What recovery removes from a log: the file `path` from byte `position` on, and all later segments."""
 
     lost: LostRecords
     path: str
@@ -45,7 +45,7 @@ class Cut:
     reason: str
 
     def tell(self, trace: Tracer, partition: str, durable_end: int) -> None:
-        """Trace it. `durable_end` is the checkpointed recovery point: at least so far the log has once gone."""
+        """Trace the cut. `durable_end` is the checkpointed recovery point, which the log had reached at least."""
         lost = attrs.evolve(self.lost, to_offset=max(self.lost.to_offset, durable_end))
         trace(
             "storage_log_cut",
@@ -61,10 +61,10 @@ class Cut:
 
 
 def cut_within(segment: Segment, later: Sequence[Segment], end_offset: int, reason: str) -> Cut | None:
-    """The cut of a segment behind its last good batch, which ends at `end_offset`, and of all `later` ones.
+    """The cut of a segment after its last good batch, which ends at `end_offset`, and of all `later` segments.
 
-    None where only zeros go: a power cut leaves them behind a file's last write, and they never were records. Raises
-    OSError.
+    None if only zeros are removed: a power cut leaves them after a file's last write, and they never were records.
+    Raises OSError.
     """
     position, end = segment.size_bytes, segment.written
     if not later and _is_zero(segment.file, position, end):
@@ -75,7 +75,7 @@ def cut_within(segment: Segment, later: Sequence[Segment], end_offset: int, reas
 
 
 def cut_before(segments: Sequence[Segment], end_offset: int, reason: str) -> Cut:
-    """The cut of these segments, which do not follow the log's end at `end_offset`. Raises OSError."""
+    """The cut of segments that do not continue the log, which ends at `end_offset`. Raises OSError."""
     lost = _with_later(LostRecords(end_offset, end_offset, True), segments)
     return Cut(lost, segments[0].path, 0, sum(each.size_bytes for each in segments), reason)
 
@@ -91,7 +91,7 @@ def _with_later(lost: LostRecords, later: Sequence[Segment]) -> LostRecords:
 
 
 def _from_headers(file: File, position: int, end: int, from_offset: int) -> LostRecords:
-    """What the headers say that follow one another from `position` on, whether or not their batches are intact."""
+    """The offsets in the consecutive batch headers from `position` on, whether or not the batches are intact."""
     offset = from_offset
     while position + HEADER_SIZE <= end:
         try:

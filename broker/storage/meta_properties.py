@@ -1,7 +1,7 @@
-"""The file `meta.properties`: which cluster and node a log directory belongs to (KIP-631), and its own id (KIP-858).
+"""The file `meta.properties`: a log directory's cluster and node (KIP-631), and its own id (KIP-858).
 
-A Java properties file in version 1: `version=1`, `cluster.id`, `node.id` and `directory.id`, the last two ids as 22
-characters each. A directory of another cluster or node must never be served: its partitions' records are other ones.
+A Java properties file in version 1: `version=1`, `cluster.id`, `node.id` and `directory.id`; ids have 22 characters. A
+directory of another cluster or node must not be used: its records belong to other partitions.
 """
 
 import re
@@ -19,25 +19,25 @@ _REMEDY = (
     f"Restore the file, which has the lines version={META_PROPERTIES_VERSION}, cluster.id, node.id and directory.id, "
     "from a backup; other nodes show these ids with `kraft quorum describe`"
 )
-# Directory ids below this have a meaning of their own, such as that a replica's directory is not known (KIP-858).
+# Directory ids below this are reserved, for example for an unknown directory (KIP-858).
 _RESERVED_IDS = 100
 
 
 class MetaPropertiesError(Exception):
-    """A `meta.properties` that keeps the node from starting; the message is for the operator."""
+    """A `meta.properties` with which the node must not start; the message is for the operator."""
 
 
 class InconsistentClusterId(MetaPropertiesError):
-    """A log directory belongs to another cluster."""
+    """The log directory belongs to another cluster."""
 
 
 class InconsistentNodeId(MetaPropertiesError):
-    """A log directory belongs to another node."""
+    """The log directory belongs to another node."""
 
 
 @attrs.frozen
 class MetaProperties:
-    """`directory_id` is None in directories that were formatted before Kafka 3.7; they get one when they are opened."""
+    """`directory_id` is None if the directory was formatted before Kafka 3.7; it gets one when it is opened."""
 
     cluster_id: str
     node_id: int
@@ -55,7 +55,7 @@ class MetaProperties:
 
 
 def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
-    """Raises MetaPropertiesError, naming `path`."""
+    """The properties in the content of a file. Raises MetaPropertiesError, with `path` in its message."""
     try:
         properties = _parse(content.decode())
         version = int(properties.get("version", "0"))
@@ -74,7 +74,7 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """What a log directory says it is; None if it was never formatted. Raises MetaPropertiesError, OSError."""
+    """The properties of a log directory; None if it was never formatted. Raises MetaPropertiesError, OSError."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
         content = read_whole(disk, path)
@@ -89,7 +89,7 @@ async def write_meta_properties(disk: Disk, directory: str, properties: MetaProp
 
 
 def verify_meta_properties(by_directory: Mapping[str, MetaProperties], *, cluster_id: str, node_id: int) -> None:
-    """Refuse directories that belong elsewhere, or are copies of one another.
+    """Reject directories of another cluster or node, and copies of one directory.
 
     Raises InconsistentClusterId, InconsistentNodeId, MetaPropertiesError, with Kafka's messages.
     """

@@ -1,7 +1,7 @@
-"""The offset index of a segment, `<base offset>.index`: where in the log file some of the offsets are.
+"""The offset index of a segment, `<base offset>.index`: the positions of some offsets in the log file.
 
-An entry is int32 last offset of a batch relative to the base offset, int32 position of that batch in the log file.
-There is one about every index.interval.bytes; a segment's first batch has none: a search without one begins there.
+An entry is the int32 last offset of a batch relative to the base offset, and the int32 position of that batch. There is
+about one entry per index.interval.bytes. A segment's first batch has none, as a search starts there without an entry.
 """
 
 import sys
@@ -27,7 +27,7 @@ class OffsetIndex(SparseIndex):
         self._append(last_offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`, or the first one behind it."""
+        """A position at or before the first batch that ends after `offset`."""
         slot = bisect_right(self.keys, offset - self.base_offset) - 1
         return self.values[slot] if slot >= 0 else 0
 

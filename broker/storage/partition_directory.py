@@ -1,8 +1,8 @@
-"""How a log directory names what is in it.
+"""The names of directories in a log directory.
 
-A partition's directory is `topic-partition`. One that is being removed is renamed to `topic-partition.<32 hex>-delete`
-first, so that the partition may be made again at once; Kafka's `-future` (moving between directories) and `-stray`
-(put aside, unknown to the metadata) look alike.
+A partition's directory is `topic-partition`. Before a partition is deleted, its directory is renamed to
+`topic-partition.<32 hex>-delete`, so that the partition can be created again at once. Kafka's suffixes `-future`
+(moving between log directories) and `-stray` (unknown to the metadata) have the same form.
 """
 
 import re
@@ -12,7 +12,7 @@ import attrs
 METADATA_TOPIC = "__cluster_metadata"
 PARTITION_MAX = 2**31 - 1
 _PARTITION_DIGITS_MAX = 10
-NAME_MAX = 255  # of a file, on every file system that matters
+NAME_MAX = 255  # of a file, on all common file systems
 
 _PATTERN = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)(\.[0-9a-zA-Z]+-(?P<suffix>delete|future|stray))?"
@@ -21,7 +21,7 @@ _PATTERN = re.compile(
 
 @attrs.frozen
 class PartitionDirectory:
-    """What a directory's name says. `suffix` is "", "delete", "future" or "stray"."""
+    """The parts of a directory's name. `suffix` is "", "delete", "future" or "stray"."""
 
     topic: str
     partition: int
@@ -33,12 +33,12 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def deleted_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
-    """The name under which a partition's directory waits for its removal; a long topic is cut to make it fit."""
+    """The name of a partition's directory that waits for its deletion; a long topic name is shortened."""
     return _unique_name(topic, partition, unique_id, "delete")
 
 
 def stray_directory_name(topic: str, partition: int, unique_id: bytes) -> str:
-    """The name under which a directory is kept that the metadata knows nothing of."""
+    """The name of a directory that the metadata does not know and that is kept."""
     return _unique_name(topic, partition, unique_id, "stray")
 
 
@@ -48,11 +48,11 @@ def _unique_name(topic: str, partition: int, unique_id: bytes, kind: str) -> str
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """None for a name that is no partition's."""
+    """The parts of a directory's name; None if it is not a partition's."""
     match = _PATTERN.fullmatch(name)
     if match is None or len(match["partition"]) > _PARTITION_DIGITS_MAX:
         return None
     partition = int(match["partition"])
     if partition > PARTITION_MAX or str(partition) != match["partition"]:
-        return None  # what this node writes it under is another name
+        return None  # not the canonical name, which this node would write
     return PartitionDirectory(match["topic"], partition, match["suffix"] or "")

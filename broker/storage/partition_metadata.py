@@ -1,7 +1,7 @@
-"""The file `partition.metadata`: which topic id a partition's directory belongs to (KIP-516).
+"""The file `partition.metadata`: the topic id of a partition's directory (KIP-516).
 
-A topic may be deleted and made again under its name while a node is away; by the id in this file the node tells the
-old partition's directory from the new one's. Kafka's format: the lines `version: 0` and `topic_id: <22 characters>`.
+A topic may be deleted and created again under the same name while a node is offline; the node distinguishes the two by
+this id. Kafka's format: the lines `version: 0` and `topic_id: <22 characters>`.
 """
 
 from broker.storage.whole_file import read_whole, replace_whole, sync_file
@@ -13,7 +13,7 @@ PARTITION_METADATA_VERSION = 0
 
 
 class CorruptPartitionMetadata(ValueError):
-    """A `partition.metadata` that names no topic id; the message says where and why."""
+    """A `partition.metadata` without a valid topic id; the message names the file and the reason."""
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
@@ -33,7 +33,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Name the topic id of a partition's directory, in the page cache. Raises OSError."""
+    """Write the topic id of a partition's directory to the page cache. Raises OSError."""
     content = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
     replace_whole(disk, f"{directory}/{PARTITION_METADATA}", content.encode())
 

@@ -1,13 +1,13 @@
 """The producer snapshots of a partition: files `<20 digit offset>.snapshot` in Kafka's format, version 1.
 
-A snapshot holds every producer's state as of all batches below the offset in its name. Nothing is lost with one: the
-state is replayed from the log from an older snapshot, or from the log's start. Hence one that cannot be read is
-deleted, and a snapshot is written in place, its CRC-32C telling a torn one. The page cache holds it at once; `sync`,
-which belongs before the recovery point moves past it, makes it durable.
+A snapshot holds the state of every producer after all batches below the offset in its name. It only saves time: the
+states can be replayed from an older snapshot or from the log's start. So an unreadable snapshot is deleted, and a
+snapshot is written in place; its CRC-32C reveals a torn one. It is in the page cache at once; `sync` makes it durable,
+and must be called before the recovery point moves past it.
 
 Layout, big-endian: int16 version, uint32 CRC-32C of all that follows, int32 count, and per producer: int64 id, int16
 epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first
-offset of the running transaction or -1.
+offset of the open transaction or -1.
 """
 
 import struct
@@ -32,11 +32,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(ValueError):
-    """Bytes that are no producer snapshot of a version we know."""
+    """Bytes that are not a producer snapshot of a known version."""
 
 
 class ProducerEntry(NamedTuple):
-    """One producer in a snapshot. `offset_delta` is the last batch's last minus its first offset."""
+    """One producer in a snapshot. `offset_delta` is the last minus the first offset of its last batch."""
 
     producer_id: int
     epoch: int
@@ -54,7 +54,7 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """The producers of a snapshot file's content. Raises CorruptSnapshot."""
+    """The producers in the content of a snapshot file. Raises CorruptSnapshot."""
     entries_at = _PREFIX.size + _COUNT.size
     if len(data) < entries_at:
         raise CorruptSnapshot(f"Snapshot has {len(data)} bytes, too few for its header")
@@ -89,8 +89,8 @@ def snapshot_offset(name: str) -> int | None:
 class ProducerSnapshots:
     """The snapshot files in one partition's directory.
 
-    `names` is the directory's listing (others' files in it are passed over). A file that is to go is renamed to
-    `.deleted` at once and handed to `discard`, which has it removed off the event loop.
+    `names` is the listing of the directory; other files in it are ignored. A deleted snapshot is renamed to `.deleted`
+    at once and passed to `discard`, which removes it off the event loop.
     """
 
     __slots__ = ("_discard", "_disk", "_offsets", "_trace", "_unsynced", "directory", "latest_offset")
@@ -99,12 +99,12 @@ class ProducerSnapshots:
         self, disk: Disk, directory: str, names: Iterable[str], *, discard: Callable[[str], None], trace: Tracer
     ) -> None:
         self._disk = disk
-        self.directory = directory  # settable: a deleted partition's directory is renamed
+        self.directory = directory  # can be set, as a deleted partition's directory is renamed
         self._discard = discard
         self._trace = trace
         self._offsets = sorted(offset for name in names if (offset := snapshot_offset(name)) is not None)
         self._unsynced: list[int] = []
-        # No snapshot at or below this offset is worth writing: that of the newest one, or the log's start without one.
+        # A snapshot at or below this offset is not needed: that of the newest one, or the log's start.
         self.latest_offset = self._offsets[-1] if self._offsets else 0
 
     @property
@@ -119,7 +119,7 @@ class ProducerSnapshots:
         self.latest_offset = offset
 
     async def sync(self) -> None:
-        """Make what was written durable. Raises FsyncFailed, or OSError where a file cannot be opened."""
+        """Make the written snapshots durable. Raises FsyncFailed, or OSError if a file cannot be opened."""
         unsynced, self._unsynced = self._unsynced, []
         for offset in unsynced:
             if offset in self._offsets:
@@ -134,7 +134,7 @@ class ProducerSnapshots:
         return [self._path(offset) for offset in self._unsynced if offset in self._offsets]
 
     def load_latest(self, *, default_offset: int) -> tuple[int, list[ProducerEntry]]:
-        """The newest readable snapshot's offset and producers; `default_offset` and none where there is none."""
+        """The offset and producers of the newest readable snapshot; `default_offset` and none without one."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
@@ -149,13 +149,14 @@ class ProducerSnapshots:
         return default_offset, []
 
     def retain_within(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Delete the snapshots that say nothing of a log with these ends."""
+        """Delete the snapshots outside of a log with this start and end."""
         self._delete([offset for offset in self._offsets if not log_start_offset < offset <= log_end_offset])
 
     def retain_for_segments(self, base_offsets: Collection[int]) -> None:
-        """Delete the snapshots without a segment that begins there, except one behind the last segment's beginning.
+        """Delete the snapshots at offsets where no segment begins, except one after the start of the last segment.
 
-        That one was written when the log was closed. For opening a log, whatever a crash has left in its directory.
+        That one was written when the log was closed. Called when a log is opened, whose directory a crash may have left
+        with other snapshots.
         """
         strays = [offset for offset in self._offsets if offset not in base_offsets]
         if strays and (not base_offsets or strays[-1] > max(base_offsets)):
@@ -163,12 +164,12 @@ class ProducerSnapshots:
         self._delete(strays)
 
     def delete_before(self, offset: int) -> None:
-        """Delete what belongs to removed segments: every snapshot below the first remaining segment's base offset."""
+        """Delete the snapshots of deleted segments: those below the first segment's base offset."""
         if self._offsets and self._offsets[0] < offset:
             self._delete([snapshot for snapshot in self._offsets if snapshot < offset])
 
     def delete_some(self, offsets: Iterable[int]) -> None:
-        """Delete those of these snapshots that exist."""
+        """Delete the snapshots at these offsets, if they exist."""
         self._delete([offset for offset in offsets if offset in self._offsets])
 
     def delete_all(self) -> None:

@@ -1,13 +1,13 @@
-"""What a partition knows of its producers: the rules that make an idempotent producer's retries harmless.
+"""The states of a partition's producers, which make retries of idempotent producers harmless.
 
 KIP-98 gives every idempotent producer an id and an epoch, and every batch a sequence number. The leader remembers the
-last five batches of each producer: a batch with the same range of sequence numbers is a retry and is answered with
-the offsets it got the first time; any other batch must continue where the last one ended. A higher epoch begins again
-at sequence 0 (KIP-360), a lower one belongs to a fenced producer. A producer that is not known, since its records were
-deleted or it was idle for `producer.id.expiration.ms`, may continue with any sequence number.
+last five batches of each producer. A batch with the same range of sequence numbers is a retry and gets the offsets of
+the first attempt; any other batch must continue where the last one ended. A higher epoch starts again at sequence 0
+(KIP-360), a lower one belongs to a fenced producer. An unknown producer, whose records were deleted or which was idle
+for `producer.id.expiration.ms`, may continue with any sequence number.
 
-The state is derived: it can always be replayed from the log. Snapshots beside the segments, written when a segment is
-rolled and when the log is closed, save most of that replay (`producer_snapshots`).
+The states can always be replayed from the log. Snapshots beside the segments, written when a segment is rolled and when
+the log is closed, save most of that replay (`producer_snapshots`).
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ CachedBatch: TypeAlias = tuple[int, int, int, int]
 
 @attrs.frozen
 class Duplicate:
-    """A retried batch is already in the log, at these offsets, with this largest timestamp in ms."""
+    """The offsets of a retried batch that is in the log already, and its largest timestamp in ms."""
 
     first_offset: int
     last_offset: int
@@ -39,7 +39,7 @@ class Duplicate:
 
 @attrs.frozen
 class CompletedTransaction:
-    """A transaction whose end marker stands at `last_offset`, having begun at `first_offset`."""
+    """A transaction that began at `first_offset` and whose end marker is at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -48,7 +48,7 @@ class CompletedTransaction:
 
 
 class ProducerState:
-    """One producer, as of its last batch. The next batch of this epoch has to begin with `next_sequence`."""
+    """One producer after its last batch. Its next batch in this epoch must begin with `next_sequence`."""
 
     __slots__ = (
         "batches",
@@ -121,9 +121,9 @@ class ProducerState:
 class ProducerStates:
     """All producers of one partition.
 
-    The leader calls `check` before it appends a batch that carries a producer id, and `update` after; replay calls
-    `update` alone. End markers go through `end_transaction` and `complete`. `expiration_ms` is
-    `producer.id.expiration.ms` and may be changed at any time.
+    The leader calls `check` before it appends a batch with a producer id, and `update` after it; a replay only calls
+    `update`. End markers go through `end_transaction` and `complete`. `expiration_ms` is `producer.id.expiration.ms`
+    and may be changed at any time.
     """
 
     __slots__ = ("_by_id", "_ongoing", "expiration_ms", "partition", "snapshots", "unreplicated")
@@ -134,27 +134,27 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self._by_id: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id; ascending, since offsets only grow
-        self.unreplicated: dict[int, int] = {}  # of decided transactions: first offset -> offset of the end marker
+        self.unreplicated: dict[int, int] = {}  # of ended transactions: first offset -> offset of the end marker
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def active(self) -> Iterable[ProducerState]:
-        """Every producer that is known, in the order they appeared."""
+        """All known producers, in the order in which they appeared."""
         return self._by_id.values()
 
     def get(self, producer_id: int) -> ProducerState | None:
         return self._by_id.get(producer_id)
 
     def last_offsets(self) -> dict[int, int]:
-        """Where the last batch of each producer ends, by the producer's id."""
+        """The last offset of each producer's last batch, by producer id."""
         return {state.producer_id: state.batches[-1][1] for state in self._by_id.values() if state.batches}
 
     def check(self, header: BatchHeader) -> Duplicate | None:
-        """Whether a client's data batch may be appended: None if so, or where it already stands.
+        """Check whether a client's batch may be appended; returns its offsets if it is a duplicate, otherwise None.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; the message names
-        `header.base_offset` as the offset the batch would have got. Changes nothing.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; the message
+        contains `header.base_offset` as the offset that the batch would have got. Changes nothing.
         """
         state = self._by_id.get(header.producer_id)
         if state is None:
@@ -172,9 +172,9 @@ class ProducerStates:
         return None
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """What a coordinator's own append must pass: it carries a producer id, but no sequence numbers.
+        """Check a coordinator's own batch, which has a producer id but no sequence numbers.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH. (Not PRODUCER_FENCED since Kafka 2.7: the client may retry.)
+        Raises KafkaError INVALID_PRODUCER_EPOCH (since Kafka 2.7 not PRODUCER_FENCED: the client may retry).
         """
         state = self._by_id.get(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
@@ -185,7 +185,7 @@ class ProducerStates:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """Record a data batch that is in the log at its final `base_offset`. Trusts it: `check` came before."""
+        """Record a batch that is in the log at its final `base_offset`; `check` must have accepted it."""
         producer_id = header.producer_id
         state = self._by_id.get(producer_id)
         if state is None:
@@ -202,7 +202,7 @@ class ProducerStates:
             self._ongoing[base_offset] = producer_id
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Whether a coordinator may write this end marker.
+        """Check whether a coordinator may write this end marker.
 
         Raises KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
@@ -218,9 +218,9 @@ class ProducerStates:
     def end_transaction(
         self, header: BatchHeader, *, coordinator_epoch: int, aborted: bool, timestamp: int
     ) -> CompletedTransaction | None:
-        """Record an end marker that is in the log; the transaction it ended, or None if that had no records here.
+        """Record an end marker that is in the log; returns its transaction, None if that has no records here.
 
-        A completed transaction must be written to the transaction index, and then be handed to `complete`.
+        The caller writes the transaction to the transaction index, and then calls `complete`.
         """
         state = self._by_id.get(header.producer_id)
         if state is None:
@@ -235,44 +235,44 @@ class ProducerStates:
         return CompletedTransaction(header.producer_id, first_offset, header.base_offset, aborted)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once `completed` counts as such: what the transaction index stores beside it."""
+        """The last stable offset after `completed`, which the transaction index stores with it."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided; it stays unstable until the high watermark has passed its marker."""
-        self._ongoing.pop(completed.first_offset, None)  # a snapshot by others may give two producers one offset
+        """Record that a transaction has ended; it stays unstable until the high watermark has passed its marker."""
+        self._ongoing.pop(completed.first_offset, None)  # a foreign snapshot may give two producers the same offset
         self.unreplicated[completed.first_offset] = completed.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget the decided transactions whose markers are replicated."""
+        """Forget the ended transactions whose markers are below the high watermark."""
         for first_offset in [first for first, last in self.unreplicated.items() if last < high_watermark]:
             del self.unreplicated[first_offset]
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is undecided, or decided by a marker that is not replicated yet."""
+        """The start of the first transaction that is open, or whose marker is not below the high watermark."""
         if not self._ongoing and not self.unreplicated:
             return None
         return min((*list(self._ongoing)[:1], *self.unreplicated))
 
     def advance_log_start_offset(self, log_start_offset: int) -> None:
-        """Records before this offset are gone. Their producers stay known until they expire."""
+        """The records before this offset were deleted. Their producers stay known until they expire."""
         self.advance_high_watermark(log_start_offset)
 
     def expire(self, now_ms: int) -> None:
-        """Forget producers without a running transaction that were idle for `expiration_ms`, by their records' time."""
+        """Forget producers without an open transaction whose last record is older than `expiration_ms`."""
         if self._by_id:
             expired = [state.producer_id for state in self._by_id.values() if self._is_expired(state, now_ms)]
             for producer_id in expired:
                 del self._by_id[producer_id]
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, *, now_ms: int) -> int:
-        """Begin again from the newest snapshot within the log; the offset from which the log is to be replayed.
+        """Reload the newest snapshot within the log; returns the offset from which the log must be replayed.
 
-        For opening a log and after a truncation. Snapshots outside (start, end] are deleted, and so are corrupt ones.
+        Called when a log is opened or truncated. Snapshots outside (start, end] and corrupt ones are deleted.
         """
         self.clear()
         self.snapshots.retain_within(log_start_offset, log_end_offset)
@@ -287,7 +287,7 @@ class ProducerStates:
         return offset
 
     def truncate_fully(self) -> None:
-        """Forget everything, and delete every snapshot."""
+        """Forget everything and delete every snapshot."""
         self.clear()
         self.snapshots.delete_all()
 
@@ -298,9 +298,9 @@ class ProducerStates:
         self.unreplicated.clear()
 
     def take_snapshot(self, offset: int) -> None:
-        """Keep the state as of all batches below `offset`, unless a snapshot at or after it exists.
+        """Write a snapshot of all batches below `offset`, unless one at or after it exists.
 
-        In the page cache when it returns; `snapshots.sync` makes it durable. Raises OSError.
+        It is in the page cache then; `snapshots.sync` makes it durable. Raises OSError.
         """
         if offset > self.snapshots.latest_offset:
             self.snapshots.write(offset, [state.entry() for state in self._by_id.values()])

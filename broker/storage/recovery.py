@@ -1,9 +1,10 @@
-"""Bringing a log's directory back to a state that a log can go on from.
+"""Recovers the files of one log, so that it can be opened.
 
-First what a crash interrupted is finished: files of deleted segments and of unfinished cleaning are put aside, a
-finished cleaning (`.swap`) takes its place. Then, unless the log was closed cleanly, every segment from the recovery
-point on is read whole: its indexes and leader epochs are built anew, and the log is cut at the first batch that is not
-intact or does not follow the one before it. Bytes that never were a batch end a log too: zeros, or half a write.
+First it finishes what a crash has interrupted: files of deleted segments and of unfinished cleanings are renamed to be
+deleted, and a finished cleaning (`.swap`) replaces its segments. Then, unless the log was closed cleanly, it reads
+every segment from the recovery point on: it rebuilds the indexes and leader epochs, and cuts the log at the first batch
+that is not intact or does not follow its predecessor. Bytes that are not a batch, such as zeros or half a write, also
+end the log.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -31,20 +32,19 @@ from broker.storage.unsettled import is_marked_unsettled, mark_unsettled
 from broker.wire.records import BatchHeader, CorruptBatch
 from kraft.env import Disk, Tracer
 
-# A recovery point of which no checkpoint is left.
+# The recovery point if no checkpoint has it.
 UNKNOWN: Final = -1
 _OFFSET_DIGITS: Final = 20
 
 
 @attrs.define
 class Recovery:
-    """One log's way back. `discard` is told of files that are to be removed from the disk, now named `.deleted`.
+    """The recovery of one log. `discard` is called with files that were renamed to `.deleted` and are to be removed.
 
-    The log is compacted up to `cleaned_offset`, as far as the checkpoint knows, or not at all if that is negative.
-    `durable_end` is the checkpointed recovery point, UNKNOWN where there is none.
-    `starts_at_start` says that a log whose first segment begins behind its start has lost records.
-    `has_cut` tells that something was cut off or dropped, now or by the process before, which only a sync makes final;
-    the log is marked so.
+    `cleaned_offset` is the checkpointed end of the compacted part, negative if the log is not compacted. `durable_end`
+    is the checkpointed recovery point, UNKNOWN without one. `starts_at_start` says that a log whose first segment
+    begins after its start has lost records. `has_cut` says that something was removed, now or by the process before;
+    the log is marked as unsettled then.
     """
 
     disk: Disk
@@ -66,15 +66,15 @@ class Recovery:
 
     @property
     def allows_gaps(self) -> bool:
-        """Whether there may be gaps between offsets: the log is compacted, or was."""
+        """Whether there may be gaps between offsets, because the log is or was compacted."""
         return self.config.compact_enabled or self.cleaned_offset >= 0
 
     def load(
         self, names: Collection[str], *, recovery_point: int, log_start_offset: int, clean: bool
     ) -> tuple[list[Segment], int]:
-        """The log's segments, at least one, and the offset behind the last batch. Raises OSError.
+        """The log's segments, at least one, and its end offset. Raises OSError.
 
-        What the log has lost is traced, in one event for the operator.
+        Lost records are traced in one event for the operator.
         """
         self.has_cut = was_cut = is_marked_unsettled(names)
         bases = self.finish_interrupted(names)
@@ -108,7 +108,7 @@ class Recovery:
         return segments, end_offset
 
     def finish_interrupted(self, names: Iterable[str]) -> list[int]:
-        """Finish what a crash interrupted; the base offsets of the segments there are, ascending. Raises OSError."""
+        """Finish what a crash has interrupted; returns the segments' base offsets, ascending. Raises OSError."""
         present = set(names)
         for name in sorted(present):
             if name.endswith(DELETED_SUFFIX):
@@ -116,7 +116,7 @@ class Recovery:
                 present.discard(name)
         cleaned = sorted(name for name in present if name.endswith(CLEANED_SUFFIX))
         swaps = sorted(name for name in present if name.endswith(SWAP_SUFFIX))
-        # A cleaning that was still writing from some offset on has not finished what it swaps in from there on.
+        # A cleaning that was still writing at some offset has not finished the segments it swaps in from there on.
         unfinished_from = min((base for name in cleaned if (base := _base_offset(name)) is not None), default=None)
         for name in (*cleaned, *swaps):
             base = _base_offset(name)
@@ -137,7 +137,7 @@ class Recovery:
         return [base for name in logs if (base := _base_offset(name)) is not None]
 
     def _swap_in(self, swaps: list[str], present: set[str]) -> None:
-        """Let cleaned segments take the place of those they were made from."""
+        """Replace segments by the cleaned segments that were made from them."""
         for name in swaps:
             if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 continue
@@ -146,7 +146,7 @@ class Recovery:
             end, error = self._end_of_swapped(name, first)
             path = f"{self.directory}/{name}"
             if error and segment_file_name(first, LOG_SUFFIX) in present:
-                # The oldest is put aside first: as long as it is there, so are the others.
+                # The oldest segment is renamed first: as long as it exists, so do the others.
                 self.trace("storage_swap_corrupt", path=path, error=error, consequence="it is dropped, nothing is lost")
                 self._drop_swap(first, present)
                 continue
@@ -173,7 +173,7 @@ class Recovery:
                 present.discard(name)
 
     def _end_of_swapped(self, name: str, first: int) -> tuple[int, str]:
-        """Where a cleaned segment ends, and what is wrong with it, if anything is."""
+        """The end offset of a cleaned segment, and the error if it is damaged."""
         file = self.disk.open(f"{self.directory}/{name}")
         end = first
         try:
@@ -186,9 +186,9 @@ class Recovery:
         return end, ""
 
     def _end_of_clean(self, segments: list[Segment]) -> int | None:
-        """Where a cleanly closed log ends; None if it turns out not to be one.
+        """The end offset of a cleanly closed log; None if it was not closed cleanly after all.
 
-        Its recovery point was checkpointed when it was closed, so it ends there.
+        A clean shutdown checkpoints the log's end as its recovery point, so the two must be equal.
         """
         end_offset, error = 0, ""
         if segments:
@@ -205,11 +205,11 @@ class Recovery:
         return end_offset
 
     def _recover_from(self, segments: list[Segment], recovery_point: int) -> int:
-        """Recover what may not have been flushed; where the log ends then."""
+        """Recover the part that may not have been flushed; returns the end offset of the log."""
         first = next((at for at in reversed(range(len(segments))) if segments[at].base_offset <= recovery_point), 0)
         end_offset = segments[first].base_offset if segments else 0
         self._tell_holes(segments[: first + 1])
-        # The epochs' file may be older than the log: what it says of this part is found in the batches themselves.
+        # The epoch checkpoint may be older than the log; the epochs of this part are taken from the batches.
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
             segment = segments[at]
@@ -232,9 +232,9 @@ class Recovery:
         return end_offset
 
     def _tell_holes(self, segments: Sequence[Segment]) -> None:
-        """Tell of records that are missing between segments that are trusted, as when a file was deleted.
+        """Trace records that are missing between trusted segments, for example after a file was deleted.
 
-        Nothing is cut: what follows the hole is intact, and was durable.
+        Nothing is cut: the segments after the hole are intact, and were durable.
         """
         if self.allows_gaps:
             return
@@ -252,16 +252,16 @@ class Recovery:
                 )
                 continue
             finally:
-                before.release()  # a log may have more segments than there are descriptors
+                before.release()  # a log may have more segments than the process has file descriptors
             if end_offset < after.base_offset:
                 reason = f"{before.path} ends at offset {end_offset}, and {after.path} begins at {after.base_offset}"
                 self._tell_missing(end_offset, after.base_offset, reason)
 
     def _may_be_apart(self, before: Segment, segment: Segment) -> bool:
-        """Whether there may be a gap between two segments, which is what compaction leaves.
+        """Whether a gap between two segments is a gap that compaction has left.
 
-        Otherwise the one before has lost its end, where a batch ended. Only what is durable is compacted, once the
-        recovery point behind it is, too.
+        Otherwise the first segment has lost its end, at the end of a batch. Only durable segments are compacted, and
+        only once the recovery point is after them.
         """
         if not self.allows_gaps:
             return False
@@ -269,9 +269,9 @@ class Recovery:
         return is_durable or before.base_offset < self.cleaned_offset
 
     def _recover_segment(self, segment: Segment, later: Sequence[Segment]) -> tuple[int, int]:
-        """Read a segment whole, and cut it at the first bad batch; where it ends, and the bytes cut. Raises OSError."""
+        """Read a segment, and cut it at the first bad batch; returns its end and the bytes cut. Raises OSError."""
         segment.begin_recovery()
-        segment.is_new = True  # whoever made it may have ended before its directory was synced
+        segment.is_new = True  # the process that created it may have ended before its directory was synced
         end_offset = segment.base_offset
         # Compaction leaves gaps between offsets, but never in the last segment. Elsewhere a gap is damage to a base
         # offset, which is the part of a batch that its checksum does not cover.
@@ -326,7 +326,7 @@ def _check_follows(header: BatchHeader, end_offset: int, segment: Segment, *, al
 
 
 def _base_offset(name: str) -> int | None:
-    """The offset a file's name begins with; None if it is no segment's."""
+    """The offset at the start of a file's name; None if it is not the name of a segment file."""
     digits = name[:_OFFSET_DIGITS]
     is_offset = len(digits) == _OFFSET_DIGITS and digits.isdecimal() and digits.isascii()
     if not is_offset or name[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != ".":

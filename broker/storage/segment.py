@@ -1,9 +1,9 @@
-"""One segment of a log: a file of batches, its two indexes, and when it is full.
+"""One segment of a log: a file of batches, its two indexes, and the limits at which it is rolled.
 
-The last segment of a log is the active one, the only one that grows. `size_bytes` counts what was appended, `written`
-what has reached the file: between the two lies what the log has staged. A segment that was opened is cold: only its
-size is known, and what else is needed of it is read when it is needed, so that ten thousand idle partitions start fast
-and stay small. The file closes itself with its last reader.
+The last segment of a log is the active one, the only one that grows. `size_bytes` counts the appended bytes, `written`
+those written to the file; the difference is what the log has staged. An opened segment is cold: only its size is known,
+and everything else is read on use, so that ten thousand idle partitions start fast and need little memory. The file
+closes when its last reader is gone.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
-# Space is reserved ahead of the writing in steps that double the file, between these bounds. Smaller files get none:
-# ten thousand partitions with a few records each must not claim ten thousand times the least step.
+# Space is reserved ahead of writes in steps that double the file, between these bounds. Smaller files reserve nothing:
+# ten thousand partitions with a few records each must not reserve ten thousand times the smallest step.
 RESERVE_MIN: Final = 1024 * 1024
 RESERVE_MAX: Final = 64 * 1024 * 1024
 
-# Bytes read and written again at a time while recovering.
+# Bytes that a recovery reads and writes again at a time.
 REWRITE_PIECE: Final = 1024 * 1024
 
-# What `room` is of a segment that must not be appended to before a closer look: it is cold, or an index is full.
+# The `room` of a segment that takes no append now, as it is not loaded or an index is full.
 NO_ROOM: Final = -1
 
 
@@ -44,8 +44,8 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 class Segment:
     """See the module's docstring. Times are ms since 1970.
 
-    `room` is how many bytes may still be appended. A batch with a timestamp beyond `rolls_after_timestamp`, or that
-    comes after `rolls_after_ms`, or with an offset beyond `offset_max` belongs into the next segment.
+    `room` is the number of bytes that may still be appended. `should_roll` compares a batch with it, with `offset_max`
+    and with `rolls_after_timestamp`, and the current time with `rolls_after_ms`.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Segment:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> "Segment":
-        """A new and empty segment. Raises OSError."""
+        """Create an empty segment. Raises OSError."""
         segment = cls(disk, directory, base_offset, config, now_ms=now_ms)
         file = disk.open(segment.path, create=True)
         if file.size():
@@ -113,7 +113,7 @@ class Segment:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> "Segment":
-        """A segment that is there. Raises OSError."""
+        """Open an existing segment. Raises OSError."""
         segment = cls(disk, directory, base_offset, config, now_ms=now_ms)
         file = disk.open(segment.path)
         segment.size_bytes = segment.written = segment._reserved = file.size()
@@ -128,19 +128,19 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The file with the batches. Raises OSError where it cannot be opened."""
+        """The file with the batches. Raises OSError if it cannot be opened."""
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
 
     def hold_file(self) -> None:
-        """Keep the file open for whoever has this segment, since its name is going to be another's. Raises OSError."""
+        """Keep the file open for readers of this segment, before its name is given to another file. Raises OSError."""
         self._file = self.file
 
     def configure(self, config: LogConfig) -> None:
-        """Obey another config from now on."""
+        """Apply a changed topic config."""
         self._config = config
-        # Kafka draws lots; what matters is that partitions and segments differ.
+        # Kafka uses a random number; it only matters that partitions and segments differ.
         spread = sum(self.directory.encode()) * 7919 + self.base_offset
         self._jitter_ms = spread * 104_729 % (min(config.segment_jitter_ms, config.max_segment_ms) + 1)
         self._set_limits()
@@ -148,7 +148,7 @@ class Segment:
     # Appending
 
     def append(self, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Account for a batch of `size` bytes that stands at the end from now on; its bytes follow with `write`."""
+        """Account for a batch of `size` bytes at the end; `write` brings its bytes to the file."""
         position = self.size_bytes
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -168,7 +168,7 @@ class Segment:
             self._set_limits()
 
     def write(self, buffers: list[memoryview]) -> None:
-        """Write what was appended since the last time. Raises OSError."""
+        """Write the batches that were appended since the last call. Raises OSError."""
         end = self.size_bytes
         file = self._file or self.file
         if end > self._reserved and end > RESERVE_MIN:
@@ -202,7 +202,7 @@ class Segment:
     @property
     def _indexes_full(self) -> bool:
         limit = self._config.segment_index_bytes
-        # The time index keeps a place for the entry it gets when the segment is rolled.
+        # One entry of the time index is kept for the roll.
         return (
             len(self.offset_index) >= limit // OffsetIndex.ENTRY.size
             or len(self.time_index) >= limit // TimeIndex.ENTRY.size - 1
@@ -222,7 +222,7 @@ class Segment:
     # Reading
 
     def find(self, offset: int) -> BatchPosition | None:
-        """The written batch that holds `offset`, or the next one; None behind the last.
+        """The first written batch that ends after `offset`; None if there is none.
 
         Raises CorruptBatch, OSError.
         """
@@ -236,29 +236,29 @@ class Segment:
         return self.offset_index.lookup(self.time_index.lookup(timestamp - 1))
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of its records, or -1; now in `max_timestamp`. Raises OSError."""
+        """The largest timestamp of the records, or -1; sets `max_timestamp`. Raises OSError."""
         if not self._is_dated:
             self._load_max_timestamp()
         return self.max_timestamp
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of its first batch, or -1. Raises CorruptBatch, OSError."""
+        """The largest timestamp of the first batch, or -1. Raises CorruptBatch, OSError."""
         if self._first_timestamp is None and self.written:
             self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     @property
     def retention_timestamp(self) -> int:
-        """From when on retention.ms counts: its largest timestamp, or without one, when it was opened."""
+        """The time from which retention.ms counts: the largest timestamp, or without one, the time of opening."""
         timestamp = self.largest_timestamp()
         return timestamp if timestamp >= 0 else self._created_ms
 
-    # The life of a segment
+    # Opening, truncating and closing
 
     def load_end(self) -> int:
-        """The offset behind the last batch, of a segment that was left by a clean shutdown.
+        """The end offset of a segment that a clean shutdown has left.
 
-        Raises CorruptBatch where the file does not end as such a shutdown leaves it, OSError.
+        Raises CorruptBatch if the file does not end as a clean shutdown leaves it, OSError.
         """
         end_offset = self.base_offset
         if self.size_bytes:
@@ -277,17 +277,17 @@ class Segment:
         return end_offset
 
     def begin_recovery(self) -> None:
-        """Forget what is known of the batches. Every good one is to be given to `append`, then `finish_recovery`."""
+        """Forget all batches. The caller calls `append` for every good batch, then `finish_recovery`."""
         self.size_bytes = 0
         self._first_timestamp = None
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._begin()
 
     def finish_recovery(self) -> int:
-        """Cut the file behind the last good batch; how many bytes that took. Raises OSError.
+        """Cut the file after the last good batch; returns the number of bytes cut. Raises OSError.
 
-        What stays is written again: if the process before this one ended with a failed fsync, the pages read well, but
-        count as clean, and no fsync to come would make them durable (https://lwn.net/Articles/752063/).
+        The rest is written again. If the previous process ended with a failed fsync, the pages can be read but count as
+        clean, and no later fsync would make them durable (https://lwn.net/Articles/752063/).
         """
         cut = self.written - self.size_bytes
         self.file.truncate(self.size_bytes)
@@ -301,7 +301,7 @@ class Segment:
             self.file.write(position, (piece,))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and all behind it; everything must be written.
+        """Drop the batch that contains `offset` and everything after it; everything must be written.
 
         Raises CorruptBatch, OSError.
         """
@@ -323,16 +323,16 @@ class Segment:
             self._set_limits()
 
     def seal(self) -> None:
-        """Complete the indexes and give back reserved space: no batch follows for now. Raises OSError."""
+        """Complete the indexes and free the reserved space, as no batch follows for now. Raises OSError."""
         self._complete_indexes()
         if self._reserved > self.size_bytes:
             self.file.truncate(self.size_bytes)
             self._reserved = self.size_bytes
 
     def release(self) -> None:
-        """Free the memory and the descriptor that a segment needs only while it is worked with. Raises OSError.
+        """Free the memory and file descriptor that the segment needs only while it is used. Raises OSError.
 
-        Once the indexes are not in memory any more nobody completes them, so it has to happen before.
+        The indexes are completed before, which is not possible once they are released.
         """
         self._complete_indexes()
         self.offset_index.release()
@@ -349,7 +349,7 @@ class Segment:
             await self.time_index.sync()
 
     def unsynced_paths(self) -> list[str]:
-        """The files that `sync` would sync, with all that is in memory written to them. Raises OSError."""
+        """Write everything to the files; returns the paths of those that `sync` would sync. Raises OSError."""
         paths = [self.path]
         if self.size_bytes:
             for index in (self.offset_index, self.time_index):
@@ -359,7 +359,7 @@ class Segment:
         return paths
 
     def delete(self) -> list[str]:
-        """Take the files out of the log by renaming them; what is then to be removed from the disk. Raises OSError."""
+        """Take the files out of the log by renaming them; returns the new paths, to be removed. Raises OSError."""
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self._path(suffix)
@@ -403,7 +403,7 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
 
     def _rebuild(self) -> None:
-        """Build both indexes anew from the batches' headers, as far as these are sound. Raises OSError."""
+        """Rebuild both indexes from the batch headers, as far as these are valid. Raises OSError."""
         self.begin_recovery()
         with contextlib.suppress(CorruptBatch):
             for _, header in scan_headers(self.file, 0, self.written):

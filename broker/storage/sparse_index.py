@@ -1,8 +1,8 @@
-"""What a segment's two indexes have in common: a file of fixed-size entries, in memory once they are needed.
+"""The common part of a segment's two indexes: a file of fixed-size entries, which is loaded on use.
 
-Entries are appended in memory and reach the file together, when the log is flushed, its segment is rolled, or it is
-closed. That is soon enough: a log that was not closed is read again from its recovery point, which only a flush moves,
-and its indexes are built anew.
+Entries are appended in memory and written to the file together: when the log is flushed, its segment is rolled, or it
+is closed. A log that was not closed is read again from its recovery point, which only a flush moves, and its indexes
+are rebuilt.
 """
 
 from array import array
@@ -14,7 +14,7 @@ from kraft.env import Disk, File
 
 
 class CorruptIndex(ValueError):
-    """An index file that cannot be what was written; the index is to be rebuilt from the log."""
+    """An index file with content that was never written; it must be rebuilt from the log."""
 
 
 class SparseIndex:
@@ -36,7 +36,7 @@ class SparseIndex:
 
     @property
     def keys(self) -> "array[int]":
-        """The first column. Raises CorruptIndex, FileNotFoundError, OSError when it has to be loaded."""
+        """The first column. Raises CorruptIndex, FileNotFoundError, OSError if it must be loaded."""
         if self._keys is None:
             self.load()
             assert self._keys is not None, "loaded"
@@ -44,7 +44,7 @@ class SparseIndex:
 
     @property
     def values(self) -> "array[int]":
-        """The second column; only after `keys`."""
+        """The second column; only valid after `keys`."""
         return self._values
 
     @property
@@ -53,27 +53,27 @@ class SparseIndex:
 
     @property
     def is_synced(self) -> bool:
-        """Whether what was saved is durable."""
+        """Whether the saved entries are durable."""
         return self._synced
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def reset(self) -> None:
-        """Begin again without entries; the file follows with the next `save`."""
+        """Remove all entries; the next `save` changes the file."""
         self._keys = array(self.KEY_TYPE)
         self._values = array("i")
         self._saved = -1
         self._synced = False
 
     def release(self) -> None:
-        """Free the memory, if nothing is lost by it."""
+        """Free the memory, unless entries are not saved."""
         if self._keys is not None and self._saved == len(self._keys):
             self._keys = None
             self._values = array("i")
 
     def save(self) -> None:
-        """Bring the file in line with memory, in the page cache. Raises OSError."""
+        """Write unsaved entries to the page cache. Raises OSError."""
         keys = self._keys
         if keys is None or self._saved == len(keys):
             return
@@ -125,7 +125,7 @@ class SparseIndex:
             self._synced = False
 
     def _last(self) -> tuple[int, int] | None:
-        """The last entry; of a file that is not loaded, only the ends are read and compared."""
+        """The last entry; if the file is not loaded, only its first and last entries are read and compared."""
         if self._keys is not None:
             return (self._keys[-1], self._values[-1]) if self._keys else None
         file = self._disk.open(self.path)
@@ -153,7 +153,7 @@ class SparseIndex:
         return size
 
     def load(self) -> None:
-        """Have the entries in memory. Raises CorruptIndex, FileNotFoundError, OSError."""
+        """Load the entries. Raises CorruptIndex, FileNotFoundError, OSError."""
         file = self._disk.open(self.path)
         try:
             keys, values = self._decode(file.read(0, self._checked_size(file)))

@@ -1,8 +1,8 @@
-"""The time index of a segment, `<base offset>.timeindex`: how the largest timestamp grew.
+"""The time index of a segment, `<base offset>.timeindex`: the growth of the largest timestamp.
 
-An entry is int64 timestamp, int32 relative offset: the largest timestamp so far, and the last offset of the batch that
-has it. An entry is made with every entry of the offset index at which that timestamp has grown, and a last one when the
-segment is rolled or closed, so that the last entry is the segment's largest timestamp.
+An entry is an int64 timestamp and an int32 relative offset: the largest timestamp so far, and the last offset of its
+batch. An entry is added with each entry of the offset index if the timestamp has grown, and when the segment is rolled
+or closed, so that the last entry is the segment's largest timestamp.
 """
 
 from array import array

@@ -1,7 +1,7 @@
 """The transaction index of a segment, `<base offset>.txnindex`: the aborted transactions that end in it (KIP-98).
 
-An entry is int16 version, int64 producer id, int64 first offset, int64 last offset (the marker's), int64 last stable
-offset once the transaction was decided.
+An entry is int16 version, int64 producer id, int64 first offset, int64 last offset (the marker's), and int64 last
+stable offset after the end of the transaction.
 """
 
 from struct import Struct
@@ -13,7 +13,7 @@ _ENTRY = Struct(">hqqqq")
 
 
 class CorruptTransactionIndex(ValueError):
-    """Bytes that are no transaction index of a version we know."""
+    """Bytes that are not a transaction index of a known version."""
 
 
 class AbortedTransaction(NamedTuple):

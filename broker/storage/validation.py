@@ -1,8 +1,8 @@
-"""What a leader demands of a producer's batch, and how it rewrites one where the topic's configs ask for it.
+"""Validates a producer's batch, and rewrites it if the topic's configs require that.
 
-`check_batch` looks at the header and the checksum and is all that most batches need. `conform` looks at the records:
-for compacted topics, for timestamps that may be out of range, and for topics that set timestamps or compression. The
-rules, codes and the sense of the messages are those of Kafka's UnifiedLog.append and LogValidator.
+`check_batch` checks the header and the checksum, which is enough for most batches. `conform` reads the records: for
+compacted topics, for timestamps that may be out of range, and for topics that set timestamps or compression. The rules,
+error codes and messages follow Kafka's UnifiedLog.append and LogValidator.
 """
 
 from typing import Final
@@ -33,13 +33,13 @@ from broker.wire.records import (
 )
 from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC
 
-# What a producer's batch may decompress to: so much in any case, and beyond it so many times its size.
+# The decompressed size that is always allowed, and the largest ratio to the batch's size beyond it.
 _CONTENT_SIZE_MIN: Final = 2 * 1024 * 1024
 _CONTENT_RATIO_MAX: Final = 64
 
 
 class RecordsRejected(KafkaError):
-    """INVALID_RECORD or INVALID_TIMESTAMP with the records at fault, as Produce 8+ reports them (KIP-467)."""
+    """INVALID_RECORD or INVALID_TIMESTAMP with the rejected records, as Produce 8+ reports them (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
         super().__init__(code, message)
@@ -47,7 +47,7 @@ class RecordsRejected(KafkaError):
 
 
 def check_batch(batch: memoryview, config: LogConfig, partition: str) -> BatchHeader:
-    """The header of the one batch that `batch` has to be, if a client may write it.
+    """Check that `batch` is one batch that a client may write; returns its header.
 
     Raises KafkaError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD.
     """
@@ -89,7 +89,7 @@ def check_batch(batch: memoryview, config: LogConfig, partition: str) -> BatchHe
 
 
 def _check_header(batch: memoryview, header: BatchHeader, config: LogConfig, partition: str) -> None:
-    """Say what is wrong with a header, in Kafka's order of checks."""
+    """Raise the KafkaError for an invalid header, in Kafka's order of checks."""
     try:
         read_header(batch)
     except UnsupportedMagic as error:
@@ -157,7 +157,7 @@ def _corrupt(header: BatchHeader, partition: str) -> KafkaError:
 
 
 def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
-    """Raises KafkaError RECORD_LIST_TOO_LARGE for a batch that no segment can hold."""
+    """Raise KafkaError RECORD_LIST_TOO_LARGE for a batch that is larger than a segment."""
     if size > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -169,7 +169,7 @@ def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
 def conform(
     batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, partition: str
 ) -> tuple[memoryview, BatchHeader]:
-    """Make a checked batch what the topic wants: restamped in place, or compressed anew in another buffer.
+    """Adapt a checked batch to the topic's configs: new timestamps in place, or a recompressed batch in another buffer.
 
     Raises RecordsRejected, and KafkaError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
@@ -214,10 +214,10 @@ def conform(
 
 
 def _content_size_max(batch_size: int, config: LogConfig) -> int:
-    """What a producer's batch may decompress to.
+    """The largest decompressed size of a producer's batch.
 
-    Records seldom compress to a tenth of their size. Without a bound by the batch's own size, a few kilobytes would
-    have the broker write and read 100 MiB, for 35 ms each time.
+    Records seldom compress to a tenth of their size. Without a bound that depends on the batch's own size, a few
+    kilobytes would make the broker write and read 100 MiB, which takes 35 ms each time.
     """
     in_proportion = max(_CONTENT_SIZE_MIN, 2 * config.max_message_bytes, _CONTENT_RATIO_MAX * batch_size)
     return min(in_proportion, DECOMPRESSED_SIZE_MAX)

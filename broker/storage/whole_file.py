@@ -15,7 +15,7 @@ def read_whole(disk: Disk, path: str) -> bytes:
 
 
 def write_whole(disk: Disk, path: str, content: bytes) -> None:
-    """Make `content` the file's content, in place: a crash may leave a mixture. Raises OSError."""
+    """Overwrite a file with `content` in place: after a crash it may be a mixture. Raises OSError."""
     file = disk.open(path, create=True)
     try:
         file.write(0, (content,))
@@ -26,17 +26,17 @@ def write_whole(disk: Disk, path: str, content: bytes) -> None:
 
 
 def replace_whole(disk: Disk, path: str, content: bytes) -> None:
-    """Write beside and rename: who reads `path` sees the old content or the new. Raises OSError.
+    """Write a new file and rename it: readers of `path` see the old content or the new. Raises OSError.
 
-    It is in the page cache then: a crash of the process keeps it. After a power cut the file may be the old one, the
-    new one or, on some file systems, empty; who cannot bear that takes `replace_durably`.
+    The new content survives a crash of the process. After a power cut the file may be the old one, the new one, or on
+    some file systems empty; use `replace_durably` if that matters.
     """
     write_whole(disk, path + TEMPORARY_SUFFIX, content)
     disk.rename(path + TEMPORARY_SUFFIX, path)
 
 
 async def replace_durably(disk: Disk, path: str, content: bytes) -> None:
-    """Like `replace_whole`, and durable when it returns. Raises OSError, FsyncFailed."""
+    """As `replace_whole`, and durable when it returns. Raises OSError, FsyncFailed."""
     temporary = path + TEMPORARY_SUFFIX
     write_whole(disk, temporary, content)
     await sync_file(disk, temporary)

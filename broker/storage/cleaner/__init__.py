@@ -1,8 +1,8 @@
-"""Compaction: of a compacted topic's log only the last record of each key is kept.
+"""Compaction: only the last record of each key is kept in a compacted topic's log.
 
-`cleanable` says what of a log may be cleaned and how much there is to gain, `OffsetMap` knows the last offset of every
-key in the part that is dirty, `retention` says what of a batch stays, `Cleaning` does one log, and `Cleaner` does one
-after the other, the dirtiest first.
+`cleanable` finds the part of a log that may be cleaned, `OffsetMap` holds the last offset of each key in its dirty
+part, `retention` decides which records of a batch stay, `Cleaning` cleans one log, and `Cleaner` cleans the dirtiest
+logs first.
 """
 
 from broker.storage.cleaner.cleaner import Cleaner, CleanerConfig

@@ -1,4 +1,4 @@
-"""What of a log may be cleaned, and whether it is time to, by the rules of Kafka's LogCleanerManager."""
+"""Finds the part of a log that may be cleaned, and whether it is due, by the rules of Kafka's LogCleanerManager."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ from broker.storage.segment import Segment
 
 @attrs.frozen
 class Cleanable:
-    """A log's share that can be cleaned: from `first_dirty`, which is behind all that was cleaned before, to `end`.
+    """The part of a log that can be cleaned: up to `end`, with the dirty part from `first_dirty` on.
 
-    Both are offsets; `end` begins a segment. Sizes are those of the segments; one that is dirty in part is dirty.
+    Both are offsets; `end` is the start of a segment. Sizes are those of segments; a partly dirty segment counts as
+    dirty.
     """
 
     first_dirty: int
@@ -24,7 +25,7 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """How much of what there is has not been cleaned; what cannot be cleaned yet does not count."""
+        """The dirty share of the part that can be cleaned."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -33,7 +34,7 @@ class Cleanable:
 
 
 def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
-    """What can be cleaned of a log now. Raises OSError, CorruptBatch."""
+    """The part of a log that can be cleaned now. Raises OSError, CorruptBatch."""
     first_dirty = log.cleaned_offset
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
@@ -53,14 +54,14 @@ def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
 
 
 def _stable_offset(log: Log, high_watermark: int) -> int:
-    """Nothing from here on is cleaned: it is not committed, or a transaction's end is not."""
+    """The end of the records that are committed and not part of an open transaction; later ones are not cleaned."""
     unstable = log.producers.first_unstable_offset
     committed = min(high_watermark, log.readable_end_offset)
     return committed if unstable is None else min(committed, unstable)
 
 
 def _old_enough(segments: Sequence[Segment], log: Log, now_ms: int) -> int:
-    """How many of these segments, from the first on, hold only records older than min.compaction.lag.ms."""
+    """The number of segments, from the first on, whose records are all older than min.compaction.lag.ms."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for count, segment in enumerate(segments):
@@ -70,7 +71,7 @@ def _old_enough(segments: Sequence[Segment], log: Log, now_ms: int) -> int:
 
 
 def _is_overdue(segments: Sequence[Segment], log: Log, now_ms: int) -> bool:
-    """Whether one of them has waited for longer than max.compaction.lag.ms."""
+    """Whether a segment has been dirty for longer than max.compaction.lag.ms."""
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms == MAX_LONG:
         return False

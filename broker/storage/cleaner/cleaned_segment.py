@@ -1,4 +1,4 @@
-"""The file that takes the place of some segments, while it is written beside them, as `.cleaned`."""
+"""The file that replaces some segments, while it is written beside them with the suffix `.cleaned`."""
 
 import trio
 
@@ -9,7 +9,7 @@ from broker.storage.time_index import TimeIndex
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, read_header
 from kraft.env import Disk
 
-# What an index entry can point to.
+# The largest position that an index entry can hold.
 _POSITION_MAX = 2**31 - 1
 
 
@@ -17,7 +17,7 @@ class CleanedSegment:
     """The batches that stay of the segments from `base_offset` on, in their order."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> None:
-        """Raises OSError."""
+        """Create the files. Raises OSError."""
         self._disk = disk
         self._paths = cleaned_paths(directory, base_offset)
         self._index_interval_bytes = config.index_interval_bytes
@@ -34,7 +34,7 @@ class CleanedSegment:
         self.size_bytes = 0
 
     def append(self, batch: memoryview) -> None:
-        """Take a batch in, to be written with the next `write`."""
+        """Add a batch, which the next `write` writes."""
         header = read_header(batch)
         self._index(header)
         self._staged.append(batch)
@@ -51,7 +51,7 @@ class CleanedSegment:
             self._unindexed_bytes = header.size
 
     def write(self) -> int:
-        """Write what was taken in; how many bytes that were. Raises OSError."""
+        """Write the added batches; returns their size in bytes. Raises OSError."""
         if self._staged:
             self._file.write(self._written, self._staged)
             self._staged.clear()
@@ -60,7 +60,7 @@ class CleanedSegment:
         return written
 
     async def finish(self) -> None:
-        """Make it all durable: from then on it may take its place. Raises OSError, FsyncFailed."""
+        """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed."""
         self.write()
         if self.size_bytes:
             self._time_index.maybe_append(*self._latest)
@@ -70,9 +70,9 @@ class CleanedSegment:
         self._file.close()
 
     async def discard(self) -> None:
-        """Leave nothing of it; also when the task is cancelled. Raises OSError.
+        """Remove the files, even if the task is cancelled. Raises OSError.
 
-        A start would put it aside as well, but together with what a later cleaning has half swapped in behind it.
+        A start would discard them too, but together with later segments that a later cleaning has half swapped in.
         """
         self._file.close()
         with trio.CancelScope(shield=True):

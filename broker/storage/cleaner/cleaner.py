@@ -1,7 +1,7 @@
-"""The logs of compacted topics, cleaned one after the other, the dirtiest first (Kafka's LogCleaner).
+"""Cleans the logs of compacted topics one after the other, the dirtiest first (Kafka's LogCleaner).
 
-Every replica is cleaned where it is, by whoever has it, leader or not. What was cleaned is noted in each log
-directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is left alone from then on.
+Each broker cleans its own replicas, whether it leads or not. The cleaned offset of each log is checkpointed in its log
+directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is not cleaned any more.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from metadata.configuration.settings import from_key
 
 @attrs.frozen
 class CleanerConfig:
-    """Sizes are for all cleaners together. The cleaners are tasks that take turns."""
+    """The settings of the cleaner; sizes are for all cleaning tasks together, which take turns."""
 
     enable: bool = from_key(BrokerConfigs.log_cleaner_enable)
     threads: int = from_key(BrokerConfigs.log_cleaner_threads)
@@ -36,7 +36,7 @@ class CleanerConfig:
 
 
 class Cleaner:
-    """Cleans the logs of `log_dirs` while `run` runs. `high_watermark(topic, partition)` is the caller's knowledge."""
+    """Cleans the logs of `log_dirs` while `run` runs. `high_watermark(topic, partition)` is given by the caller."""
 
     def __init__(
         self, env: Env, log_dirs: LogDirs, high_watermark: Callable[[str, int], int], config: CleanerConfig
@@ -51,14 +51,14 @@ class Cleaner:
         self.config = config
 
     def configure(self, config: CleanerConfig) -> None:
-        """Obey another config from now on. A cleaning that is under way begins anew, as in Kafka."""
+        """Apply changed settings. A cleaning that is under way starts again, as in Kafka."""
         if config != self.config:
             self.config = config
             self._throttle = Throttle(config.io_max_bytes_per_second)
             self._changed.set()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises FsyncFailed, in an exception group: the node has to end."""
+        """Clean until cancelled. Raises FsyncFailed, in an exception group; the node must end then."""
         while True:
             self._changed = trio.Event()
             async with trio.open_nursery() as nursery:
@@ -73,14 +73,14 @@ class Cleaner:
                 await trio.sleep(self.config.backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that is the dirtiest of those that are due; whether there was one. Raises FsyncFailed."""
+        """Clean the dirtiest log that is due; returns whether there was one. Raises FsyncFailed."""
         found = await self._dirtiest()
         if found is None:
             return False
         key, log, share = found
         directory = self._log_dirs.directory_of(*key)
         if directory is None or key in self._in_progress:
-            return True  # things have changed meanwhile
+            return True  # the log has changed meanwhile
         self._in_progress.add(key)
         try:
             with self._log_dirs.offline_on_error(directory):
@@ -90,7 +90,7 @@ class Cleaner:
         return True
 
     async def _dirtiest(self) -> tuple[PartitionKey, Log, Cleanable] | None:
-        """The first of the dirtiest; those that wait for longer than they may count as wholly dirty."""
+        """The dirtiest log that is due; a log past max.compaction.lag.ms counts as fully dirty."""
         best: tuple[PartitionKey, Log, Cleanable] | None = None
         now_ms = self._now_ms()
         loop_share = LoopShare()
@@ -140,7 +140,7 @@ class Cleaner:
         except OSError as error:
             if isinstance(error, FsyncFailed) or log.failure is None:
                 raise
-            # The log was dropped, and its files with it.
+            # The log was deleted with its files.
         else:
             self._env.trace(
                 "storage_log_cleaned",

@@ -1,12 +1,12 @@
-"""One cleaning of one log: look up the last offset of each key, write what stays beside the log, and put it in place.
+"""One cleaning of one log: find the last offset of each key, write the remaining records, and swap them in.
 
-What is cleaned was closed, is committed, and is flushed before anything is dropped for its sake: so no power cut takes
-both a record and the one that replaced it. In between others append to the log, and read it. They may also truncate or
-drop it, which ends the cleaning: nothing of it is lost, since a group of segments is replaced in one go, or not at all.
+Only inactive, committed and flushed segments are cleaned, so that no power cut removes both a record and its
+replacement. Meanwhile other tasks append to the log and read it. They may also truncate or delete it, which ends the
+cleaning without loss, since a group of segments is replaced at once or not at all.
 
-A crash leaves the log as it was before that, or after (`recovery`). The files of a group are durable before they get
-the names (`.swap`) by which a start knows them to be whole; the segments that they replace go after that, the oldest
-first.
+After a crash the log is as it was before the replacement, or as after it (`recovery`). The files of a group are durable
+before they get the suffix `.swap`, by which a start knows that they are complete. The replaced segments are removed
+after that, the oldest first.
 """
 
 import attrs
@@ -26,15 +26,14 @@ from kraft.env import Disk
 
 
 class CleaningAborted(Exception):
-    """The log was truncated, dropped, or is to be compacted no more."""
+    """The log was truncated or deleted, or its topic is no longer compacted."""
 
 
 @attrs.define
 class Cleaning:
-    """Of `log`, which ends with `run`.
+    """The cleaning of `log`, which `run` carries out once.
 
-    `bytes_read` and `bytes_written` count what of the log was rewritten, and into how much; `buffer_bytes` is what is
-    read at a time.
+    `bytes_read` and `bytes_written` count the bytes before and after; `buffer_bytes` is the size of one read.
     """
 
     disk: Disk
@@ -49,11 +48,11 @@ class Cleaning:
     _truncations: int = 0
 
     async def run(self) -> int:
-        """The offset up to which the log is clean then; more than `share.first_dirty`, unless nothing was dirty.
+        """Clean the log; returns its new cleaned offset, which is after `share.first_dirty` unless nothing was dirty.
 
-        What is cleaned has to be durable, and the recovery point behind it: a recovery would take gaps for damage.
+        The cleaned part must be durable and below the recovery point: a recovery would take its gaps for damage.
 
-        Raises CleaningAborted, OSError, FsyncFailed, and WireError where a batch is damaged.
+        Raises CleaningAborted, OSError, FsyncFailed, and WireError if a batch is damaged.
         """
         self._truncations = self.log.durability.truncations
         await self._look_up()
@@ -75,10 +74,10 @@ class Cleaning:
         if log.failure is not None or log.durability.truncations != self._truncations or not log.config.compact_enabled:
             raise CleaningAborted
 
-    # Which offset of a key is its last
+    # The last offset of each key
 
     async def _look_up(self) -> None:
-        """Fill the map from where the log is dirty on, with as much as it holds."""
+        """Fill the map from `first_dirty` on, until it is full."""
         first_dirty, offsets = self.share.first_dirty, self.offsets
         offsets.end_offset = first_dirty
         sources = self._sources(self.share.end)
@@ -114,7 +113,7 @@ class Cleaning:
             if self.pace.is_tired(0, len(records)):
                 await self._rest()
 
-    # What stays
+    # The remaining records
 
     async def _clean(self, group: list[Segment]) -> None:
         self._check()
@@ -128,7 +127,7 @@ class Cleaning:
             await cleaned.finish()
             self._check()
             if any(log.segments.index(segment) is None for segment in group):
-                raise CleaningAborted  # retention was faster
+                raise CleaningAborted  # retention has deleted a segment
             log.replace_segments(group)
             is_in_place = True
         finally:
@@ -150,7 +149,7 @@ class Cleaning:
     async def _clean_into(self, cleaned: CleanedSegment, segment: Segment, retention: Retention) -> None:
         staged_from, written = b"", 0
         for header, piece, at in read_batches(segment.file, 0, segment.written, self.buffer_bytes):
-            if piece is not staged_from:  # or what is staged of each keeps all of them in memory
+            if piece is not staged_from:  # staged batches would keep all pieces in memory
                 staged_from, written = piece, cleaned.write()
             batch = memoryview(piece)[at : at + header.size]
             if not retention.keeps_whole(header):

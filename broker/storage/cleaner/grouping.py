@@ -1,4 +1,4 @@
-"""Which segments become one: compaction makes them small, and many small files are worth less than one."""
+"""Groups segments that become one: compaction makes segments small, and few large files are better than many."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from broker.storage.segment import Segment
 
 
 def grouped(segments: Sequence[Segment], end_offset: int, config: LogConfig) -> list[list[Segment]]:
-    """Neighbours that are no larger together than a segment may be; the last one ends before `end_offset`.
+    """Groups of neighbours that fit into one segment together; the last one ends before `end_offset`.
 
-    Of an index a segment cannot have more than what its interval allows, so its bytes tell.
+    Sizes are compared in bytes only: the interval of index entries bounds the size of the index by that of the segment.
     """
     index_entries_max = config.segment_index_bytes // OffsetIndex.ENTRY.size
     size_max = min(config.segment_bytes, max(config.index_interval_bytes, 1) * index_entries_max)

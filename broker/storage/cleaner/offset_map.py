@@ -18,7 +18,7 @@ NO_OFFSET: Final = -1
 class OffsetMap:
     """Holds as many keys as fit into `memory_bytes`, filled up to `load_factor`.
 
-    `end_offset` is where the part of the log ends of which all keys are in here.
+    `end_offset` is the end of the part of the log whose keys are all in the map.
     """
 
     __slots__ = ("_keys_max", "_offsets", "end_offset")
@@ -36,13 +36,13 @@ class OffsetMap:
         return len(self._offsets) >= self._keys_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """`offset` is the last one of `key` so far."""
+        """Set `offset` as the last offset of `key`."""
         if len(key) > _KEY_SIZE_MAX:
             key = blake2b(key, digest_size=_HASH_SIZE).digest()
         self._offsets[key] = offset
 
     def last_offset(self, key: bytes) -> int:
-        """The last offset of `key`; -1 for one that is not in here."""
+        """The last offset of `key`; -1 if it is not in the map."""
         if len(key) > _KEY_SIZE_MAX:
             key = blake2b(key, digest_size=_HASH_SIZE).digest()
         return self._offsets.get(key, NO_OFFSET)
