@@ -1,1 +1,1 @@
-"""Partitions as this broker sees them: leadership, in-sync replicas, the high watermark, and who waits for it."""
+"""Partitions on this broker: leaders and followers, in-sync replicas, the high watermark, and waiting requests."""

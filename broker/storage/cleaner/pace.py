@@ -1,15 +1,14 @@
-"""How fast compaction goes: it shares the event loop with those who serve clients."""
+"""The pace of compaction, which shares the event loop with the tasks that serve clients."""
 
 from typing import Final
 
 import trio
 
-# What is done in one go, before others get their turn: a millisecond's worth. A record costs about as much as this
-# many bytes.
+# The work done before other tasks run, which takes a millisecond. A record costs about as much as this many bytes.
 SLICE_BYTES: Final = 512 * 1024
 RECORD_BYTES: Final = 1024
 
-# An event loop that has nothing else to do rests as long as it has worked; one that has uses the time for that.
+# The cleaner rests as long as it has worked, which leaves that time to other tasks.
 REST_PER_WORK: Final = 1.0
 
 

@@ -17,7 +17,7 @@ from broker.wire.records import BatchHeader
 from broker.wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from broker.wire.records.raw import RawRecord, batch_of_none, batch_of_some
 
-# What transactions have written, and their markers.
+# Batches of transactions and their markers.
 NOT_COMPACTED: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 

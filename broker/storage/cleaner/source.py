@@ -1,4 +1,4 @@
-"""Reading what is to be cleaned: whole batches, intact, and their records some at a time."""
+"""Reads the segments that are cleaned: whole, intact batches, and their records in portions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

@@ -21,7 +21,7 @@ def waiting_for(acknowledgements: Acknowledgements, *offsets: int) -> list[Waiti
     return waiting
 
 
-def test_those_are_told_whose_offset_is_reached() -> None:
+def test_waiters_whose_offset_is_reached_are_told() -> None:
     acknowledgements = Acknowledgements()
     first, second, third = waiting_for(acknowledgements, 1, 2, 3)
     acknowledgements.reach(2)
@@ -31,7 +31,7 @@ def test_those_are_told_whose_offset_is_reached() -> None:
     assert not acknowledgements
 
 
-def test_a_batch_that_was_sent_again_is_told_with_those_before_it() -> None:
+def test_retried_batch_is_told_with_the_requests_before_it() -> None:
     acknowledgements = Acknowledgements()
     first, again = waiting_for(acknowledgements, 5, 2)
     acknowledgements.reach(4)
@@ -40,7 +40,7 @@ def test_a_batch_that_was_sent_again_is_told_with_those_before_it() -> None:
     assert (first.told, again.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
 
 
-def test_who_waits_no_more_is_not_told() -> None:
+def test_discarded_waiter_is_not_told() -> None:
     acknowledgements = Acknowledgements()
     first, second = waiting_for(acknowledgements, 1, 1)
     acknowledgements.discard(first)
@@ -48,7 +48,7 @@ def test_who_waits_no_more_is_not_told() -> None:
     assert (first.told, second.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
 
-def test_who_is_told_may_make_more_wait() -> None:
+def test_waiter_that_is_told_may_add_another_one() -> None:
     """A reply lets the next request of its connection run, which appends."""
     acknowledgements = Acknowledgements()
 

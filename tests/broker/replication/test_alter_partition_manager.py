@@ -228,7 +228,7 @@ async def test_who_was_elected_uncleanly_has_recovered_when_it_leads(world: Worl
     assert (world.isr(0), partition.partition_epoch) == ((LOCAL,), 2)
 
 
-async def test_recovery_is_told_of_again_where_the_metadata_says_it_was_not_heard(world: World) -> None:
+async def test_recovery_is_proposed_again_if_the_metadata_lacks_it_kip_704(world: World) -> None:
     partition = world.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())
@@ -241,7 +241,7 @@ async def test_recovery_is_told_of_again_where_the_metadata_says_it_was_not_hear
     assert [request.topics[0].partitions[0].partition_epoch for request in world.controller.requests] == [1, 2]
 
 
-async def test_there_is_nothing_to_tell_where_nothing_was_lost_or_somebody_else_leads(world: World) -> None:
+async def test_recovery_is_not_proposed_without_a_loss_or_by_a_follower(world: World) -> None:
     propose_recovery(world.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
     elsewhere = PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1, leader_recovery_state=LEADER_RECOVERING)
     world.partitions[1].apply_image(elsewhere)
@@ -250,8 +250,8 @@ async def test_there_is_nothing_to_tell_where_nothing_was_lost_or_somebody_else_
     assert world.controller.requests == []
 
 
-async def test_what_the_answer_has_told_already_is_not_told_again_by_the_log(world: World) -> None:
-    """The log repeats the state before the one that the leader knows by the controller's answer."""
+async def test_recovery_is_not_proposed_again_for_an_older_partition_epoch(world: World) -> None:
+    """The metadata log repeats a state that is older than the one in the controller's response."""
     partition = world.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())

@@ -92,7 +92,7 @@ async def test_leaders_and_followers_compact_and_the_next_leader_has_it_all(tmp_
         await until_small(cluster, tmp_path, (1, 2, 3))
 
 
-async def test_a_replica_that_begins_anew_takes_over_what_is_left(tmp_path: Path) -> None:
+async def test_replica_that_starts_again_copies_the_remaining_records(tmp_path: Path) -> None:
     """Its log has gaps from the start, also where the topic is not compacted any more, and recovery leaves them."""
     directory = tmp_path / "node-3"
     async with running_cluster(tmp_path, 3, overrides=QUICKLY) as cluster:

@@ -107,7 +107,7 @@ async def test_a_real_client_has_leaders_elected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["request", "topic config", "cluster config"])
-async def test_an_unclean_leader_leads_where_it_may_and_the_others_cut_what_it_lacks(tmp_path: Path, by: str) -> None:
+async def test_followers_truncate_what_an_uncleanly_elected_leader_lacks(tmp_path: Path, by: str) -> None:
     async with running_cluster(tmp_path, {1: "controller", 2: "broker", 3: "broker"}) as cluster:
         await create_replicated(cluster, [[2, 3]])
         assert await send(cluster, 2, b"everybody's") == 0

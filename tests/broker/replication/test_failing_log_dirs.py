@@ -61,7 +61,7 @@ async def fail(cluster: RunningCluster, disk: FaultyDisk, directory: Path, index
         await client.expect_close()
 
 
-async def test_others_lead_what_was_in_a_directory_that_failed(tmp_path: Path) -> None:
+async def test_other_brokers_lead_the_partitions_of_a_failed_directory(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
         await create_replicated(cluster, [ALL, ALL])
@@ -102,7 +102,7 @@ async def test_a_directory_that_is_repaired_is_back_after_a_restart(tmp_path: Pa
         assert partition(cluster, lost).directories == before.directories
 
 
-async def test_nobody_leads_what_only_the_failed_directory_had(tmp_path: Path) -> None:
+async def test_partition_whose_only_replica_is_in_a_failed_directory_has_no_leader(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
         await create_replicated(cluster, [(1,), (1,)])
@@ -130,7 +130,7 @@ async def test_a_follower_whose_directory_failed_leaves_the_isr(tmp_path: Path, 
         await until_described(cluster, 2, left, leader=2, isr=ALL)
 
 
-async def test_a_restart_tells_nothing_that_is_known(tmp_path: Path) -> None:
+async def test_restart_does_not_report_known_directories(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
         await create_replicated(cluster, [(1,), (1,)])

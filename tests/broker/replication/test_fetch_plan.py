@@ -92,7 +92,7 @@ def test_within_a_session_only_changes_are_named() -> None:
     assert request.max_wait_ms == 500
 
 
-def test_without_a_session_all_are_named_and_who_got_something_comes_last() -> None:
+def test_without_a_session_all_partitions_are_named_and_served_ones_come_last() -> None:
     plan = plan_of((T, 0), (T, 1))
     request_of(plan)
     plan.answered(answer(session_id=0), 0)
@@ -111,7 +111,7 @@ def test_without_a_session_all_are_named_and_who_got_something_comes_last() -> N
         (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 5),
     ],
 )
-def test_a_session_that_is_broken_begins_anew(code: ErrorCode, session_id: int) -> None:
+def test_broken_session_is_opened_again(code: ErrorCode, session_id: int) -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     plan.answered(answer(), 0)
@@ -157,7 +157,7 @@ def test_what_answers_mean() -> None:
 
 
 @pytest.mark.parametrize("change", ["forgotten", "another epoch", "another offset", "paused"])
-def test_an_answer_for_what_was_counts_no_more(change: str) -> None:
+def test_response_for_a_former_position_is_ignored(change: str) -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     if change == "forgotten":

@@ -86,7 +86,7 @@ def test_offsets_are_updated_partitions_added_and_forgotten() -> None:
     assert [(each.index, each.fetch_offset) for each in following.targets] == [(0, 42), (7, 0)]
 
 
-def test_an_error_is_told_every_time_and_recovery_is_told_too() -> None:
+def test_error_is_sent_every_time_and_offsets_after_it_once() -> None:
     cache = sessions()
     opened = open_session(cache, target(0))
     answer(opened, high_watermark=3)

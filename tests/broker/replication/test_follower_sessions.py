@@ -58,7 +58,7 @@ class Session:
         partition.waiters.for_log_end[target] = partition.waiters.for_high_watermark[target] = None
 
 
-def test_who_asks_again_and_again_was_caught_up_until_then(world: World) -> None:
+def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(world: World) -> None:
     session = Session(world)
     for world.now_ms in (900.0, 1_800.0, 2_700.0):
         assert session.ask().targets == []
@@ -112,7 +112,7 @@ def test_a_new_isr_is_an_occasion_to_look_again(world: World) -> None:
     assert len(session.ask().targets) == 1
 
 
-def test_another_life_says_anew_what_it_has(world: World) -> None:
+def test_new_incarnation_of_a_follower_reports_every_partition_again(world: World) -> None:
     session = Session(world)
     assert session.ask().targets == []
     session.broker_epoch += 1
@@ -131,7 +131,7 @@ class Waiting:
         self.expired += 1
 
 
-def test_who_asks_in_another_epoch_is_told_all_anew(world: World) -> None:
+def test_request_with_another_leader_epoch_gets_all_offsets_again(world: World) -> None:
     """A follower serves consumers once it has heard under this epoch what is committed, which may be what it was."""
     session = Session(world)
 
@@ -145,7 +145,7 @@ def test_who_asks_in_another_epoch_is_told_all_anew(world: World) -> None:
     assert [is_told(epoch) for epoch in (0, 0, 1, 1)] == [True, False, True, False]
 
 
-def test_the_request_that_waits_hears_of_moves(world: World) -> None:
+def test_waiting_request_is_notified_of_changed_partitions(world: World) -> None:
     session = Session(world)
     waiting = session.session.waiter = Waiting()
     world.append()

@@ -33,7 +33,7 @@ def fetched(state: InSyncReplicas, broker_id: int, offset: int, end: int, now_ms
 # The high watermark
 
 
-def test_it_is_what_all_in_sync_hold() -> None:
+def test_high_watermark_is_the_lowest_end_of_the_isr() -> None:
     state = in_sync(LEADER, A, B)
     fetched(state, A, 5, 10, 1)
     assert state.high_watermark(10, 1) == -1  # of B nothing is known yet
@@ -48,7 +48,7 @@ def test_who_is_out_of_sync_does_not_hold_it_back() -> None:
     assert state.high_watermark(10, 1) == 10
 
 
-def test_it_waits_for_who_has_caught_up_and_may_join() -> None:
+def test_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> None:
     """A high watermark that ran ahead of such a one would keep it out for ever."""
     for barred, expected in [((), 10), ((B,), 20)]:
         state = in_sync(LEADER, barred=barred)
@@ -57,7 +57,7 @@ def test_it_waits_for_who_has_caught_up_and_may_join() -> None:
         assert state.high_watermark(20, LAG_MS + 2) == 20  # it was caught up for too long ago
 
 
-def test_it_does_not_wait_for_who_has_just_left() -> None:
+def test_high_watermark_does_not_wait_for_a_follower_that_has_just_left_the_isr() -> None:
     """A broker that was away comes back with less than all, perhaps for long: it was caught up in a former life."""
     state = in_sync(LEADER, A, B)
     for broker_id in (A, B):
@@ -91,7 +91,7 @@ def test_who_is_proposed_to_leave_counts_until_it_has_left() -> None:
 # Who may join
 
 
-def test_a_follower_joins_when_it_holds_what_is_committed() -> None:
+def test_follower_joins_the_isr_at_the_high_watermark() -> None:
     state = in_sync(LEADER)
     follower = state.followers[A]
     for offset, joins in [(9, False), (10, True)]:
@@ -99,7 +99,7 @@ def test_a_follower_joins_when_it_holds_what_is_committed() -> None:
         assert (state.to_expand(follower, high_watermark=10) is not None) == joins
 
 
-def test_nobody_joins_below_the_start_of_the_leaders_epoch() -> None:
+def test_follower_below_the_start_of_the_leader_epoch_does_not_join() -> None:
     """It may yet have to truncate, and would then lack what is committed."""
     state = in_sync(LEADER, start=15)
     fetched(state, A, 14, 20, 1)
@@ -108,7 +108,7 @@ def test_nobody_joins_below_the_start_of_the_leaders_epoch() -> None:
     assert state.to_expand(state.followers[A], high_watermark=10) is not None
 
 
-def test_nobody_joins_whom_the_metadata_does_not_allow() -> None:
+def test_follower_that_the_metadata_does_not_allow_does_not_join() -> None:
     """KIP-841 and KIP-903: fenced brokers, those that shut down, and fetches of a former life."""
     state = in_sync(LEADER, barred=(A,))
     fetched(state, A, 10, 10, 1)
@@ -185,7 +185,7 @@ def test_what_is_known_of_a_follower_outlives_a_new_assignment() -> None:
     assert {each: follower.log_end_offset for each, follower in state.followers.items()} == {A: 10, 4: -1}
 
 
-def test_the_controller_is_told_under_which_epochs_they_fetched() -> None:
+def test_proposal_contains_the_broker_epochs_of_the_followers_fetches_kip_903() -> None:
     """KIP-903."""
     state = in_sync(LEADER, A, B)
     fetched(state, A, 10, 10, 1)

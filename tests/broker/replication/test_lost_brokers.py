@@ -27,7 +27,7 @@ async def test_after_a_second_the_metadata_is_believed_however_often_it_is_lost(
     assert 1 not in lost
 
 
-async def test_another_life_of_a_broker_is_not_lost_with_the_one_before(autojump_clock: MockClock) -> None:
+async def test_new_incarnation_of_a_lost_broker_is_not_lost(autojump_clock: MockClock) -> None:
     epochs = {1: 10}
     lost = LostBrokers(epochs.get)
     lost.lose(1)
@@ -37,7 +37,7 @@ async def test_another_life_of_a_broker_is_not_lost_with_the_one_before(autojump
     assert 1 in lost
 
 
-async def test_a_broker_that_nobody_knows_cannot_be_lost(autojump_clock: MockClock) -> None:
+async def test_unregistered_broker_is_never_lost(autojump_clock: MockClock) -> None:
     lost = LostBrokers({}.get)
     lost.lose(1)
     assert 1 not in lost

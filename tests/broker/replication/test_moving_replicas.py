@@ -108,7 +108,7 @@ async def test_while_it_goes_on_it_is_listed_and_all_replicas_are_described(tmp_
         await until_replicated(cluster, tmp_path, [2, 4])
 
 
-async def test_cancelled_it_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_cancelled_reassignment_leaves_no_files(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2]], {"file.delete.delay.ms": "0"})
         assert await send(cluster, 1, b"x") == 0
@@ -139,7 +139,7 @@ async def test_more_replicas_and_fewer_again(tmp_path: Path) -> None:
         assert await read(cluster, 3) == [b"alone", b"of three", b"alone again"]
 
 
-async def test_a_broker_that_was_away_puts_aside_what_it_should_not_have(tmp_path: Path) -> None:
+async def test_broker_renames_stray_logs_after_it_was_offline(tmp_path: Path) -> None:
     """As Kafka does; should it get the replica again, it fetches it from the start."""
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2, 4], [1, 2, 4]], {"min.insync.replicas": "1"})

@@ -67,7 +67,7 @@ def test_a_new_epoch_begins_where_the_log_ends_though_nothing_is_written(world: 
     assert world.partition.epoch_start_offset == 3
 
 
-def test_a_new_leader_learns_from_its_followers_what_is_committed(world: World) -> None:
+def test_new_leader_learns_the_high_watermark_from_its_followers_kip_207(world: World) -> None:
     """KIP-207: until then it may not say where the log ends for consumers."""
     world.become()
     assert world.partition.knows_committed
@@ -94,7 +94,7 @@ def test_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
 
 
 @pytest.mark.parametrize("leader", [A, -1])
-def test_who_waits_hears_that_the_leader_leads_no_more(world: World, leader: int) -> None:
+def test_waiters_are_refused_when_the_leader_steps_down(world: World, leader: int) -> None:
     world.become()
     producer, fetch = world.append(), Waiting()
     world.partition.waiters.for_high_watermark[fetch] = None
@@ -108,13 +108,13 @@ def test_who_waits_hears_that_the_leader_leads_no_more(world: World, leader: int
     assert world.partition.source == (leader if leader == A else None)
 
 
-def test_what_is_older_than_what_is_known_does_not_count(world: World) -> None:
+def test_image_of_an_older_partition_epoch_is_ignored(world: World) -> None:
     world.become(version=5)
     world.become(version=4, leader=A, epoch=0)
     assert world.partition.leads
 
 
-def test_who_waits_hears_that_the_log_is_gone(world: World) -> None:
+def test_waiters_are_refused_when_the_log_directory_fails(world: World) -> None:
     world.become()
     producer, fetch = world.append(), Waiting()
     world.partition.waiters.for_high_watermark[fetch] = None
@@ -126,7 +126,7 @@ def test_who_waits_hears_that_the_log_is_gone(world: World) -> None:
 # In-sync replicas
 
 
-def test_a_smaller_isr_may_commit_what_waits(world: World) -> None:
+def test_smaller_isr_commits_waiting_records(world: World) -> None:
     world.become()
     producer = world.append()
     world.fetch(A, 1)
@@ -148,7 +148,7 @@ def test_with_too_few_in_sync_nothing_is_committed(world: World) -> None:
     assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
 
 
-def test_min_insync_replicas_asks_for_no_more_than_there_are(world: World) -> None:
+def test_min_insync_replicas_is_bounded_by_the_number_of_replicas(world: World) -> None:
     world.partition.configure(config(min_insync_replicas=4))
     world.become()
     world.append()
@@ -190,9 +190,7 @@ def test_a_proposal_that_was_certainly_not_carried_out_is_dropped(world: World, 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
-def test_a_proposal_that_may_have_been_carried_out_counts_until_the_metadata_tells(
-    world: World, code: ErrorCode
-) -> None:
+def test_proposal_of_unknown_outcome_counts_until_the_metadata_changes(world: World, code: ErrorCode) -> None:
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     producer = world.append()
@@ -211,7 +209,7 @@ def test_other_refusals_are_answered_by_asking_again(world: World) -> None:
     assert proposal_refused(world.partition, world.proposal, ErrorCode.NOT_CONTROLLER)
 
 
-def test_answers_to_what_is_not_proposed_any_more_are_ignored(world: World) -> None:
+def test_response_to_a_dropped_proposal_is_ignored(world: World) -> None:
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     proposal = world.proposal
@@ -259,7 +257,7 @@ def test_with_flush_messages_nothing_is_committed_before_it_is_flushed(world: Wo
     assert world.partition.awaits(1, 1) is None
 
 
-def test_followers_may_have_what_is_not_flushed_and_do_not_commit_it_alone(world: World) -> None:
+def test_unflushed_records_are_replicated_but_not_committed(world: World) -> None:
     world.partition.configure(config(flush_messages=1))
     world.become()
     producer = world.append()
@@ -315,7 +313,7 @@ def test_a_follower_serves_consumers_once_it_has_heard_of_the_leader(world: Worl
     assert is_served(world), "it leads"
 
 
-def test_who_looks_for_faults_reads_what_nobody_vouches_for(world: World) -> None:
+def test_debug_reader_reads_uncommitted_records(world: World) -> None:
     world.become(leader=A)
     target = FetchTarget("topic", 0, 0, 1000, 0, -1)
     assert DebuggingReader().log(world.partition, target) is world.partition.log

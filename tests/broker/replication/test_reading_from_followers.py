@@ -113,7 +113,7 @@ async def test_a_follower_that_is_away_is_not_named(tmp_path: Path) -> None:
             assert (await fetched(leader, rack="west")).preferred_read_replica == 3
 
 
-async def test_followers_hear_at_once_of_what_is_committed(tmp_path: Path) -> None:
+async def test_followers_get_a_new_high_watermark_at_once_kip_392(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         async with connected(cluster.port(1)) as leader, connected(cluster.port(3)) as follower:
@@ -136,7 +136,7 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered(tmp_path: Path) -
             assert [record.value for record in records_of(only(only(response.responses).partitions))] == [b"b"]
 
 
-async def test_what_followers_serve_and_what_they_refuse(tmp_path: Path) -> None:
+async def test_followers_serve_committed_records_and_refuse_the_rest(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         assert await send(cluster, 1, b"a") == 0
@@ -155,7 +155,7 @@ async def test_what_followers_serve_and_what_they_refuse(tmp_path: Path) -> None
                 assert only(only(response.responses).partitions).error_code == code
 
 
-async def test_whoever_looks_for_faults_reads_what_is_not_committed(tmp_path: Path) -> None:
+async def test_debug_read_returns_uncommitted_records(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 2, 3]])
         await cluster.nodes[3].crash()

@@ -115,14 +115,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_not_known_is_told(world: World) -> None:
+async def test_unknown_directory_is_reported(world: World) -> None:
     world.compare(world.partition())
     assert await world.told() == [{0: ONE}]
     (request,) = world.controller.requests
     assert (request.broker_id, request.broker_epoch) == (LOCAL, EPOCH)
 
 
-async def test_what_is_known_is_not_told(world: World) -> None:
+async def test_known_directory_is_not_reported(world: World) -> None:
     world.compare(world.partition(), ONE)
     assert await world.told() == []
 
@@ -132,7 +132,7 @@ async def test_what_is_known_otherwise_is_put_right(world: World) -> None:
     assert await world.told() == [{0: ONE}]
 
 
-async def test_many_are_told_together(world: World) -> None:
+async def test_many_directories_are_reported_in_one_request(world: World) -> None:
     count = ASSIGNMENTS_MAX + 1
     for index in range(count):
         world.found = ONE if index % 2 else TWO
@@ -144,7 +144,7 @@ async def test_many_are_told_together(world: World) -> None:
 
 
 @pytest.mark.parametrize("failure", [RequestTimedOut(), ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER])
-async def test_it_is_told_again_until_it_was_heard(
+async def test_report_is_sent_again_until_it_is_answered(
     world: World, failure: Exception | ErrorCode, autojump_clock: MockClock
 ) -> None:
     world.controller.failures = [failure, failure]
@@ -170,7 +170,7 @@ async def test_a_replica_that_is_nowhere_is_lost(world: World) -> None:
     assert await world.told() == [{0: LOST_DIRECTORY}]
 
 
-async def test_but_not_one_of_which_the_failed_directory_is_known(world: World) -> None:
+async def test_replica_in_a_known_failed_directory_is_not_reported(world: World) -> None:
     world.compare(world.partition(is_there=False), TWO)
     assert await world.told() == []
 

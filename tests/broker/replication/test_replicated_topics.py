@@ -97,7 +97,7 @@ async def test_what_only_a_former_leader_has_is_cut_off(tmp_path: Path) -> None:
             assert stored(tmp_path, node_id) == [b"kept", b"instead"]
 
 
-async def test_a_broker_that_stops_hands_over_without_a_loss_and_knows_what_was_committed(tmp_path: Path) -> None:
+async def test_controlled_shutdown_loses_nothing_and_keeps_the_high_watermark(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster)
         for number in range(5):
@@ -123,7 +123,7 @@ async def test_too_few_in_sync_take_nothing(tmp_path: Path) -> None:
         assert await send(cluster, 1, b"y") == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-async def test_a_follower_that_lacks_more_than_there_still_is_begins_anew(tmp_path: Path) -> None:
+async def test_follower_below_the_leaders_log_start_restarts_there(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 3]])
         assert await send(cluster, 1, b"before") == 0
@@ -149,7 +149,7 @@ async def test_a_follower_that_lacks_more_than_there_still_is_begins_anew(tmp_pa
             assert (await fetch(client, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_where_it_is_asked_for_a_follower_has_flushed_what_it_says_it_has(tmp_path: Path) -> None:
+async def test_follower_flushes_before_it_acknowledges_if_flush_messages_is_set(tmp_path: Path) -> None:
     disks = {node_id: SyncNotingDisk() for node_id in (1, 2, 3)}
     async with running_cluster(tmp_path, disks=disks) as cluster:
         await create_replicated(cluster, configs={"flush.messages": "1"})

@@ -48,7 +48,7 @@ def test_what_was_long_ago_is_forgotten() -> None:
     assert rate.rate(4000) == 0
 
 
-def test_a_rate_knows_what_it_has_left_and_when_it_has_more() -> None:
+def test_rate_returns_its_allowance_and_when_it_grows() -> None:
     rate = WindowedRate(11, 1000)
     assert rate.allowance(100, 0) == 100
     assert rate.keeps_at(100, 0) == 0
@@ -63,7 +63,7 @@ def test_a_rate_knows_what_it_has_left_and_when_it_has_more() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10_000)), max_size=60), st.floats(1, 10_000))
-def test_who_records_only_what_is_allowed_keeps_the_quota(records: list[tuple[float, int]], quota: float) -> None:
+def test_recording_only_the_allowance_keeps_the_quota(records: list[tuple[float, int]], quota: float) -> None:
     """Over all the time there was; but for one window, with which it begins."""
     rate = WindowedRate(11, 1000)
     now_ms = total = 0.0

@@ -76,7 +76,7 @@ def test_previous_epoch(tmp_path, epoch, previous):
 
 class TestTruncation:
     @pytest.mark.parametrize(("end", "left"), [(21, [(3, 10), (5, 20)]), (20, [(3, 10)]), (11, [(3, 10)]), (10, [])])
-    def test_from_the_end_drops_what_begins_there_or_later(self, tmp_path, end, left):
+    def test_truncation_from_the_end_drops_epochs_that_begin_there_or_later(self, tmp_path, end, left):
         cache = cache_of(tmp_path, (3, 10), (5, 20))
         cache.truncate_from_end(end)
         assert cache.entries == left
@@ -118,7 +118,7 @@ class TestFile:
         assert loaded.entries == [(0, 0), (3, 120)]
         assert not loaded.dirty
 
-    async def test_a_flush_that_joins_another_one_ends_behind_it(self, tmp_path):
+    async def test_flush_that_joins_another_one_ends_after_it(self, tmp_path):
         cache = cache_of(tmp_path, (0, 0))
 
         async def flush() -> None:

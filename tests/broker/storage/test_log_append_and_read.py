@@ -161,7 +161,7 @@ def test_a_failed_write_ends_the_log(tmp_path: Path) -> None:
     assert values(log) == [b"kept"]
 
 
-def test_a_roll_that_fails_loses_what_was_staged_and_says_so(tmp_path: Path) -> None:
+def test_failed_roll_raises_and_drops_staged_batches(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=200), disk=disk)
     log.append(batch(b"x" * 50), leader_epoch=0, now_ms=NOW_MS)

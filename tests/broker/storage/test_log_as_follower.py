@@ -223,7 +223,7 @@ def test_a_cut_at_the_end_is_none_but_for_an_epoch_without_records(leader: Log, 
     assert follower.epochs.latest_epoch == 2
 
 
-def test_a_cut_to_a_segment_takes_the_files_behind_it_away(leader: Log, follower: Log, tmp_path: Path) -> None:
+def test_truncation_to_a_segment_deletes_the_later_segments(leader: Log, follower: Log, tmp_path: Path) -> None:
     catch_up(follower, leader)
     before = listing(tmp_path / "follower-0", ".log")
     assert len(before) > 1
@@ -236,7 +236,7 @@ def test_a_cut_to_a_segment_takes_the_files_behind_it_away(leader: Log, follower
     lives=st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.booleans()), min_size=1, max_size=8),
     max_bytes=st.integers(1, 600),
 )
-def test_logs_that_have_parted_become_one_again(
+def test_diverged_logs_become_equal_again(
     tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[bool, int, bool]], max_bytes: int
 ) -> None:
     """Two replicas lead in turn, each epoch by one of them; the other one follows in some epochs and not in others."""

@@ -135,7 +135,7 @@ class TestPartitions:
             await node.start()
 
     @pytest.mark.parametrize("name", ["a", "b"])
-    async def test_of_a_partition_that_is_there_twice_what_does_not_belong_is_put_aside(self, node, name):
+    async def test_stray_copy_of_a_partition_in_two_directories_is_renamed(self, node, name):
         for directory in (node.a, node.b):
             (directory / "orders-0").mkdir(parents=True)
         good = node.a if name == "a" else node.b
@@ -215,7 +215,7 @@ class TestDeleting:
         await node.housekeeping().tidy()
         assert node.partitions() == []
 
-    async def test_deleting_what_is_not_there_does_nothing(self, node):
+    async def test_deleting_an_unknown_partition_does_nothing(self, node):
         (await node.start()).delete("orders", 0)
 
 

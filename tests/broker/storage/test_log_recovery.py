@@ -142,7 +142,7 @@ def test_a_compacted_log_may_have_lost_the_end_of_a_segment_that_was_not_cleaned
     assert log.durability.is_unsettled == is_damage
 
 
-def test_the_segments_behind_a_bad_batch_are_deleted(tmp_path: Path) -> None:
+def test_segments_after_a_bad_batch_are_deleted(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(60):
@@ -186,7 +186,7 @@ def test_a_clean_log_is_taken_as_it_is(five: Path) -> None:
     assert (log.log_end_offset, log.durability.recovery_point) == (10, 10)
 
 
-def test_a_clean_log_that_does_not_end_as_one_is_recovered(five: Path) -> None:
+def test_log_with_an_unclean_end_is_recovered_despite_its_marker(five: Path) -> None:
     trio.run(close_log, open_log(five))
     content = (five / LOG).read_bytes()
     log_cut = content[:-3]
@@ -256,7 +256,7 @@ def test_leader_epochs_are_rebuilt_from_the_batches(tmp_path: Path) -> None:
         assert open_log(directory).epochs.entries == [(1, 0), (5, 2), (8, 3)]
 
 
-def test_an_epoch_that_begins_behind_the_cut_is_forgotten(five: Path) -> None:
+def test_epoch_that_begins_after_the_cut_is_dropped(five: Path) -> None:
     log = open_log(five)
     append(log, b"x", leader_epoch=6)
     content = (five / LOG).read_bytes()
@@ -306,7 +306,7 @@ def test_files_of_interrupted_operations_are_put_aside(five: Path) -> None:
     assert listing(five, ".deleted") == aside
 
 
-def test_a_finished_cleaning_takes_the_place_of_what_it_was_made_from(tmp_path: Path) -> None:
+def test_finished_cleaning_replaces_its_segments_at_the_next_start(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(60):
@@ -408,7 +408,7 @@ class NotingFile:
         return getattr(self._file, name)
 
 
-def test_recovery_writes_again_what_a_failed_fsync_may_have_left_in_the_page_cache_alone(five: Path) -> None:
+def test_recovery_rewrites_pages_that_a_failed_fsync_may_have_left_in_the_page_cache(five: Path) -> None:
     disk = NotingDisk()
     log = open_log(five, disk=disk)
     assert disk.written == [(0, log.size_bytes)]

@@ -32,7 +32,7 @@ def test_a_segment_rolls_before_it_exceeds_segment_bytes(tmp_path: Path) -> None
     assert log.size_bytes == 7 * BATCH
 
 
-def test_a_roll_commits_what_was_staged_for_the_old_segment(tmp_path: Path) -> None:
+def test_roll_commits_batches_staged_for_the_old_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH))
     for number in range(7):
         log.append(batch(b"%d" % number), leader_epoch=0, now_ms=NOW_MS)
@@ -259,7 +259,7 @@ def test_a_look_for_retention_closes_idle_files_and_the_log_goes_on(six: Log, tm
 
 
 @pytest.mark.parametrize("offset", range(12))
-def test_truncation_drops_the_offset_and_all_behind_it(tmp_path: Path, offset: int) -> None:
+def test_truncation_drops_the_offset_and_everything_after_it(tmp_path: Path, offset: int) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH, index_interval_bytes=1))
     for number in range(10):
         append(log, b"%d" % number, leader_epoch=number // 4, timestamp=NOW_MS + number)
@@ -284,7 +284,7 @@ def test_truncation_into_a_batch_drops_the_whole_batch(tmp_path: Path) -> None:
     assert log.log_end_offset == 1
 
 
-def test_truncation_takes_back_what_producers_wrote(tmp_path: Path) -> None:
+def test_truncation_reloads_producer_states(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     for sequence in range(4):
         append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=sequence)
@@ -324,7 +324,7 @@ def test_truncation_moves_the_recovery_point_back(tmp_path: Path) -> None:
 # Flushing and closing
 
 
-async def test_a_flush_moves_the_recovery_point_to_what_is_committed(tmp_path: Path) -> None:
+async def test_flush_moves_the_recovery_point_to_the_committed_end(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
     log.append(batch(b"y"), leader_epoch=0, now_ms=NOW_MS)
@@ -382,7 +382,7 @@ class CountingDisk(RealDisk):
         await sync_one_by_one(self, files, directories)
 
 
-async def test_a_flush_syncs_what_is_not_durable_and_nothing_else(tmp_path: Path) -> None:
+async def test_flush_syncs_only_files_that_are_not_durable(tmp_path: Path) -> None:
     disk = CountingDisk()
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=10_000), disk=disk)
     append(log, b"x")

@@ -132,7 +132,7 @@ def test_timestamps_too_far_ahead_are_named_by_record(tmp_path: Path) -> None:
     log.append(batch(b"x", timestamp=NOW_MS + 1000), leader_epoch=0, now_ms=NOW_MS)
 
 
-def test_timestamps_too_far_behind(tmp_path: Path) -> None:
+def test_timestamps_too_far_in_the_past_are_rejected(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_before_max_ms=1000))
     records = [Record(timestamp=NOW_MS, value=b"x"), Record(timestamp=NOW_MS - 1001, value=b"x")]
     assert refusal(log, memoryview(bytearray(encode_batch(records)))).code is ErrorCode.INVALID_TIMESTAMP
@@ -183,7 +183,9 @@ def test_records_that_are_looked_at_must_be_well_formed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("source", list(Compression))
-def test_compression_type_recompresses_what_comes_otherwise(tmp_path: Path, target: str, source: Compression) -> None:
+def test_compression_type_recompresses_batches_of_other_codecs(
+    tmp_path: Path, target: str, source: Compression
+) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(compression_type=target))
     records = [
         Record(timestamp=NOW_MS + number, key=b"%d" % number, value=b"v" * 50, headers=(("h", None),))

@@ -73,7 +73,7 @@ def flip_last_byte(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_byte_is_told_with_all_offsets_that_go(directory: Path) -> None:
+def test_flipped_byte_is_reported_with_all_lost_offsets(directory: Path) -> None:
     names, third = listing(directory, ".log"), bases(directory)[2]
     size = sum((directory / name).stat().st_size for name in names[1:])
     flip_last_byte(directory / names[1])
@@ -86,7 +86,7 @@ def test_a_flipped_byte_is_told_with_all_offsets_that_go(directory: Path) -> Non
     assert cut["lost"] == f"the records from offset {third - 1} to {COUNT - 1} ({COUNT - third + 1} at most)"
 
 
-def test_a_missing_middle_segment_is_told(directory: Path) -> None:
+def test_missing_middle_segment_is_reported(directory: Path) -> None:
     names, starts = listing(directory, ".log"), bases(directory)
     (directory / names[1]).unlink()
     log, traced = recovered(directory)
@@ -97,21 +97,21 @@ def test_a_missing_middle_segment_is_told(directory: Path) -> None:
     assert log.log_end_offset == starts[1]
 
 
-def test_a_torn_last_batch_is_told_as_a_cut_of_its_records(directory: Path) -> None:
+def test_torn_last_batch_is_reported_as_a_cut_of_its_records(directory: Path) -> None:
     last = directory / listing(directory, ".log")[-1]
     last.write_bytes(last.read_bytes()[:-1])
     cut = only_cut(recovered(directory)[1])
     assert (cut["from_offset"], cut["to_offset"]) == (COUNT - 1, COUNT)
 
 
-def test_bytes_that_are_no_batch_are_told_as_an_unknown_number_of_records(directory: Path) -> None:
+def test_bytes_without_a_batch_are_reported_as_an_unknown_number_of_records(directory: Path) -> None:
     last = directory / listing(directory, ".log")[-1]
     last.write_bytes(last.read_bytes() + b"nonsense" * 20)
     cut = only_cut(recovered(directory)[1])
     assert cut["lost"] == f"the records from offset {COUNT} on, an unknown number of them,"
 
 
-def test_the_recovery_point_tells_how_far_a_log_once_went(directory: Path) -> None:
+def test_recovery_point_bounds_the_reported_loss(directory: Path) -> None:
     last = directory / listing(directory, ".log")[-1]
     last.write_bytes(last.read_bytes() + b"nonsense" * 20)
     assert only_cut(recovered(directory, recovery_point=COUNT + 9)[1])["to_offset"] == COUNT + 9
@@ -126,14 +126,14 @@ def test_a_preallocated_tail_of_zeros_is_no_loss(directory: Path, zeros: int) ->
     assert not traced.of("storage_log_cut")
 
 
-def test_a_log_that_lost_nothing_tells_nothing(directory: Path) -> None:
+def test_log_without_losses_reports_nothing(directory: Path) -> None:
     for arguments in ({}, {"recovery_point": 30}, {"recovery_point": COUNT}):
         _, traced = recovered(directory, **arguments)
         assert not traced.of("storage_log_cut")
         assert not traced.of("storage_records_missing")
 
 
-def test_a_log_that_was_cut_before_it_ended_is_not_told_of_again(directory: Path) -> None:
+def test_known_cut_is_not_reported_again(directory: Path) -> None:
     """The marker `.unsettled` says that the recovery point may be older than the cut, as when a follower truncates."""
     log = open_log(directory, SMALL)
     log.truncate_to(30)
@@ -143,9 +143,7 @@ def test_a_log_that_was_cut_before_it_ended_is_not_told_of_again(directory: Path
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_is_cut(
-    directory: Path, clean: bool
-) -> None:
+def test_missing_segment_below_the_recovery_point_is_reported_and_nothing_is_cut(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
     trio.run(close_log, log)
     names, starts = listing(directory, ".log"), bases(directory)
@@ -159,7 +157,7 @@ def test_a_segment_that_is_missing_below_the_recovery_point_is_told_and_nothing_
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_segments_are_looked_at_one_after_the_other(directory: Path, clean: bool) -> None:
+def test_recovery_opens_one_segment_after_the_other(directory: Path, clean: bool) -> None:
     """A log may have more of them than the process may open files."""
     trio.run(close_log, open_log(directory, SMALL))
     disk = CountingDisk()
@@ -168,7 +166,7 @@ def test_segments_are_looked_at_one_after_the_other(directory: Path, clean: bool
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, clean: bool) -> None:
+def test_missing_last_segment_is_reported_by_the_recovery_point(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
     trio.run(close_log, log)
     names, starts = listing(directory, ".log"), bases(directory)
@@ -180,7 +178,7 @@ def test_a_missing_last_segment_is_told_by_the_recovery_point(directory: Path, c
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_first_segment_is_told_where_the_start_is_known(directory: Path, clean: bool) -> None:
+def test_missing_first_segment_is_reported_if_the_log_start_is_known(directory: Path, clean: bool) -> None:
     log = open_log(directory, SMALL)
     trio.run(close_log, log)
     (directory / LOG).unlink()

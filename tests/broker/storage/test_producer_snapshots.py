@@ -143,7 +143,7 @@ def test_a_rewritten_snapshot_leaves_nothing_of_a_longer_one(directory):
     assert decode_snapshot((directory.path / snapshot_name(10)).read_bytes()) == [ENTRY]
 
 
-def test_opening_keeps_the_segments_snapshots_and_the_one_of_the_last_close(directory):
+def test_opening_keeps_the_snapshots_of_segments_and_of_the_last_close(directory):
     snapshots = directory.open()
     for offset in (5, 10, 15, 20, 27):
         snapshots.write(offset, [])
@@ -175,7 +175,7 @@ def test_removed_segments_take_their_snapshots_along(directory):
     assert list(snapshots.offsets) == [10, 15]
 
 
-async def test_syncing_passes_over_what_was_deleted(directory):
+async def test_sync_skips_deleted_snapshots(directory):
     snapshots = directory.open()
     snapshots.write(5, [])
     snapshots.write(10, [])

@@ -85,7 +85,7 @@ class TestSequenceNumbers:
         append(states, batch(0, 0))
         assert refused(states, batch(1, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def test_out_of_order_says_what_came_and_what_was_there(self, states):
+    def test_out_of_order_message_names_both_sequence_numbers(self, states):
         append(states, batch(0, 0, count=5))
         with pytest.raises(KafkaError, match=r"producer 1 at offset 5 in partition topic-0: 9 .*, 4 \(current end"):
             states.check(batch(5, 9))
@@ -269,7 +269,7 @@ def remembered(states: ProducerStates) -> dict[int, ProducerEntry]:
     ),
     cut=st.integers(0, 30),
 )
-def test_truncating_and_replaying_gives_what_a_fresh_replay_gives(tmp_path_factory, appends, cut):
+def test_truncation_and_replay_equal_a_fresh_replay(tmp_path_factory, appends, cut):
     directory = tmp_path_factory.mktemp("model")
     states = open_states(directory)
     log: list[BatchHeader] = []

@@ -65,9 +65,7 @@ def test_junk_in_a_log_is_followed_searched_and_reopened_without_a_failure(
 
 
 @given(data=st.binary(max_size=80), attributes=st.integers(0, 7), count=st.integers(0, 3) | st.just(2**31 - 1))
-def test_cleaner_and_readers_of_records_tell_junk_by_one_kind_of_error(
-    data: bytes, attributes: int, count: int
-) -> None:
+def test_cleaner_and_record_readers_raise_the_same_error_for_junk(data: bytes, attributes: int, count: int) -> None:
     """Which each of them catches: it is neither an IndexError nor memory for 2^31 records."""
     stored = junk_batch(data, attributes=attributes, count=count)
     header = read_header(stored)
@@ -84,7 +82,7 @@ def test_cleaner_and_readers_of_records_tell_junk_by_one_kind_of_error(
         pass
 
 
-def test_a_leader_refuses_what_a_follower_has_to_take(tmp_path: Path) -> None:
+def test_leader_refuses_batches_that_a_follower_must_accept(tmp_path: Path) -> None:
     log = open_log(tmp_path / "topic-0")
     with pytest.raises(KafkaError):
         log.append(memoryview(bytearray(junk_batch(b"junk"))), 0, NOW_MS)

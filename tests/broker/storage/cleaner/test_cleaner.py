@@ -153,7 +153,7 @@ async def test_min_cleanable_dirty_ratio_says_how_dirty_a_log_has_to_be(world: W
     assert await cleaner.clean_dirtiest()
 
 
-async def test_min_compaction_lag_ms_spares_what_is_young(world: World) -> None:
+async def test_min_compaction_lag_ms_keeps_young_records(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, min_compaction_lag_ms=60_000))
     fill(log, 20, now_ms=NOW_MS - 60_000)
     log.roll()
@@ -220,7 +220,7 @@ async def test_a_directory_that_fails_meanwhile_goes_offline(world: World, monke
     assert ("t", 0) not in world.log_dirs.logs
 
 
-async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind(world: World) -> None:
+async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, file_delete_delay_ms=0))
     fill(log, 400)
     cleaner = world.cleaner(io_max_bytes_per_second=1.0)  # so it never ends by itself
@@ -271,7 +271,7 @@ async def test_old_files_are_removed_after_their_delay(world: World) -> None:
     assert set(names) <= doomed
 
 
-async def test_compact_and_delete_retention_takes_what_is_old(world: World) -> None:
+async def test_compact_and_delete_removes_old_segments(world: World) -> None:
     config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=60_000)
     log = world.create(0, config)
     fill(log, 30, now_ms=NOW_MS - 120_000)

@@ -255,7 +255,7 @@ async def test_a_map_too_small_for_all_keys_takes_several_rounds(log: Log) -> No
     assert len(offsets(log)) < len(before)
 
 
-async def test_long_keys_are_told_apart(log: Log) -> None:
+async def test_offset_map_distinguishes_long_keys(log: Log) -> None:
     for number in range(40):
         put(log, (b"x" * 100 + key(number % 3), b"%d" % number))
     before = read_all(log)

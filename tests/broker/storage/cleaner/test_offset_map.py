@@ -16,7 +16,7 @@ def test_the_last_offset_counts() -> None:
     assert len(offsets) == 2
 
 
-def test_it_holds_what_fits_and_always_something() -> None:
+def test_offset_map_holds_the_keys_that_fit_and_at_least_one() -> None:
     offsets = OffsetMap(10 * ENTRY_BYTES, load_factor=0.5)
     for number in range(5):
         assert not offsets.is_full
