@@ -46,7 +46,7 @@ class GroupHistory:
         self.tell(Event(time.monotonic(), name, "lost", tuple(partitions)))
 
     def gone(self, name: str) -> None:
-        self.tell(Event(time.monotonic(), name, "closed", ()))
+        self.tell(Event(time.monotonic(), name, "gone", ()))
 
     def took(self, name: str, partition: Partition, offset: int) -> None:
         self.tell(Event(time.monotonic(), name, "read", (partition,), offset))
@@ -63,7 +63,7 @@ class GroupHistory:
             elif event.kind == "read":
                 self.read[event.partitions[0], event.offset] += 1
             elif event.kind != "committed":
-                for partition in tuple(self.owners) if event.kind == "closed" else event.partitions:
+                for partition in tuple(self.owners) if event.kind == "gone" else event.partitions:
                     if self.owners.get(partition) == event.name:
                         del self.owners[partition]
 
@@ -115,7 +115,7 @@ class _Judge:
 
     def see(self, event: Event) -> None:
         partitions = event.partitions
-        if event.kind == "closed":
+        if event.kind == "gone":
             partitions = tuple(each for each, owners in self._owned.items() if event.name in owners)
         for partition in partitions:
             getattr(self, f"_{event.kind}")(event, partition)

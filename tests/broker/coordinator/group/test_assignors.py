@@ -24,7 +24,7 @@ def groups(draw: st.DrawFn, members_max: int = 6, partitions_max: int = 9) -> tu
     names = [f"m{number}" for number in range(draw(st.integers(1, members_max)))]
     for topic in (A, B, C):
         for index in range(partitions_max + 1):
-            owner = draw(st.sampled_from([None, *names, "closed"]))
+            owner = draw(st.sampled_from([None, *names, "gone"]))
             if owner is not None:
                 had.setdefault(owner, {}).setdefault(topic, set()).add(index)
     members = {}

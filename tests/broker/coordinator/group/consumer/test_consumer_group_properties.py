@@ -35,7 +35,7 @@ SESSION_MS = 45_000
 MEMBERS_MAX = 4
 TOPICS = ["a", "b", "ab"]
 SUBSCRIPTIONS = st.sampled_from(
-    [(["a"], None), (["a", "b"], None), (["a", "ab", "closed"], None), ([], "a.*"), (["b"], "a|b")]
+    [(["a"], None), (["a", "b"], None), (["a", "ab", "gone"], None), ([], "a.*"), (["b"], "a|b")]
 )
 INDEX = st.integers(0, 7)
 

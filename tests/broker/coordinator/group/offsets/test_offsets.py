@@ -310,8 +310,8 @@ def test_next_coordinator_removes_offsets_of_deleted_topics() -> None:
     created.replay([TopicRecord(name="topic", topic_id=b"1" * 16)])
     shard.image = created.apply(0)
     commit(shard, 1)
-    commit(shard, 2, topic="closed")
-    commit(shard, 3, topic="closed", partition=1, producer_id=7)
+    commit(shard, 2, topic="gone")
+    commit(shard, 3, topic="gone", partition=1, producer_id=7)
 
     shard.load()
     shard.pass_ms(0)
