@@ -49,7 +49,7 @@ HUNTS = {
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
     "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": Hunt(["Liveness"], faults=["lying-peer"], shape=QUORUM),
-    "strangers are believed": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
+    "unknown peers are believed": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
     "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 

@@ -151,7 +151,7 @@ QUORUM_BUGS: dict[str, PlantedBug] = {
     "every epoch is plausible": PlantedBug(
         elections, "enter_higher_epoch", "not is_plausible(epoch, replica.wall_s())", "False"
     ),
-    "unknown_peers are believed": PlantedBug(Peers, "is_unknown_peer", "return not", "return False and not"),
+    "unknown peers are believed": PlantedBug(Peers, "is_unknown_peer", "return not", "return False and not"),
     "a new disk passes for the old one": PlantedBug(
         ReplicaKey, "matches", "self.node_id == other.node_id and same_directory", "self.node_id == other.node_id"
     ),

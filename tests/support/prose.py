@@ -26,7 +26,7 @@ _WORDS: Final = {
     # A follower falls or lags behind its leader, and may be left far behind.
     "behind": r"(?<!lag )(?<!lags )(?<!lagging )(?<!fall )(?<!falls )(?<!fallen )(?<!far )(?<!left )\bbehind\b",
     # Documents tell the life of a request.
-    "life": r"\blife\b(?! cycle| of an? \w*\s?(?:request|commit))",
+    "life": r"(?<!-)\blife\b(?! cycle| of an? \w*\s?(?:request|commit))",
 }
 _OPENINGS: Final = {"Of": r"Of\b", "Who": r"Who(?:m|se)?\b", "What": r"What\b"}
 _RULES: Final = {
