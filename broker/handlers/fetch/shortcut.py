@@ -81,8 +81,7 @@ class FetchShortcut:
             log = partition.leader_log(epoch) if self._leader_only else partition.committed_log(epoch)
             if not self._reads_zstd and log.config.compression_type == "zstd":
                 return False
-            offset = _OFFSET.unpack_from(view, position)[0]
-            committed = partition.commit_state
+            offset, committed = _OFFSET.unpack_from(view, position)[0], partition.commit_state
             committed_end = committed.end_for(log, entry.isolation_level)
             records = log.read(offset, entry.max_bytes, upper_bound=committed_end, min_one_batch=True)
             size = records.size
