@@ -251,6 +251,7 @@ class Connection:
         transport, self.transport = self.transport, _CLOSED
         transport.shut()
         self._on_close(self)
+        self.session = None  # it refers to the connection, see ClosedTransport
 
     def _close_if_answered(self) -> bool:
         """Whether something has yet to be sent; closes the connection where nothing has, and no answer is to come."""
