@@ -8,8 +8,8 @@ import pytest
 from benchmarks import group_state
 from broker.coordinator.group.offsets.requests import NO_LEADER_EPOCH
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
+from broker.storage.log_loader import load_log
 from broker.wire.records import Record, encode_batch
 from kraft.env import real_env
 from metadata.configuration.vocabulary import DAY_MS
@@ -19,7 +19,7 @@ def write_commits(directory: Path, groups: int, commits: int) -> None:
     """A log in which each group has committed again and again."""
     directory.mkdir()
     now_ms = time.time_ns() // 1_000_000
-    log = Log.open(
+    log = load_log(
         real_env(lambda kind, /, **fields: None).disk,
         str(directory),
         LogConfig(),
