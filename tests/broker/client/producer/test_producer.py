@@ -172,15 +172,6 @@ async def test_send_waits_for_room_in_the_order_of_the_calls(bootstrap: str) -> 
     assert len((await read_all(bootstrap, "orders"))[0]) == 200
 
 
-async def test_send_gives_up_waiting_for_room_after_max_block_ms(bootstrap: str) -> None:
-    async with Producer(bootstrap, buffer_memory=200, max_block_ms=50) as producer:
-        held = producer.send_soon("unknown", bytes(100))
-        with pytest.raises(TimedOut, match=r"buffer\.memory .*max\.block\.ms"):
-            await producer.send("unknown", bytes(100))
-        with pytest.raises(TimedOut, match="topic unknown"):
-            await held
-
-
 async def test_record_that_can_never_fit_is_refused_at_once(bootstrap: str) -> None:
     async with Producer(bootstrap, max_request_size=1_000) as producer:
         with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):

@@ -183,6 +183,20 @@ async def test_delivery_timeout_tells_the_last_failure() -> None:
     assert isinstance(caught.value.__cause__, KafkaError)
 
 
+async def test_send_gives_up_waiting_for_room_after_max_block_ms() -> None:
+    def answers(number: int, request: ProduceRequest) -> ProduceResponse:
+        return answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    settings: dict[str, Any] = {"delivery_timeout_ms": 500, "request_timeout_ms": 200, "buffer_memory": 200, **FAST}
+    async with leader(answers) as (node, _), Producer(node.address, max_block_ms=100, **settings) as producer:
+        await producer.partitions_for("orders")
+        held = producer.send_soon("orders", bytes(100))
+        with pytest.raises(TimedOut, match=r"buffer\.memory .*max\.block\.ms"):
+            await producer.send("orders", bytes(100))
+        with pytest.raises(TimedOut, match="NOT_ENOUGH_REPLICAS"):
+            await held
+
+
 async def test_silent_leader_is_given_up_after_the_request_timeout() -> None:
     def answers(number: int, request: ProduceRequest) -> ProduceResponse | None:
         return None if number == 1 else answer()
