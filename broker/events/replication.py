@@ -81,8 +81,8 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             lines_max=LINES_MAX,
         ),
         "partition_offline": EventKind(
-            Level.WARNING,
-            "The broker cannot create or open the log of a partition. The replica is offline here.",
+            Level.INFO,
+            "The log of a partition is in a log directory that is offline, so the replica is offline here.",
             _FAILED,
             lines_max=LINES_MAX,
         ),
