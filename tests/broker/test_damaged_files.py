@@ -17,7 +17,7 @@ UNKNOWN = {("last segment", "absent", "crash"), ("last segment", "empty", "crash
 READ_BY_CONSUMERS = {
     (file, "flipped bit", ending) for file in ("first segment", "middle segment", "last segment") for ending in ENDINGS
 }
-# What a node logs before it refuses; the refusal itself is the command's.
+# A node logs these lines before it refuses; the refusal itself is the command's.
 EVENT_LINE = re.compile(r"kraft: \S+ (warning|error) node 1: ")
 
 

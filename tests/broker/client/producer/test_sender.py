@@ -172,23 +172,24 @@ async def test_retries_bounds_the_attempts() -> None:
     assert len(produced) == 3
 
 
-async def test_delivery_timeout_tells_the_last_failure() -> None:
+async def test_delivery_timeout_tells_the_last_failure(jumping_clock: MockClock) -> None:
     def answers(number: int, request: ProduceRequest) -> ProduceResponse:
         return answer(ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    settings: dict[str, Any] = {"delivery_timeout_ms": 300, "request_timeout_ms": 200, **FAST}
+    settings: dict[str, Any] = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000, **FAST}
     async with leader(answers) as (node, _), Producer(node.address, **settings) as producer:
         with pytest.raises(TimedOut, match=r"delivery\.timeout\.ms\): NOT_ENOUGH_REPLICAS") as caught:
             await producer.send("orders", b"1")
     assert isinstance(caught.value.__cause__, KafkaError)
 
 
-async def test_send_gives_up_waiting_for_room_after_max_block_ms() -> None:
+async def test_send_gives_up_waiting_for_room_after_max_block_ms(jumping_clock: MockClock) -> None:
     def answers(number: int, request: ProduceRequest) -> ProduceResponse:
         return answer(ErrorCode.NOT_ENOUGH_REPLICAS)
 
-    settings: dict[str, Any] = {"delivery_timeout_ms": 500, "request_timeout_ms": 200, "buffer_memory": 200, **FAST}
-    async with leader(answers) as (node, _), Producer(node.address, max_block_ms=100, **settings) as producer:
+    settings: dict[str, Any] = {**FAST, "delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000}
+    limits: dict[str, Any] = {"buffer_memory": 200, "max_block_ms": 1_000}
+    async with leader(answers) as (node, _), Producer(node.address, **settings, **limits) as producer:
         await producer.partitions_for("orders")
         held = producer.send_soon("orders", bytes(100))
         with pytest.raises(TimedOut, match=r"buffer\.memory .*max\.block\.ms"):
