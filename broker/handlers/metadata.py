@@ -115,11 +115,11 @@ async def _answer_after_news(context: RequestContext, request: MetadataRequest) 
     services = context.services
 
     def is_led(image: MetadataImage) -> bool:
-        if not services.lost_brokers:
+        if not services.disconnected_brokers:
             return True
         partitions = (partition for topic in _asked(image, request) for partition in topic.partitions.values())
         awaited = islice(partitions, _AWAITED_PARTITIONS_MAX)
-        return all(partition.leader not in services.lost_brokers for partition in awaited)
+        return all(partition.leader not in services.disconnected_brokers for partition in awaited)
 
     await services.image_waits.until(is_led, _ELECTION_S)
     return await context.finish(_answer(context, request, {}))

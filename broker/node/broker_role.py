@@ -16,9 +16,9 @@ from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
 from broker.node.shared import Shared
+from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
-from broker.replication.lost_brokers import LostBrokers
 from broker.replication.replica_directories import has_replica
 from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -63,7 +63,7 @@ class BrokerRole:
         self._cleaner = Cleaner(
             shared.env, log_dirs, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
         )
-        self._lost_brokers = LostBrokers(self._epoch_of)
+        self._disconnected_brokers = DisconnectedBrokers(self._epoch_of)
         self.fetchers: ReplicaFetcherManager | None = None
         self.dispatcher: Dispatcher[Services] | None = None
         self._throttles = ReplicationThrottles.of(shared.effective, lambda: trio.current_time() * 1000)
@@ -177,7 +177,7 @@ class BrokerRole:
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             throttle=self._throttles.follower,
             log_failed=self.partitions.log_failed,
-            lost_brokers=self._lost_brokers,
+            disconnected_brokers=self._disconnected_brokers,
         )
 
     def _services(self) -> Services:
@@ -192,7 +192,7 @@ class BrokerRole:
             controllers=self._channel,
             partitions=self.partitions,
             log_dirs=self._log_dirs,
-            lost_brokers=self._lost_brokers,
+            disconnected_brokers=self._disconnected_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,

@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from broker.replication.in_sync import Proposal
-from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.in_sync_replicas import Proposal
+from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_shrinking
 from broker.replication.partition import Partition
 from broker.wire.api.alter_partition import (
     AlteredPartition,

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
-from broker.replication.leading import note_caught_up
+from broker.replication.leader_role import record_caught_up
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -161,7 +161,7 @@ class FetchSession:
         elif target not in self.due:
             self.due[target] = None
             if self.follower is not None and target.current_leader_epoch == partition.leader_epoch:
-                note_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
+                record_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
         if self.waiter is not None:
             self.waiter.moved(target, partition)
 

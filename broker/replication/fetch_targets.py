@@ -3,7 +3,7 @@
 from collections.abc import Sized
 from typing import Final, Protocol
 
-from broker.replication.leading import DivergingEpoch
+from broker.replication.leader_role import DivergingEpoch
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode
 

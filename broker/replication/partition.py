@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.effective import TopicConfig
 from broker.replication.commit_state import CommitState
-from broker.replication.in_sync import InSyncReplicas
+from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.waiters import Acknowledgements, PartitionWaiters
 from broker.storage.log import AppendInfo, Log

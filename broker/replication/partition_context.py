@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.replication.in_sync import UNKNOWN_BROKER_EPOCH
+from broker.replication.in_sync_replicas import UNKNOWN_BROKER_EPOCH
 from kraft.env import Tracer
 from metadata.ids import is_online
 from metadata.image import BrokerImage

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from broker.client import Connection, ConnectionLost
+from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import (
     BACKOFF_MIN_MS,
     FETCH_VERSION,
@@ -27,9 +28,8 @@ from broker.replication.fetch_plan import (
     Records,
     Refused,
 )
-from broker.replication.following import append_fetched, restart_at, truncate
-from broker.replication.leader_ends import LeaderEnds, ask_leader_ends
-from broker.replication.lost_brokers import LostBrokers
+from broker.replication.follower_role import append_fetched, restart_at, truncate
+from broker.replication.leader_log_range import LeaderLogRange, fetch_leader_log_ranges
 from broker.replication.partition import Partition
 from broker.replication.throttles import Throttle
 from broker.wire.errors import KafkaError, WireError
@@ -60,7 +60,7 @@ class FetcherContext:
     broker_epoch: Callable[[], int]
     throttle: Throttle
     log_failed: Callable[[Partition, OSError], None]
-    lost_brokers: LostBrokers
+    disconnected_brokers: DisconnectedBrokers
 
 
 class ReplicaFetcher:
@@ -149,7 +149,7 @@ class ReplicaFetcher:
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=self._context.request_timeout_ms,
             )
-            self._context.lost_brokers.find(self._source_id)
+            self._context.disconnected_brokers.discard(self._source_id)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._run_connection, connection, nursery.cancel_scope)
                 nursery.start_soon(self._end_waiting_requests, connection)
@@ -181,7 +181,7 @@ class ReplicaFetcher:
                     await self._changed.wait()
 
     def _disconnected(self, error: ConnectionLost) -> None:
-        self._context.lost_brokers.lose(self._source_id)
+        self._context.disconnected_brokers.add(self._source_id)
         self._trace("fetcher_disconnected", reason=str(error))
 
     async def _fetch_until_lost(self, connection: Connection) -> None:
@@ -304,7 +304,7 @@ class ReplicaFetcher:
         partitions = {each.key: self._partitions[each.key] for each in asked if each.key in self._partitions}
         epochs = {each.key: each.leader_epoch for each in asked}
         try:
-            ends = await ask_leader_ends(connection, self._context.settings.replica_id, partitions, epochs)
+            ends = await fetch_leader_log_ranges(connection, self._context.settings.replica_id, partitions, epochs)
         except ConnectionLost:
             return
         for key, partition in partitions.items():
@@ -343,7 +343,7 @@ def _truncate(found: Diverging, partition: Partition) -> None:
     truncate(partition, found.leader_epoch, found.epoch, found.end_offset)
 
 
-def _move_into_range(ends: LeaderEnds, partition: Partition) -> None:
+def _move_into_range(ends: LeaderLogRange, partition: Partition) -> None:
     """Truncate to the leader's log end, or restart at its log start, by Kafka's rules."""
     log = partition.follower_log(ends.leader_epoch)
     if ends.end_offset < log.log_end_offset:

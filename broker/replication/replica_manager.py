@@ -9,7 +9,7 @@ import trio
 from broker.config.effective import EffectiveConfig, TopicConfig
 from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.backlog import Backlog
-from broker.replication.leading import propose_recovery
+from broker.replication.leader_role import propose_recovery
 from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks

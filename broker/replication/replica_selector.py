@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from broker.replication.in_sync import Follower
+from broker.replication.in_sync_replicas import Follower
 from broker.replication.partition import Partition
 from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.image import BrokerImage

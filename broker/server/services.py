@@ -14,8 +14,8 @@ from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
+from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_sessions import FetchSessions
-from broker.replication.lost_brokers import LostBrokers
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
@@ -61,7 +61,7 @@ class Services:
     controllers: ControllerChannel
     partitions: ReplicaManager
     log_dirs: LogDirs
-    lost_brokers: LostBrokers
+    disconnected_brokers: DisconnectedBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None
     throttles: ReplicationThrottles

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from broker.node import Node
-from broker.replication.in_sync import Proposal
+from broker.replication.in_sync_replicas import Proposal
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.storage.log import Log

@@ -6,8 +6,8 @@ from typing import Any
 
 import attrs
 
-from broker.replication.in_sync import Proposal
-from broker.replication.leading import follower_fetched, follower_of
+from broker.replication.in_sync_replicas import Proposal
+from broker.replication.leader_role import find_follower, follower_fetched
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.wire.errors import ErrorCode
@@ -85,7 +85,7 @@ class World:
         follower_fetched(
             partition,
             partition.leader_log(),
-            follower_of(partition, broker_id, broker_epoch, partition.leader_epoch),
+            find_follower(partition, broker_id, broker_epoch, partition.leader_epoch),
             broker_epoch=broker_epoch,
             fetch_offset=offset,
             log_start_offset=0,

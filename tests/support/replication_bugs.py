@@ -4,8 +4,8 @@ from typing import Any
 
 from broker.handlers import list_offsets, offset_for_leader_epoch
 from broker.handlers.fetch import partition_reads
-from broker.replication import following
-from broker.replication.in_sync import Follower, InSyncReplicas, Proposal
+from broker.replication import follower_role
+from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.refused_batches import RefusedBatches
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -105,7 +105,7 @@ REPLICATION_BUGS: dict[str, Bug] = {
         LeaderEpochCache, "end_offset_for", _answer_with_asked_epoch
     ),
     "followers do not look where their own epochs end": PatchedFunction(
-        following, "_truncation_offset", _take_leaders_end
+        follower_role, "_truncation_offset", _take_leaders_end
     ),
     # Requests that must be refused
     "fetches of any leader epoch are served": PatchedFunction(Partition, "readable_log", _ignore_epoch),

@@ -7,7 +7,7 @@ from broker.handlers.topic_names import topic_name
 from broker.net.reply import FileRange
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
-from broker.replication.leading import DivergingEpoch, diverging_epoch
+from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext

@@ -11,8 +11,8 @@ from typing import Final
 from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.fetch_sessions import BrokerIncarnation
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
-from broker.replication.in_sync import Follower
-from broker.replication.leading import follower_fetched, follower_of
+from broker.replication.in_sync_replicas import Follower
+from broker.replication.leader_role import find_follower, follower_fetched
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
@@ -250,7 +250,7 @@ class FollowerReader(Reader):
 
     def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
         replica = self._replica
-        return follower_of(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
+        return find_follower(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
 
 
 def reader_of(context: RequestContext, request: FetchRequest) -> Reader:

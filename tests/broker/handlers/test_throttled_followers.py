@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.fetch.readers import FollowerReader
-from broker.replication.in_sync import Proposal
+from broker.replication.in_sync_replicas import Proposal
 from broker.replication.throttles import Throttle
 from broker.wire.api.fetch import ReplicaState
 from tests.support.partition_world import LOCAL, A, B, World

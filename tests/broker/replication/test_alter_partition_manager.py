@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.alter_partition_manager import RETRY_BACKOFF_MS, AlterPartitionManager
-from broker.replication.leading import follower_fetched, follower_of, propose_recovery
+from broker.replication.leader_role import find_follower, follower_fetched, propose_recovery
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.wire.api.alter_partition import (
@@ -101,7 +101,7 @@ class World:
         follower_fetched(
             partition,
             log,
-            follower_of(partition, FOLLOWER, FOLLOWER_EPOCH, 0),
+            find_follower(partition, FOLLOWER, FOLLOWER_EPOCH, 0),
             broker_epoch=FOLLOWER_EPOCH,
             fetch_offset=log.log_end_offset,
             log_start_offset=0,

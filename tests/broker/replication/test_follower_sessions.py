@@ -7,7 +7,7 @@ import pytest
 
 from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
-from broker.replication.leading import propose_shrinking
+from broker.replication.leader_role import propose_shrinking
 from broker.replication.partition import Partition
 from tests.support.partition_world import ALL, LOCAL, A, B, World
 

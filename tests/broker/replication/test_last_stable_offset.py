@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from broker.replication.commit_state import READ_COMMITTED
-from broker.replication.following import append_fetched, restart_at, truncate
+from broker.replication.follower_role import append_fetched, restart_at, truncate
 from broker.replication.partition import Partition
 from broker.storage.cleaner.cleanable import cleanable
 from broker.storage.log_config import LogConfig

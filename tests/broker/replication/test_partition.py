@@ -8,8 +8,8 @@ from broker.config.effective import TopicConfig
 from broker.handlers.fetch.readers import DebuggingReader, Reader
 from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.fetch_targets import FetchTarget
-from broker.replication.following import append_fetched
-from broker.replication.leading import proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.follower_role import append_fetched
+from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_shrinking
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS

@@ -1,4 +1,4 @@
-"""Asks a leader for the start and end of its logs, for followers whose fetch offset is out of range."""
+"""Asks a leader for the start and end offsets of its logs, for followers whose fetch offset is out of range."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ _EARLIEST: Final = -2
 
 
 @attrs.frozen
-class LeaderEnds:
+class LeaderLogRange:
     """The log start and log end offset of the leader of `leader_epoch`."""
 
     leader_epoch: int
@@ -24,21 +24,21 @@ class LeaderEnds:
     end_offset: int
 
 
-async def ask_leader_ends(
+async def fetch_leader_log_ranges(
     connection: Connection,
     replica_id: int,
     partitions: Mapping[PartitionKey, Partition],
     leader_epochs: Mapping[PartitionKey, int],
-) -> dict[PartitionKey, LeaderEnds]:
-    """The log start and end offsets per partition; without partitions for which the leader returns an error.
+) -> dict[PartitionKey, LeaderLogRange]:
+    """Ask the leader for the range of each partition; partitions for which it returns an error are absent.
 
-    The log end is the leader's own, not the high watermark. Raises ConnectionLost.
+    The end is the leader's log end offset, not the high watermark. Raises ConnectionLost.
     """
     starts, ends = [
         await _ask(connection, replica_id, partitions, leader_epochs, timestamp) for timestamp in (_EARLIEST, _LATEST)
     ]
     return {
-        key: LeaderEnds(leader_epochs[key], starts[key], ends[key])
+        key: LeaderLogRange(leader_epochs[key], starts[key], ends[key])
         for key in partitions
         if key in starts and key in ends
     }

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from broker.replication.in_sync import Follower, InSyncReplicas, Proposal
+from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from broker.storage.log import Log
@@ -53,7 +53,7 @@ def diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> Div
     return None
 
 
-def follower_of(partition: Partition, replica_id: int, broker_epoch: int, current_leader_epoch: int) -> Follower:
+def find_follower(partition: Partition, replica_id: int, broker_epoch: int, current_leader_epoch: int) -> Follower:
     """The follower with this id. Raises KafkaError without a replica, or for a former incarnation (KIP-903)."""
     follower = None if partition.in_sync is None else partition.in_sync.followers.get(replica_id)
     if follower is None:
@@ -93,7 +93,7 @@ def follower_fetched(
         partition.waiters.notify_deletions(partition)
 
 
-def note_caught_up(partition: Partition, replica_id: int, broker_epoch: int, end_offset: int, at_ms: float) -> None:
+def record_caught_up(partition: Partition, replica_id: int, broker_epoch: int, end_offset: int, at_ms: float) -> None:
     """Record that this incarnation of an in-sync follower was caught up at `at_ms`, if it has fetched `end_offset`.
 
     Within a fetch session a request that names no partition says that nothing has changed. That is not recorded for

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.in_sync import InSyncReplicas, Proposal
+from broker.replication.in_sync_replicas import InSyncReplicas, Proposal
 
 LEADER, A, B = 1, 2, 3
 LAG_MS = 10_000.0
