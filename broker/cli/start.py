@@ -25,9 +25,9 @@ from broker.config import KafkaConfig
 from broker.controller_client.lifecycle_protocol import RegistrationFailed
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
-from broker.storage.duplicates import DuplicateLogDir
+from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_dirs import NoLogDirOnline
+from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
 from kraft.env import Tracer, descriptor_limit, real_env
 from kraft.events import Level

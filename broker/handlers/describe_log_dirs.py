@@ -24,7 +24,7 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
     context.services.partitions.commit_staged()
     wanted = None if request.topics is None else (yield from _wanted(request.topics))
     results = []
-    for usage in context.services.log_dirs.usage():
+    for usage in context.services.log_manager.usage():
         results.append((yield from _result(usage, wanted)))
     return DescribeLogDirsResponse(results=results)
 

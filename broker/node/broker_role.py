@@ -28,7 +28,7 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
-from broker.storage.log_dirs import LogDirs
+from broker.storage.log_manager import LogManager
 from broker.wire.uuids import new_uuid
 from metadata.configuration.settings import settings_from
 from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
@@ -45,13 +45,13 @@ class BrokerRole:
     def __init__(
         self,
         shared: Shared,
-        log_dirs: LogDirs,
+        log_manager: LogManager,
         partitions: ReplicaManager,
         channel: ControllerChannel,
         nursery: trio.Nursery,
     ) -> None:
         self._shared = shared
-        self._log_dirs = log_dirs
+        self._log_manager = log_manager
         self.partitions = partitions
         self._channel = channel
         self._nursery = nursery
@@ -59,9 +59,9 @@ class BrokerRole:
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
-        self._housekeeping = Housekeeping(shared.env, log_dirs, partitions.high_watermark)
+        self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
         self._cleaner = Cleaner(
-            shared.env, log_dirs, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
+            shared.env, log_manager, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
         )
         self._disconnected_brokers = DisconnectedBrokers(self._epoch_of)
         self.fetchers: ReplicaFetcherManager | None = None
@@ -73,18 +73,18 @@ class BrokerRole:
         self._lifecycle = self._make_lifecycle()
 
     def _make_lifecycle(self) -> BrokerLifecycle:
-        shared, log_dirs = self._shared, self._log_dirs
+        shared, log_manager = self._shared, self._log_manager
         return BrokerLifecycle(
             shared.env,
             settings_from(LifecycleConfig, shared.config),
             self._registration(),
             self._channel,
             shared.loader,
-            lambda: log_dirs.directory_ids,
+            lambda: log_manager.directory_ids,
         )
 
     async def start(self) -> None:
-        """Join the cluster and serve. Raises RegistrationFailed, and the errors of `LogDirs.load`.
+        """Join the cluster and serve. Raises RegistrationFailed, and the errors of `LogManager.load`.
 
         The broker catches up with the metadata first, because the metadata says which replicas it has and how their
         logs are configured.
@@ -94,12 +94,12 @@ class BrokerRole:
         await self._lifecycle.wait_caught_up()
         self._load_began = True
         effective, loader = shared.effective, shared.loader
-        await self._log_dirs.load(
+        await self._log_manager.load(
             lambda topic: effective.topic(loader.image.configs.topic(topic)).log,
             partial(has_replica, loader.image, shared.config.node_id),
         )
         self._is_loaded = True
-        self.fetchers = fetchers = ReplicaFetcherManager(self._fetcher_context(), self._log_dirs.settle)
+        self.fetchers = fetchers = ReplicaFetcherManager(self._fetcher_context(), self._log_manager.settle)
         self.partitions.when_followed(fetchers.followed)
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
@@ -142,11 +142,11 @@ class BrokerRole:
         """Close the log directories as cleanly as possible, after all tasks have ended."""
         if self._is_loaded:
             await self._housekeeping.checkpoint_high_watermarks()
-            await self._log_dirs.close_cleanly(broker_epoch=self._lifecycle.broker_epoch)
+            await self._log_manager.close_cleanly(broker_epoch=self._lifecycle.broker_epoch)
         elif self._load_began:
-            self._log_dirs.release()  # only some logs are recovered: the next start must recover all
+            self._log_manager.release()  # only some logs are recovered: the next start must recover all
         else:
-            await self._log_dirs.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
+            await self._log_manager.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
@@ -191,7 +191,7 @@ class BrokerRole:
             quorum=shared.quorum,
             controllers=self._channel,
             partitions=self.partitions,
-            log_dirs=self._log_dirs,
+            log_manager=self._log_manager,
             disconnected_brokers=self._disconnected_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=find_replica_selector(shared.config),
@@ -215,7 +215,7 @@ class BrokerRole:
                 for listener in config.endpoints.advertised_broker_listeners
             ],
             features=SUPPORTED_FEATURES,
-            log_dirs=self._log_dirs.directory_ids,
+            log_dirs=self._log_manager.directory_ids,
             rack=config.broker_rack,
-            previous_broker_epoch=self._log_dirs.previous_broker_epoch,
+            previous_broker_epoch=self._log_manager.previous_broker_epoch,
         )

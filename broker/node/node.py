@@ -31,8 +31,8 @@ from broker.node.shared import Shared
 from broker.node.voters import driver_config
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
-from broker.storage.log_dirs import LogDirs
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.uuids import encode_uuid
 from kraft.env import Env, kernel_socket
 from kraft.raft_node import RaftNode
@@ -75,16 +75,16 @@ class Node:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`. Reports to `task_status` once the node serves, or was stopped before.
 
-        Raises OSError if a port cannot be bound, and the errors of `cluster_id_of`, LogDirs.open, opening the quorum's
-        log, and BrokerRole.start.
+        Raises OSError if a port cannot be bound, and the errors of `cluster_id_of`, LogManager.open, opening the
+        quorum's log, and BrokerRole.start.
         """
         self.bound = await bind(self._config)
         try:
             self.cluster_id = cluster_id_of(self._env, self._config)
-            log_dirs = await LogDirs.open(
+            log_manager = await LogManager.open(
                 self._env,
                 settings_from(
-                    LogDirsConfig,
+                    LogManagerConfig,
                     self._config,
                     directories=self._config.log_directories,
                     node_id=self._config.node_id,
@@ -96,27 +96,29 @@ class Node:
                 else None,
             )
             try:
-                broker = await self._run_parts(log_dirs, task_status)
+                broker = await self._run_parts(log_manager, task_status)
             except MetadataDirectoryRefused:
-                await log_dirs.close_unloaded()  # no log has been opened yet
+                await log_manager.close_unloaded()  # no log has been opened yet
                 raise
             except BaseException:
-                log_dirs.release()
+                log_manager.release()
                 raise
         finally:
             await close(self.bound)
-        await (log_dirs.close_unloaded() if broker is None else broker.close_logs())
+        await (log_manager.close_unloaded() if broker is None else broker.close_logs())
         self._env.trace("node_stopped", node=self._config.node_id)
 
-    async def _run_parts(self, log_dirs: LogDirs, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
+    async def _run_parts(self, log_manager: LogManager, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
         """Run the quorum and the roles. Returns the broker, whose logs are still open; None if the node has none."""
         env, config = self._env, self._config
-        driver = driver_config(config, self.bound, self.cluster_id, _directory_id(log_dirs, config.metadata_directory))
+        driver = driver_config(
+            config, self.bound, self.cluster_id, _directory_id(log_manager, config.metadata_directory)
+        )
         quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
         loader = self.loader = MetadataLoader()
-        partitions = ReplicaManager(config.node_id, log_dirs, effective, env.trace, lambda: int(env.wall() * 1000))
+        partitions = ReplicaManager(config.node_id, log_manager, effective, env.trace, lambda: int(env.wall() * 1000))
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
@@ -126,7 +128,7 @@ class Node:
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:
                 if config.is_broker:
-                    self.broker = BrokerRole(shared, log_dirs, partitions, channel, broker_nursery)
+                    self.broker = BrokerRole(shared, log_manager, partitions, channel, broker_nursery)
                 await self._serve(nursery, quorum, self.broker, task_status)
                 broker_nursery.cancel_scope.cancel()
             await quorum.leave()
@@ -217,9 +219,9 @@ class Node:
         self._env.trace("connection_refused", peer=peer, listener=listener, reason=reason)
 
 
-def _directory_id(log_dirs: LogDirs, path: str) -> str:
+def _directory_id(log_manager: LogManager, path: str) -> str:
     """The id of a log directory as text."""
-    properties = log_dirs.directories[path].properties
+    properties = log_manager.directories[path].properties
     assert properties is not None, "it was formatted when it was opened"
     assert properties.directory_id is not None, "a directory gets its id when it is opened"
     return encode_uuid(properties.directory_id)

@@ -9,7 +9,7 @@ from broker.replication.fetch_plan import PartitionKey
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import FetcherContext, ReplicaFetcher, partition_key
 
-# Makes truncations of these partitions' logs durable, so that they take appends again: `LogDirs.settle`.
+# Makes truncations of these partitions' logs durable, so that they take appends again: `LogManager.settle`.
 SettleLogs: TypeAlias = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]
 
 

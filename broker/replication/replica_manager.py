@@ -15,7 +15,7 @@ from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
 from broker.storage.log import Log
-from broker.storage.log_dirs import LogDirs
+from broker.storage.log_manager import LogManager
 from broker.storage.partition_directory import partition_directory_name
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
@@ -52,13 +52,13 @@ class ReplicaManager:
     def __init__(
         self,
         local_id: int,
-        log_dirs: LogDirs,
+        log_manager: LogManager,
         configs: EffectiveConfig,
         trace: Tracer,
         now_ms: Callable[[], int],
     ) -> None:
         self._local_id = local_id
-        self._log_dirs = log_dirs
+        self._log_manager = log_manager
         self._configs = configs
         self._trace = trace
         self.topics: dict[str | bytes, LocalTopic] = {}
@@ -79,7 +79,7 @@ class ReplicaManager:
         self._offline_listeners: list[Callable[[], None]] = []
         self._context = self._partition_context(lag_max_ms)
         self._tasks: PartitionTasks[Partition] = PartitionTasks(self.isr_changes.propose, self.flusher.add)
-        log_dirs.on_offline = self._on_offline
+        log_manager.on_offline = self._on_offline
 
     def _partition_context(self, lag_max_ms: float) -> PartitionContext:
         return PartitionContext(
@@ -159,7 +159,7 @@ class ReplicaManager:
 
     def log_failed(self, partition: Partition, error: OSError) -> None:
         """Take the log directory of the partition, whose log failed, offline with all its logs."""
-        self._log_dirs.log_failed(partition.topic, partition.index, error)
+        self._log_manager.log_failed(partition.topic, partition.index, error)
 
     def high_watermark(self, topic: str, index: int) -> int:
         """The partition's high watermark; 0 without a replica on this broker."""
@@ -188,7 +188,7 @@ class ReplicaManager:
         self._drop_strays(image)
         self._image = image
         self.backlog.begin()
-        self._high_watermarks = self._log_dirs.read_high_watermarks()
+        self._high_watermarks = self._log_manager.read_high_watermarks()
         for topic in image.topics.by_name.values():
             self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), None)
         self._high_watermarks = {}
@@ -208,7 +208,7 @@ class ReplicaManager:
         self._notify_listeners()
 
     def _directory_of(self, topic: str, index: int) -> bytes | None:
-        directory = self._log_dirs.directory_of(topic, index)
+        directory = self._log_manager.directory_of(topic, index)
         return None if directory is None or directory.properties is None else directory.properties.directory_id
 
     def _broker(self, broker_id: int) -> BrokerImage | None:
@@ -245,7 +245,7 @@ class ReplicaManager:
                     self._drop_partition(local, index)
             elif partition is not None:
                 self._apply(partition, image, config)
-            elif (name, index) in self._log_dirs.logs and delta is None:
+            elif (name, index) in self._log_manager.logs and delta is None:
                 self._create(topic_id, index, is_new=False)
             else:
                 is_new = delta is not None and self._is_new(delta, index)
@@ -289,7 +289,7 @@ class ReplicaManager:
 
     def _create_log(self, topic: LocalTopic, index: int, config: TopicConfig, *, is_new: bool) -> Log | None:
         try:
-            return self._log_dirs.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
+            return self._log_manager.create(topic.name, topic.topic_id, index, config.log, is_new=is_new)
         except KafkaError as error:
             self._trace("partition_offline", topic=topic.name, partition=index, error=str(error))
             return None
@@ -327,19 +327,19 @@ class ReplicaManager:
 
     def _delete_log(self, topic: str, index: int) -> None:
         try:
-            self._log_dirs.delete(topic, index)
+            self._log_manager.delete(topic, index)
         except KafkaError as error:
             self._trace("partition_left_behind", topic=topic, partition=index, error=str(error))
 
     def _drop_strays(self, image: MetadataImage) -> None:
         """Rename the logs of partitions that the metadata does not assign to this broker; they are not loaded."""
         strays: dict[str, list[str]] = {}
-        for key, topic_id in list(self._log_dirs.topic_ids.items()):
+        for key, topic_id in list(self._log_manager.topic_ids.items()):
             if not has_replica(image, self._local_id, key, topic_id):
-                directory = self._log_dirs.directory_of(*key)
+                directory = self._log_manager.directory_of(*key)
                 assert directory is not None, f"{key} is in the log directories"
                 strays.setdefault(directory.path, []).append(partition_directory_name(*key))
-                self._log_dirs.put_aside(*key)
+                self._log_manager.rename_stray(*key)
         for path, partitions in strays.items():
             shown = ", ".join(partitions[:_STRAYS_SHOWN]) + (", ..." if len(partitions) > _STRAYS_SHOWN else "")
             self._trace("stray_logs_renamed", path=path, count=len(partitions), partitions=shown)

@@ -20,7 +20,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.topic_encodings import TopicEncodings
-from broker.storage.log_dirs import LogDirs
+from broker.storage.log_manager import LogManager
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.controller import Controller
@@ -60,7 +60,7 @@ class Services:
     quorum: RaftNode
     controllers: ControllerChannel
     partitions: ReplicaManager
-    log_dirs: LogDirs
+    log_manager: LogManager
     disconnected_brokers: DisconnectedBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None

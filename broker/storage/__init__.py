@@ -1,4 +1,4 @@
 """Partitions on disk, in Kafka's formats: logs and indexes, producer states, leader epochs, log directories.
 
-`LogDirs` holds all logs of a node, `Log` is one partition's log, `Housekeeping` does the periodic work on them.
+`LogManager` holds all logs of a node, `Log` is one partition's log, `Housekeeping` does the periodic work on them.
 """

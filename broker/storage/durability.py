@@ -1,4 +1,4 @@
-"""What of one log is durable: the recovery point, flushes, and the sync that must follow a truncation.
+"""Tracks how far one log is durable: the recovery point, flushes, and the sync that must follow a truncation.
 
 After a truncation the log is *unsettled*: it takes no appends until `settle` has made the cut durable. Without that, a
 power cut could bring the removed records back, below or after records that another leader wrote later.
@@ -9,7 +9,7 @@ from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
-from broker.storage.unsettled import mark_unsettled, unmark_unsettled
+from broker.storage.unsettled_marker import mark_unsettled, unmark_unsettled
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Disk, Tracer
 
@@ -182,7 +182,7 @@ class Durability:
             for segment in new:
                 segment.is_new = False
 
-    # A clean shutdown (see `closing`)
+    # A clean shutdown (see `clean_shutdown`)
 
     def unsynced_paths(self, end_offset: int) -> list[str]:
         """Write what is in memory to the files; returns the paths of the files that are not durable. Raises OSError."""

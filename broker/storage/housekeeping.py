@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from broker.storage.log_dir import LogDir, LoopShare
-from broker.storage.log_dirs import LogDirs, NoLogDirOnline
+from broker.storage.log_dir import LogDir, LoopPacer
+from broker.storage.log_manager import LogManager, NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
 from broker.storage.retention import delete_old_segments
 from broker.storage.rolled_logs import FLUSHING_TASKS
@@ -22,21 +22,21 @@ FLUSH_SCAN_MAX_MS = 10_000
 
 
 class Housekeeping:
-    """Does the periodic work on `log_dirs` while `run` runs. `high_watermark(topic, partition)` is given by the caller.
+    """Does the periodic work on the logs of `log_manager` while `run` runs.
 
-    `producer_expiration_ms` may be changed at any time. Retention deletes nothing at or above the high watermark, which
-    is 0 if it is unknown.
+    `high_watermark(topic, partition)` returns 0 if it is unknown; retention deletes nothing at or above it.
+    `producer_expiration_ms` may be changed at any time.
     """
 
-    def __init__(self, env: Env, log_dirs: LogDirs, high_watermark: Callable[[str, int], int]) -> None:
+    def __init__(self, env: Env, log_manager: LogManager, high_watermark: Callable[[str, int], int]) -> None:
         self._env = env
-        self._log_dirs = log_dirs
+        self._log_manager = log_manager
         self._high_watermark = high_watermark
-        self.producer_expiration_ms = log_dirs.config.producer_expiration_ms
+        self.producer_expiration_ms = log_manager.config.producer_expiration_ms
 
     async def run(self) -> None:
         """Work until cancelled. Raises NoLogDirOnline or FsyncFailed, in an exception group; the node must end then."""
-        config = self._log_dirs.config
+        config = self._log_manager.config
         periodic = (
             (config.retention_check_interval_ms, self.apply_retention),
             (config.recovery_point_checkpoint_interval_ms, self.checkpoint_recovery_points),
@@ -51,38 +51,38 @@ class Housekeeping:
             for _ in range(FLUSHING_TASKS):
                 nursery.start_soon(self._flush_rolled)
             nursery.start_soon(self._tidy)
-            await self._log_dirs.failed.wait()
-            raise NoLogDirOnline(self._log_dirs.why_lost())
+            await self._log_manager.failed.wait()
+            raise NoLogDirOnline(self._log_manager.offline_message())
 
     async def apply_retention(self) -> None:
         """Delete the segments that retention.ms, retention.bytes or the log's start have overtaken."""
         now_ms = self._now_ms()
-        for directory in self._log_dirs.partition_directories():
-            with self._log_dirs.offline_on_error(directory):
+        for directory in self._log_manager.partition_directories():
+            with self._log_manager.offline_on_error(directory):
                 has_removed = False
-                share = LoopShare()
+                pacer = LoopPacer()
                 for key, log in list(directory.logs.items()):
                     if directory.logs.get(key) is log:
                         removed = delete_old_segments(log, now_ms, self._high_watermark(*key))
                         has_removed |= bool(removed)
                         for path in removed:
-                            self._log_dirs.doom(directory, path, delay_ms=log.config.file_delete_delay_ms)
-                    await share.give_way()
+                            self._log_manager.remove_later(directory, path, delay_ms=log.config.file_delete_delay_ms)
+                    await pacer.checkpoint()
                 if has_removed:  # otherwise the next start would report them as lost
                     await directory.write_log_start_offsets()
 
     async def flush_due(self) -> int:
         """Flush the logs whose flush.ms has passed; returns the ms until the next check."""
         now_ms = self._now_ms()
-        next_ms = min(self._log_dirs.config.flush_scheduler_interval_ms, FLUSH_SCAN_MAX_MS)
-        for directory in self._log_dirs.partition_directories():
-            with self._log_dirs.offline_on_error(directory):
-                share = LoopShare()
+        next_ms = min(self._log_manager.config.flush_scheduler_interval_ms, FLUSH_SCAN_MAX_MS)
+        for directory in self._log_manager.partition_directories():
+            with self._log_manager.offline_on_error(directory):
+                pacer = LoopPacer()
                 for key, log in list(directory.logs.items()):
                     next_ms = min(next_ms, log.config.flush_ms)
                     if log.needs_flush(now_ms) and directory.logs.get(key) is log:
                         await log.flush()
-                    await share.give_way()
+                    await pacer.checkpoint()
         return max(next_ms, FLUSH_SCAN_MIN_MS)
 
     async def checkpoint_recovery_points(self) -> None:
@@ -98,11 +98,11 @@ class Housekeeping:
     async def expire_producers(self) -> None:
         """Forget the producers that were idle for producer.id.expiration.ms."""
         now_ms = self._now_ms()
-        share = LoopShare()
-        for log in list(self._log_dirs.logs.values()):
+        pacer = LoopPacer()
+        for log in list(self._log_manager.logs.values()):
             log.producers.expiration_ms = self.producer_expiration_ms
             log.producers.expire(now_ms)
-            await share.give_way()
+            await pacer.checkpoint()
 
     async def tidy(self) -> None:
         """Make new directories durable, drop deleted partitions from the checkpoints, remove files that are due."""
@@ -111,7 +111,7 @@ class Housekeeping:
         await self._remove_due()
 
     async def _repeat(self, interval_ms: int, task: Callable[[], Awaitable[None]]) -> None:
-        await trio.sleep(self._log_dirs.config.initial_task_delay_ms / 1000)
+        await trio.sleep(self._log_manager.config.initial_task_delay_ms / 1000)
         while True:
             await task()
             await trio.sleep(interval_ms / 1000)
@@ -123,58 +123,58 @@ class Housekeeping:
     async def _flush_rolled(self) -> None:
         """Flush rolled segments; one of several such tasks. Deleted logs are skipped."""
         while True:
-            log, directory = await self._log_dirs.rolled.next()
+            log, directory = await self._log_manager.rolled.next()
             if directory.is_online and log.failure is None:
-                with self._log_dirs.offline_on_error(directory):
+                with self._log_manager.offline_on_error(directory):
                     await log.durability.flush_rolled()
 
     async def _tidy(self) -> None:
         while True:
-            doomed = self._log_dirs.doomed
-            with trio.move_on_at(min((one.due for one in doomed), default=float("inf"))):
-                await self._log_dirs.work.wait()
-            self._log_dirs.work = trio.Event()
+            pending_removals = self._log_manager.pending_removals
+            with trio.move_on_at(min((one.due for one in pending_removals), default=float("inf"))):
+                await self._log_manager.work.wait()
+            self._log_manager.work = trio.Event()
             await self.tidy()
 
     async def _in_each_directory(self, task: Callable[[LogDir], Awaitable[None]]) -> None:
-        for directory in self._log_dirs.partition_directories():
-            with self._log_dirs.offline_on_error(directory):
+        for directory in self._log_manager.partition_directories():
+            with self._log_manager.offline_on_error(directory):
                 await task(directory)
 
     async def _sync_created(self) -> None:
-        created = self._log_dirs.created
+        created = self._log_manager.created
         parents: dict[str, LogDir] = {}
         while created:
             directory, path = created.pop()
             if not directory.is_online:
                 continue
-            with self._log_dirs.offline_on_error(directory):
+            with self._log_manager.offline_on_error(directory):
                 parents[directory.path] = directory
                 try:
                     await sync_topic_id(self._env.disk, path)
                 except FileNotFoundError:
                     continue  # deleted in the meantime
         for directory in parents.values():
-            with self._log_dirs.offline_on_error(directory):
+            with self._log_manager.offline_on_error(directory):
                 await self._env.disk.sync_dir(directory.path)
 
     async def _checkpoint_shrunk(self) -> None:
         # A partition that is created again must not count as flushed up to the end of the deleted one.
-        shrunk, self._log_dirs.shrunk = self._log_dirs.shrunk, set()
-        for directory in self._log_dirs.partition_directories():
+        shrunk, self._log_manager.shrunk = self._log_manager.shrunk, set()
+        for directory in self._log_manager.partition_directories():
             if directory.path in shrunk:
-                with self._log_dirs.offline_on_error(directory):
+                with self._log_manager.offline_on_error(directory):
                     await directory.write_recovery_points()
                     await directory.write_log_start_offsets()
                     await directory.write_cleaned_offsets()
 
     async def _remove_due(self) -> None:
         now = trio.current_time()
-        due = [one for one in self._log_dirs.doomed if one.due <= now]
-        self._log_dirs.doomed = [one for one in self._log_dirs.doomed if one.due > now]
+        due = [one for one in self._log_manager.pending_removals if one.due <= now]
+        self._log_manager.pending_removals = [one for one in self._log_manager.pending_removals if one.due > now]
         for one in due:
             if one.directory.is_online:
-                with self._log_dirs.offline_on_error(one.directory):
+                with self._log_manager.offline_on_error(one.directory):
                     await self._env.disk.remove(one.path)
 
     def _now_ms(self) -> int:

@@ -2,7 +2,7 @@
 
 A log consists of its segments, its durability (flushes, the recovery point), its leader epochs and the states of its
 producers. All methods are synchronous and write to the page cache, except `flush` and those of `Durability`,
-which wait for the disk. `log_loader` opens a log, `closing` closes it cleanly.
+which wait for the disk. `log_loader` opens a log, `clean_shutdown` closes it.
 
 A leader appends in two steps. `append` validates a batch, assigns its offsets and stages the producer's own buffer.
 `commit` writes all staged batches with one system call, so that the batches which the node receives for a partition in
@@ -22,11 +22,11 @@ from broker.storage.durability import Durability
 from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.producer_replay import load_producers, observe
+from broker.storage.producer_replay import load_producers, replay_batch
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
-from broker.storage.validation import check_batch, conform
+from broker.storage.validation import adapt_batch, check_batch
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, Glance, patch
 from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
@@ -172,7 +172,7 @@ class Log:
             or not config.stores_as_is
             or not self._glance.finds_sound(batches, header)
         ):
-            batches, header = conform(batches, header, config, now_ms=now_ms, partition=self.partition)
+            batches, header = adapt_batch(batches, header, config, now_ms=now_ms, partition=self.partition)
         first_offset = header.base_offset = self.log_end_offset
         if header.producer_id >= 0:
             duplicate = self.producers.check(header)
@@ -249,7 +249,7 @@ class Log:
 
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            observe(self.producers, header, batch)
+            replay_batch(self.producers, header, batch)
         except WireError as error:
             self._trace("storage_replay_incomplete", path=self.directory, error=str(error))
 
@@ -409,7 +409,7 @@ class Log:
     # Closing
 
     def close(self) -> None:
-        """Close the files without writing anything. For a clean shutdown see `closing.close_cleanly`."""
+        """Close the files without writing anything. For a clean shutdown see `clean_shutdown.close_cleanly`."""
         self._staged.clear()
         self.durability.close(OSError(f"{self.directory} is closed"))
         self.segments.release()

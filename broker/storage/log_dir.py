@@ -18,7 +18,7 @@ from broker.storage.checkpoints import (
     CorruptCheckpoint,
     OffsetCheckpoint,
 )
-from broker.storage.closing import close_cleanly
+from broker.storage.clean_shutdown import close_cleanly
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.log_loader import load_log
@@ -227,7 +227,7 @@ class LogDir:
         self._env.trace("storage_log_dir_loaded", path=self.path, logs=len(self.logs), clean=clean)
         return leftovers
 
-    def tell_missing(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
+    def trace_missing_logs(self, is_wanted: Callable[[PartitionKey], bool]) -> None:
         """Trace the logs that the checkpoints name and that are missing: they start again empty."""
         for key, end_offset in self.missing.items():
             if is_wanted(key):
@@ -308,10 +308,10 @@ class LogDir:
 
     async def _collect(self, offset_of: Callable[[PartitionKey, Log], int]) -> dict[PartitionKey, int]:
         offsets: dict[PartitionKey, int] = {}
-        share = LoopShare()
+        pacer = LoopPacer()
         for key, log in list(self.logs.items()):
             offsets[key] = offset_of(key, log)
-            await share.give_way()
+            await pacer.checkpoint()
         await trio.lowlevel.checkpoint()
         return offsets
 
@@ -354,13 +354,13 @@ def _broker_epoch(marker: bytes) -> int:
     return epoch if is_epoch else NO_BROKER_EPOCH
 
 
-class LoopShare:
+class LoopPacer:
     """Lets other tasks run during a loop over many logs: after every LOGS_PER_TURN logs, or after TURN_S."""
 
     def __init__(self) -> None:
         self._begin()
 
-    async def give_way(self) -> None:
+    async def checkpoint(self) -> None:
         """Call this after each log."""
         self._count += 1
         if self._count >= LOGS_PER_TURN or trio.current_time() >= self._end:

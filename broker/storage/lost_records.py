@@ -1,4 +1,4 @@
-"""What recovery reports to the operator about records that a log has lost: the offsets, the file, and the reason."""
+"""Describes to the operator which records recovery found to be lost: the offsets, the file, and the reason."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -36,7 +36,7 @@ class LostRecords:
 
 @attrs.frozen
 class Cut:
-    """What recovery removes from a log: the file `path` from byte `position` on, and all later segments."""
+    """The part of a log that recovery removes: the file `path` from byte `position` on, and all later segments."""
 
     lost: LostRecords
     path: str
@@ -44,7 +44,7 @@ class Cut:
     size_bytes: int
     reason: str
 
-    def tell(self, trace: Tracer, partition: str, durable_end: int) -> None:
+    def trace_loss(self, trace: Tracer, partition: str, durable_end: int) -> None:
         """Trace the cut. `durable_end` is the checkpointed recovery point, which the log had reached at least."""
         lost = attrs.evolve(self.lost, to_offset=max(self.lost.to_offset, durable_end))
         trace(

@@ -40,10 +40,10 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) 
             for position, header in scan_headers(segment.file, found.position, segment.written):
                 if header.producer_id >= 0:
                     batch = segment.file.read(position, header.size) if header.is_control else b""
-                    observe(producers, header, batch)
+                    replay_batch(producers, header, batch)
 
 
-def observe(producers: ProducerStates, header: BatchHeader, batch: Buffer) -> None:
+def replay_batch(producers: ProducerStates, header: BatchHeader, batch: Buffer) -> None:
     """Apply one batch of the log that has a producer id. `batch` is only read if it is a control batch.
 
     Raises WireError for a malformed transaction marker.

@@ -28,7 +28,7 @@ from broker.storage.segment import (
     segment_file_name,
 )
 from broker.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX
-from broker.storage.unsettled import is_marked_unsettled, mark_unsettled
+from broker.storage.unsettled_marker import is_marked_unsettled, mark_unsettled
 from broker.wire.records import BatchHeader, CorruptBatch
 from kraft.env import Disk, Tracer
 
@@ -85,13 +85,13 @@ class Recovery:
         if end_offset < self.durable_end:
             self._mark()  # what comes next must not count as durable
         if self._cut is not None:
-            self._cut.tell(self.trace, self.partition, self.durable_end)
+            self._cut.trace_loss(self.trace, self.partition, self.durable_end)
         elif end_offset < self.durable_end and not was_cut:
             reason = f"the log ends at offset {end_offset}, before its recovery point {self.durable_end}"
-            self._tell_missing(end_offset, self.durable_end, reason)
+            self._trace_missing_records(end_offset, self.durable_end, reason)
         if self.starts_at_start and segments and log_start_offset < segments[0].base_offset:
             reason = f"the log starts at offset {log_start_offset}, and its first segment at {segments[0].base_offset}"
-            self._tell_missing(log_start_offset, segments[0].base_offset, reason)
+            self._trace_missing_records(log_start_offset, segments[0].base_offset, reason)
         if segments and end_offset < log_start_offset:
             self.trace(
                 "storage_log_ends_before_start",
@@ -201,14 +201,14 @@ class Recovery:
         if error:
             self.trace("storage_clean_log_corrupt", path=self.directory, error=error)
             return None
-        self._tell_holes(segments)
+        self._trace_holes(segments)
         return end_offset
 
     def _recover_from(self, segments: list[Segment], recovery_point: int) -> int:
         """Recover the part that may not have been flushed; returns the end offset of the log."""
         first = next((at for at in reversed(range(len(segments))) if segments[at].base_offset <= recovery_point), 0)
         end_offset = segments[first].base_offset if segments else 0
-        self._tell_holes(segments[: first + 1])
+        self._trace_holes(segments[: first + 1])
         # The epoch checkpoint may be older than the log; the epochs of this part are taken from the batches.
         self.epochs.truncate_from_end(end_offset)
         for at in range(first, len(segments)):
@@ -231,7 +231,7 @@ class Recovery:
                 segment.release()
         return end_offset
 
-    def _tell_holes(self, segments: Sequence[Segment]) -> None:
+    def _trace_holes(self, segments: Sequence[Segment]) -> None:
         """Trace records that are missing between trusted segments, for example after a file was deleted.
 
         Nothing is cut: the segments after the hole are intact, and were durable.
@@ -255,7 +255,7 @@ class Recovery:
                 before.release()  # a log may have more segments than the process has file descriptors
             if end_offset < after.base_offset:
                 reason = f"{before.path} ends at offset {end_offset}, and {after.path} begins at {after.base_offset}"
-                self._tell_missing(end_offset, after.base_offset, reason)
+                self._trace_missing_records(end_offset, after.base_offset, reason)
 
     def _may_be_apart(self, before: Segment, segment: Segment) -> bool:
         """Whether a gap between two segments is a gap that compaction has left.
@@ -299,7 +299,7 @@ class Recovery:
                 self.discard(path)
         del segments[first:]
 
-    def _tell_missing(self, from_offset: int, to_offset: int, reason: str) -> None:
+    def _trace_missing_records(self, from_offset: int, to_offset: int, reason: str) -> None:
         lost = LostRecords(from_offset, to_offset, is_known=True)
         self.trace(
             "storage_records_missing", partition=self.partition, lost=str(lost), path=self.directory, reason=reason

@@ -1,6 +1,6 @@
 """Validates a producer's batch, and rewrites it if the topic's configs require that.
 
-`check_batch` checks the header and the checksum, which is enough for most batches. `conform` reads the records: for
+`check_batch` checks the header and the checksum, which is enough for most batches. `adapt_batch` reads the records: for
 compacted topics, for timestamps that may be out of range, and for topics that set timestamps or compression. The rules,
 error codes and messages follow Kafka's UnifiedLog.append and LogValidator.
 """
@@ -166,7 +166,7 @@ def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
         )
 
 
-def conform(
+def adapt_batch(
     batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, partition: str
 ) -> tuple[memoryview, BatchHeader]:
     """Adapt a checked batch to the topic's configs: new timestamps in place, or a recompressed batch in another buffer.

@@ -22,14 +22,14 @@ def test_metadata_that_was_answered_outlives_a_kill(new_node: Callable[..., Node
     topic_ids: dict[str, str] = {}
     for number in range(3):
         admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        kept, doomed = f"kept-{number}", f"doomed-{number}"
+        kept, pending_removals = f"kept-{number}", f"pending_removals-{number}"
         create_topic(node.bootstrap, kept, 2)
-        create_topic(node.bootstrap, doomed, 1)
+        create_topic(node.bootstrap, pending_removals, 1)
         change = ConfigEntry("retention.ms", "777000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, kept, incremental_configs=[change])
         admin.incremental_alter_configs([resource])[resource].result(30)
         topic_ids[kept] = str(admin.describe_topics(TopicCollection([kept]))[kept].result(30).topic_id)
-        admin.delete_topics([doomed])[doomed].result(30)
+        admin.delete_topics([pending_removals])[pending_removals].result(30)
         node.kill()
 
         node.start()

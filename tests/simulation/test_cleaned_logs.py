@@ -12,8 +12,8 @@ import trio
 from broker.storage import swapping
 from broker.storage.cleaner import cleaned_segment
 from broker.storage.log import Log
-from broker.storage.log_dirs import LogDirs
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.records import Record
 from jepsen.simulation import Host, Simulation
 from kraft.env import Buffer, Disk, Env, File, sync_one_by_one
@@ -87,10 +87,10 @@ class MortalFile:
         return getattr(self._file, name)
 
 
-async def open_log(env: Env) -> tuple[LogDirs, Log]:
-    log_dirs = await LogDirs.open(env, LogDirsConfig(directories=("/data",), node_id=1), cluster_id="c")
-    await log_dirs.load(lambda topic: CONFIG)
-    return log_dirs, log_dirs.create("t", bytes(16), 0, CONFIG)
+async def open_log(env: Env) -> tuple[LogManager, Log]:
+    log_manager = await LogManager.open(env, LogManagerConfig(directories=("/data",), node_id=1), cluster_id="c")
+    await log_manager.load(lambda topic: CONFIG)
+    return log_manager, log_manager.create("t", bytes(16), 0, CONFIG)
 
 
 async def write(log: Log, rng: Random, count: int) -> None:
@@ -103,7 +103,7 @@ async def life(host: Host, rng: Random, last: int) -> tuple[list[Record], int, b
     """What was committed, from where on nothing was cleaned, and whether the end came before the last cleaning's."""
     env = host.env(host.incarnation)
     disk = MortalDisk(env.disk, last)
-    log_dirs, log = await open_log(attrs.evolve(env, disk=disk))
+    log_manager, log = await open_log(attrs.evolve(env, disk=disk))
     await env.disk.sync_dir("/data")
     await write(log, rng, 25)
     await clean(log, disk=disk, high_watermark=log.log_end_offset // 2)
@@ -113,7 +113,7 @@ async def life(host: Host, rng: Random, last: int) -> tuple[list[Record], int, b
     disk.steps = 0
     try:
         await clean(log, disk=disk, now_ms=NOW_MS + 2 * DAY_MS)
-        await log_dirs.directories["/data"].write_cleaned_offsets()
+        await log_manager.directories["/data"].write_cleaned_offsets()
     except Died:
         return before, log.segments.active.base_offset, True
     return before, log.segments.active.base_offset, False

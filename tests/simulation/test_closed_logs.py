@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dirs import LogDirs, LogDirsConfig
+from broker.storage.log_manager import LogManager, LogManagerConfig
 from jepsen.simulation import Host, Simulation
 from jepsen.simulation.disk.files import SimulatedDisk
 from kraft.env import Env
@@ -19,16 +19,16 @@ LOGS = 70
 SEEDS = 10
 
 
-async def open_logs(env: Env) -> LogDirs:
-    log_dirs = await LogDirs.open(env, LogDirsConfig(directories=("/data",), node_id=1), cluster_id="cluster")
-    await log_dirs.load(lambda topic: CONFIG)
-    return log_dirs
+async def open_logs(env: Env) -> LogManager:
+    log_manager = await LogManager.open(env, LogManagerConfig(directories=("/data",), node_id=1), cluster_id="cluster")
+    await log_manager.load(lambda topic: CONFIG)
+    return log_manager
 
 
-async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int], LogDirs]:
+async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int], LogManager]:
     """The end of each log when it was closed, and what is there after a power cut."""
-    log_dirs = await open_logs(host.env(host.incarnation))
-    logs = [log_dirs.create("t", bytes(16), index, CONFIG) for index in range(LOGS)]
+    log_manager = await open_logs(host.env(host.incarnation))
+    logs = [log_manager.create("t", bytes(16), index, CONFIG) for index in range(LOGS)]
     for log in logs:
         for _ in range(rng.randrange(12)):
             producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": log.log_end_offset}
@@ -40,7 +40,7 @@ async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int],
             await log.flush()
     await host.env(host.incarnation).disk.sync_dir("/data")  # as the housekeeping does with new partitions
     ends = {index: log.log_end_offset for index, log in enumerate(logs)}
-    await log_dirs.close_cleanly()
+    await log_manager.close_cleanly()
     host.power_cut()
     return ends, await open_logs(host.env(host.incarnation))
 
@@ -50,11 +50,11 @@ def look(seed: int) -> tuple[bool | None, dict[int, int], dict[int, int], list[i
     found = []
 
     async def main(host: Host, rng: Random) -> None:
-        ends, log_dirs = await close_and_open_again(host, rng)
-        logs = {index: log for (_, index), log in log_dirs.logs.items()}
+        ends, log_manager = await close_and_open_again(host, rng)
+        logs = {index: log for (_, index), log in log_manager.logs.items()}
         forgetful = [index for index, log in logs.items() if log.log_end_offset and log.producers.get(7) is None]
         left = {index: log.log_end_offset for index, log in logs.items()}
-        found.append((log_dirs.directories["/data"].was_clean, ends, left, forgetful))
+        found.append((log_manager.directories["/data"].was_clean, ends, left, forgetful))
 
     simulation = Simulation(str(seed))
     host = simulation.add_host("one")

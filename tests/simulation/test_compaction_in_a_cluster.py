@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from broker.storage.cleaner.retention import Retention
+from broker.storage.cleaner.record_retention import RecordRetention
 from broker.wire.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -215,6 +215,8 @@ def test_each_key_keeps_its_last_value(seed: int) -> None:
 
 
 def test_a_cleaner_that_takes_the_last_value_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    keeps_of = Retention.keeps_of
-    monkeypatch.setattr(Retention, "keeps_of", lambda rules, header, records: keeps_of(rules, header, records)[1:])
+    retained_records = RecordRetention.retained_records
+    monkeypatch.setattr(
+        RecordRetention, "retained_records", lambda rules, header, records: retained_records(rules, header, records)[1:]
+    )
     assert any(run(seed)["wrong"] for seed in range(1, 10))

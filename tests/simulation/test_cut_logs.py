@@ -15,8 +15,8 @@ from broker.storage.durability import Durability
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import LogDir
-from broker.storage.log_dirs import LogDirs
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.records import CorruptBatch, iter_headers, patch
 from jepsen.simulation import Host, Simulation
 from kraft.env import Env
@@ -42,14 +42,14 @@ def history_of(log: Log) -> History:
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(content)]
 
 
-async def open_log(env: Env) -> tuple[LogDirs, Log]:
-    config = LogDirsConfig(directories=("/data",), node_id=1)
-    log_dirs = await LogDirs.open(env, config, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")
-    await log_dirs.load(lambda topic: CONFIG)
-    return log_dirs, log_dirs.create("t", bytes(16), 0, CONFIG)
+async def open_log(env: Env) -> tuple[LogManager, Log]:
+    config = LogManagerConfig(directories=("/data",), node_id=1)
+    log_manager = await LogManager.open(env, config, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")
+    await log_manager.load(lambda topic: CONFIG)
+    return log_manager, log_manager.create("t", bytes(16), 0, CONFIG)
 
 
-async def restart(host: Host, rng: Random) -> tuple[LogDirs, Log]:
+async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
     """Kill the process, and perhaps the next one before its logs are final; what was written stays."""
     host.kill()
     host.volume.sync_failures = rng.choice((0.0, 0.5))
@@ -64,7 +64,7 @@ async def restart(host: Host, rng: Random) -> tuple[LogDirs, Log]:
 
 async def life(host: Host, rng: Random) -> tuple[History, History]:
     """What is durable of the log at the power cut at least, and the log it is the beginning of."""
-    log_dirs, log = await open_log(host.env(host.incarnation))
+    log_manager, log = await open_log(host.env(host.incarnation))
     await host.env(host.incarnation).disk.sync_dir("/data")
     history: History = []
     durable = 0
@@ -75,20 +75,20 @@ async def life(host: Host, rng: Random) -> tuple[History, History]:
             del history[kept:]
             durable = min(durable, kept)
             if rng.random() < 0.5:
-                log_dirs, log = await restart(host, rng)
+                log_manager, log = await restart(host, rng)
             else:
-                await log_dirs.settle([("t", 0)])
+                await log_manager.settle([("t", 0)])
         for _ in range(rng.randint(1, 4)):
             more = [(len(history) + number, epoch) for number in range(rng.randint(1, 6))]
             log.append_as_follower(records(more), epoch, NOW_MS)
             history += more
             if rng.random() < 0.2:
-                log_dirs, log = await restart(host, rng)
+                log_manager, log = await restart(host, rng)
             if rng.random() < 0.3:
                 await log.flush()
                 durable = len(history)
         if rng.random() < 0.5:
-            await log_dirs.directories["/data"].write_recovery_points()
+            await log_manager.directories["/data"].write_recovery_points()
     return history[:durable], history
 
 
@@ -152,16 +152,16 @@ def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushe
     ends: list[int] = []
 
     async def main(host: Host) -> None:
-        log_dirs, log = await open_log(host.env(host.incarnation))
+        log_manager, log = await open_log(host.env(host.incarnation))
         log.append_as_follower(records([(0, 1)]), 1, NOW_MS)
         await log.flush()
-        await log_dirs.directories["/data"].write_recovery_points()
+        await log_manager.directories["/data"].write_recovery_points()
         log.roll()
         log.append_as_follower(records([(1, 1)]), 1, NOW_MS)
         host.kill()
-        log_dirs, log = await open_log(host.env(host.incarnation))
+        log_manager, log = await open_log(host.env(host.incarnation))
         await log.flush()
-        await log_dirs.directories["/data"].write_recovery_points()
+        await log_manager.directories["/data"].write_recovery_points()
         host.power_cut("none")
         _, log = await open_log(host.env(host.incarnation))
         ends.append(log.log_end_offset)
@@ -176,15 +176,15 @@ def test_a_log_that_ends_before_what_counts_as_durable_is_settled_first() -> Non
     durable_ends: list[int] = []
 
     async def main(host: Host) -> None:
-        log_dirs, log = await open_log(host.env(host.incarnation))
+        log_manager, log = await open_log(host.env(host.incarnation))
         log.append_as_follower(records([(0, 1), (1, 1)]), 1, NOW_MS)
         log.durability.recovery_point = 2
-        await log_dirs.directories["/data"].write_recovery_points()
+        await log_manager.directories["/data"].write_recovery_points()
         await host.env(host.incarnation).disk.sync_dir("/data")
         host.power_cut("none")
-        log_dirs, log = await open_log(host.env(host.incarnation))
+        log_manager, log = await open_log(host.env(host.incarnation))
         assert log.log_end_offset == 0
-        directory = log_dirs.directories["/data"]
+        directory = log_manager.directories["/data"]
         durable_ends.append(directory.read_checkpoint(directory.recovery_points)["t", 0])
 
     simulation = Simulation("1")

@@ -1,4 +1,4 @@
-"""Logs of compacted topics, cleaned without a cleaner's loop around it, and what is in them by key."""
+"""Logs of compacted topics, compacted directly instead of by a cleaner's loop, and their records by key."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
-from broker.storage.cleaner.cleanable import Cleanable, cleanable
-from broker.storage.cleaner.cleaning import Cleaning
+from broker.storage.cleaner.compaction import Compaction
+from broker.storage.cleaner.log_to_clean import LogToClean, find_log_to_clean
 from broker.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
-from broker.storage.cleaner.pace import Pace, Throttle
+from broker.storage.cleaner.pacing import CleaningPacer, Throttle
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Record, encode_batch
@@ -33,8 +33,8 @@ def put(log: Log, *pairs: tuple[bytes, bytes | None], now_ms: int = NOW_MS, **fi
     return info.first_offset
 
 
-def share_of(log: Log, *, high_watermark: int | None = None, now_ms: int = NOW_MS) -> Cleanable:
-    return cleanable(
+def log_to_clean(log: Log, *, high_watermark: int | None = None, now_ms: int = NOW_MS) -> LogToClean:
+    return find_log_to_clean(
         log, high_watermark=log.log_end_offset if high_watermark is None else high_watermark, now_ms=now_ms
     )
 
@@ -46,26 +46,26 @@ async def clean(
     now_ms: int = NOW_MS,
     keys_max: int = 10_000,
     disk: Disk | None = None,
-    pace: Pace | None = None,
+    pacer: CleaningPacer | None = None,
     buffer_bytes: int = 500,
-) -> Cleaning:
-    """Clean all that can be cleaned, and have the log remember it."""
-    cleaning = Cleaning(
+) -> Compaction:
+    """Clean everything that can be cleaned, and set the log's cleaned offset."""
+    compaction = Compaction(
         disk or UnsyncedDisk(),
         log,
-        share_of(log, high_watermark=high_watermark, now_ms=now_ms),
+        log_to_clean(log, high_watermark=high_watermark, now_ms=now_ms),
         OffsetMap(keys_max * ENTRY_BYTES),
-        pace or Pace(Throttle(1e300)),
+        pacer or CleaningPacer(Throttle(1e300)),
         buffer_bytes=buffer_bytes,
         now_ms=now_ms,
     )
     await log.flush()
-    log.cleaned_offset = await cleaning.run()
-    return cleaning
+    log.cleaned_offset = await compaction.run()
+    return compaction
 
 
 def latest(records: Iterable[Record]) -> dict[bytes | None, bytes]:
-    """The last value of each key, as a reader from the start comes to know it; deleted ones are not in it."""
+    """The last value of each key after reading all records; deleted keys are absent."""
     found: dict[bytes | None, bytes] = {}
     for record in records:
         if record.value is None:
@@ -80,13 +80,13 @@ def offsets(log: Log) -> list[int]:
 
 
 def without_repeats(records: Sequence[Record], upto: int) -> list[Record]:
-    """What a cleaning of all below `upto` leaves at least: a record stays unless a later one below has its key."""
+    """The records without those below `upto` whose key a later record below `upto` has."""
     last = {record.key: record.offset for record in records if record.offset < upto}
     return [record for record in records if record.offset >= upto or last[record.key] == record.offset]
 
 
 class UnsyncedDisk(RealDisk):
-    """A disk that claims to be durable, for tests of what is written and not of what survives."""
+    """A disk whose syncs do nothing, for tests of contents rather than of durability."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

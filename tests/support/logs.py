@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.storage.closing import close_cleanly
+from broker.storage.clean_shutdown import close_cleanly
 from broker.storage.log import Log, LogSlice
 from broker.storage.log_config import LogConfig
 from broker.storage.log_loader import load_log

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dirs import LogDirs
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.records.record import Record, encode_batch
 from kraft.env import Env, FsyncFailed, RealDisk, RealFile, sync_one_by_one
 
@@ -62,33 +62,33 @@ class Node:
     def __init__(self, path: Path) -> None:
         self.a, self.b = path / "a", path / "b"
         self.disk = FragileDisk()
-        self.config = LogDirsConfig(directories=(str(self.a), str(self.b)), node_id=1)
+        self.config = LogManagerConfig(directories=(str(self.a), str(self.b)), node_id=1)
         self.events: list[dict[str, object]] = []
         self.now_ms = NOW_MS
         self.env = Env(self.disk, random.Random(7), lambda: self.now_ms / 1000, self._trace)
-        self.log_dirs: LogDirs | None = None
+        self.log_manager: LogManager | None = None
 
     def _trace(self, kind: str, /, **fields: object) -> None:
         self.events.append({"kind": kind, **fields})
 
-    async def start(self, cluster_id: str = CLUSTER_ID, config: LogConfig = CONFIG) -> LogDirs:
+    async def start(self, cluster_id: str = CLUSTER_ID, config: LogConfig = CONFIG) -> LogManager:
         self.events.clear()
-        self.log_dirs = await LogDirs.open(self.env, self.config, cluster_id=cluster_id)
-        await self.log_dirs.load(lambda topic: config)
-        return self.log_dirs
+        self.log_manager = await LogManager.open(self.env, self.config, cluster_id=cluster_id)
+        await self.log_manager.load(lambda topic: config)
+        return self.log_manager
 
     async def stop(self) -> None:
-        assert self.log_dirs is not None
-        await self.log_dirs.close_cleanly(broker_epoch=5)
+        assert self.log_manager is not None
+        await self.log_manager.close_cleanly(broker_epoch=5)
 
     def crash(self) -> None:
-        assert self.log_dirs is not None
-        self.log_dirs.release()
+        assert self.log_manager is not None
+        self.log_manager.release()
 
     def housekeeping(self) -> Housekeeping:
-        assert self.log_dirs is not None
-        log_dirs = self.log_dirs
-        return Housekeeping(self.env, log_dirs, lambda *key: log_dirs.logs[key].log_end_offset)
+        assert self.log_manager is not None
+        log_manager = self.log_manager
+        return Housekeeping(self.env, log_manager, lambda *key: log_manager.logs[key].log_end_offset)
 
     def traced(self, kind: str) -> list[dict[str, object]]:
         return [event for event in self.events if event["kind"] == kind]

@@ -1,4 +1,4 @@
-"""The file that replaces some segments, while it is written beside them with the suffix `.cleaned`."""
+"""The file that replaces some segments, while it is written next to them with the suffix `.cleaned`."""
 
 import trio
 
@@ -14,7 +14,7 @@ _POSITION_MAX = 2**31 - 1
 
 
 class CleanedSegment:
-    """The batches that stay of the segments from `base_offset` on, in their order."""
+    """The retained batches of the replaced segments, of which the first begins at `base_offset`."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> None:
         """Create the files. Raises OSError."""
@@ -72,7 +72,7 @@ class CleanedSegment:
     async def discard(self) -> None:
         """Remove the files, even if the task is cancelled. Raises OSError.
 
-        A start would discard them too, but together with later segments that a later cleaning has half swapped in.
+        A restart would discard them too, but also the later segments that a later compaction has partly swapped in.
         """
         self._file.close()
         with trio.CancelScope(shield=True):

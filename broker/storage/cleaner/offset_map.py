@@ -1,15 +1,15 @@
-"""The last offset of each key, in bounded memory."""
+"""Maps each key to its last offset, in bounded memory."""
 
 from hashlib import blake2b
 from typing import Final
 
-# Longer keys are known by a hash that no other key can be expected to have; it is longer than all that are not hashed,
-# so it cannot be taken for one of these.
+# Longer keys are replaced by a hash of 33 bytes. It is longer than every key that is not hashed, so the two cannot be
+# confused, and long enough that no two keys are expected to have the same hash.
 _KEY_SIZE_MAX: Final = 32
 _HASH_SIZE: Final = 33
 
-# What an entry costs at most: a key of that size, its offset, and its place in a dictionary that has just grown, while
-# the one before is still there.
+# The most memory that an entry takes: a key of that size, its offset, and its slot in a dictionary that has just grown,
+# while the smaller table before it still exists.
 ENTRY_BYTES: Final = 240
 
 NO_OFFSET: Final = -1
@@ -24,7 +24,7 @@ class OffsetMap:
     __slots__ = ("_keys_max", "_offsets", "end_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float = 1.0) -> None:
-        self._keys_max = max(int(memory_bytes * load_factor) // ENTRY_BYTES, 1)  # with none, nothing would ever be done
+        self._keys_max = max(int(memory_bytes * load_factor) // ENTRY_BYTES, 1)  # otherwise no log could be cleaned
         self._offsets: dict[bytes, int] = {}
         self.end_offset = 0
 

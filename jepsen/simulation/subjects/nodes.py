@@ -10,7 +10,7 @@ import trio
 from broker.config.properties import parse_properties
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
-from broker.storage.log_dirs import NoLogDirOnline
+from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.api.metadata import MetadataRequest
 from jepsen.checkers import ACKS_ONE_CHECKERS, GROUP_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly

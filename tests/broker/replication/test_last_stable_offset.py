@@ -12,7 +12,7 @@ import pytest
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.follower_role import append_fetched, restart_at, truncate
 from broker.replication.partition import Partition
-from broker.storage.cleaner.cleanable import cleanable
+from broker.storage.cleaner.log_to_clean import find_log_to_clean
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
@@ -190,8 +190,8 @@ def test_log_of_a_finished_transaction_can_be_cleaned(tmp_path: Path) -> None:
     world.become(leader=A)
     follow(world, FINISHED, high_watermark=3)
     log.roll()
-    share = cleanable(log, high_watermark=world.partition.high_watermark, now_ms=NOW_MS)
-    assert (share.end, share.dirty_bytes) == (3, len(FINISHED))
+    to_clean = find_log_to_clean(log, high_watermark=world.partition.high_watermark, now_ms=NOW_MS)
+    assert (to_clean.end, to_clean.dirty_bytes) == (3, len(FINISHED))
 
 
 def test_finished_transaction_leaves_its_producer_without_one(follower: World) -> None:

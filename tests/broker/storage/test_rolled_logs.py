@@ -89,21 +89,21 @@ async def test_a_log_that_is_truncated_during_the_flush_keeps_a_recovery_point_w
 
 
 async def test_a_log_that_is_deleted_during_the_flush_does_no_harm(node: Node, disk: FaultyDisk) -> None:
-    log_dirs = await node.start()
-    log = log_dirs.create("orders", ORDERS, 0, CONFIG)
-    other = log_dirs.create("orders", ORDERS, 1, CONFIG)
+    log_manager = await node.start()
+    log = log_manager.create("orders", ORDERS, 0, CONFIG)
+    other = log_manager.create("orders", ORDERS, 1, CONFIG)
     async with looked_after(node):
         produce(log, 3)
         disk.held = trio.Event()
         log.roll()
         await trio.testing.wait_all_tasks_blocked()
-        log_dirs.delete("orders", 0)
+        log_manager.delete("orders", 0)
         disk.held.set()
         produce(other, 3)
         other.roll()
         await until_recovered_from(other, 3)
-        assert log_dirs.is_online(str(node.a))
-        assert log_dirs.is_online(str(node.b))
+        assert log_manager.is_online(str(node.a))
+        assert log_manager.is_online(str(node.b))
 
 
 async def test_a_failed_fsync_of_a_rolled_segment_ends_the_node(node: Node, disk: FaultyDisk) -> None:
@@ -117,22 +117,22 @@ async def test_a_failed_fsync_of_a_rolled_segment_ends_the_node(node: Node, disk
 
 
 async def test_a_directory_that_fails_during_the_flush_goes_offline_alone(node: Node, disk: FaultyDisk) -> None:
-    log_dirs = await node.start()
-    log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+    log_manager = await node.start()
+    log = log_manager.create("orders", ORDERS, 0, CONFIG)
     async with looked_after(node):
         produce(log, 3)
         log.epochs.dirty = True  # the flush writes the file
         log.roll()
         disk.failing = (f"{log.directory}/leader-epoch-checkpoint",)
-        while log_dirs.is_online(str(node.a)):
+        while log_manager.is_online(str(node.a)):
             await trio.sleep(0.001)
-        assert log_dirs.is_online(str(node.b))
+        assert log_manager.is_online(str(node.b))
 
 
 async def test_no_more_than_ten_rolled_logs_are_flushed_at_the_same_time(node: Node, disk: FaultyDisk) -> None:
     """All of them are, in the end: also those that were added while all tasks were busy."""
-    log_dirs = await node.start()
-    logs = [log_dirs.create("orders", ORDERS, index, CONFIG) for index in range(3 * FLUSHING_TASKS)]
+    log_manager = await node.start()
+    logs = [log_manager.create("orders", ORDERS, index, CONFIG) for index in range(3 * FLUSHING_TASKS)]
     async with looked_after(node):
         disk.held = trio.Event()
         for log in logs:

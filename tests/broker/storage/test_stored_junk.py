@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.storage.cleaner.source import records_in_portions
+from broker.storage.cleaner.segment_reader import records_in_portions
 from broker.storage.log import Log
 from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
 from broker.wire.errors import KafkaError, WireError

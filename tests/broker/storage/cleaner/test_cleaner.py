@@ -11,11 +11,11 @@ import trio
 
 from broker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from broker.storage.cleaner import Cleaner, CleanerConfig
-from broker.storage.cleaner.cleanable import cleanable
+from broker.storage.cleaner.log_to_clean import find_log_to_clean
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dirs import LogDirs
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager import LogManager
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.retention import delete_old_segments
 from kraft.env import Env
 from tests.support.compacted_logs import COMPACTED, UnsyncedDisk, latest, put
@@ -35,7 +35,7 @@ class World:
         self.events: list[tuple[str, dict[str, object]]] = []
         self.env = Env(self.disk, random.Random(7), lambda: self.now_ms / 1000, self._trace)
         self.high_watermarks: dict[int, int] = {}
-        self.log_dirs: LogDirs
+        self.log_manager: LogManager
 
     def _trace(self, kind: str, /, **fields: object) -> None:
         self.events.append((kind, fields))
@@ -45,20 +45,22 @@ class World:
 
     async def start(self) -> None:
         paths = str(self.path / "a"), str(self.path / "b")
-        self.log_dirs = await LogDirs.open(self.env, LogDirsConfig(directories=paths, node_id=1), cluster_id="c")
-        await self.log_dirs.load(lambda topic: self.config)
+        self.log_manager = await LogManager.open(
+            self.env, LogManagerConfig(directories=paths, node_id=1), cluster_id="c"
+        )
+        await self.log_manager.load(lambda topic: self.config)
 
     def create(self, partition: int, config: LogConfig | None = None) -> Log:
-        return self.log_dirs.create("t", TOPIC_ID, partition, config or self.config)
+        return self.log_manager.create("t", TOPIC_ID, partition, config or self.config)
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        return self.high_watermarks.get(partition, self.log_dirs.logs[topic, partition].log_end_offset)
+        return self.high_watermarks.get(partition, self.log_manager.logs[topic, partition].log_end_offset)
 
     def cleaner(self, **config: object) -> Cleaner:
-        return Cleaner(self.env, self.log_dirs, self.high_watermark, attrs.evolve(CleanerConfig(), **config))
+        return Cleaner(self.env, self.log_manager, self.high_watermark, attrs.evolve(CleanerConfig(), **config))
 
     def checkpoint(self, partition: int) -> list[str]:
-        directory = self.log_dirs.directory_of("t", partition)
+        directory = self.log_manager.directory_of("t", partition)
         assert directory is not None
         return (Path(directory.path) / CLEANER_OFFSET_CHECKPOINT).read_text().splitlines()[2:]
 
@@ -113,9 +115,9 @@ async def test_where_cleaning_ended_is_known_after_a_restart(world: World) -> No
     log = world.create(0)
     fill(log, 30)
     await world.cleaner().clean_dirtiest()
-    await world.log_dirs.close_cleanly()
+    await world.log_manager.close_cleanly()
     await world.start()
-    again = world.log_dirs.logs["t", 0]
+    again = world.log_manager.logs["t", 0]
     assert again.cleaned_offset == log.cleaned_offset > 0
     assert not await world.cleaner().clean_dirtiest()
     assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
@@ -146,10 +148,10 @@ async def test_min_cleanable_dirty_ratio_says_how_dirty_a_log_has_to_be(world: W
     assert await cleaner.clean_dirtiest()
     assert not await cleaner.clean_dirtiest()
     fill(log, 20, keys=60)
-    share = cleanable(log, high_watermark=log.log_end_offset, now_ms=NOW_MS)
-    assert 0 < share.ratio < 0.5
+    to_clean = find_log_to_clean(log, high_watermark=log.log_end_offset, now_ms=NOW_MS)
+    assert 0 < to_clean.ratio < 0.5
     assert not await cleaner.clean_dirtiest()
-    log.config = attrs.evolve(log.config, min_cleanable_dirty_ratio=share.ratio - 0.01)
+    log.config = attrs.evolve(log.config, min_cleanable_dirty_ratio=to_clean.ratio - 0.01)
     assert await cleaner.clean_dirtiest()
 
 
@@ -208,7 +210,7 @@ async def test_a_damaged_log_is_left_alone_and_others_are_not(world: World) -> N
 async def test_a_directory_that_fails_meanwhile_goes_offline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     log = world.create(0)
     fill(log, 30)
-    directory = world.log_dirs.directory_of("t", 0)
+    directory = world.log_manager.directory_of("t", 0)
     assert directory is not None
 
     def refuse(old: str, new: str) -> None:
@@ -217,7 +219,7 @@ async def test_a_directory_that_fails_meanwhile_goes_offline(world: World, monke
     monkeypatch.setattr(world.disk, "rename", refuse)
     assert await world.cleaner().clean_dirtiest()
     assert not directory.is_online
-    assert ("t", 0) not in world.log_dirs.logs
+    assert ("t", 0) not in world.log_manager.logs
 
 
 async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World) -> None:
@@ -227,12 +229,12 @@ async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World
     with trio.fail_after(20):
         async with running(cleaner):
             await until(lambda: bool(cleaner._in_progress))
-            world.log_dirs.delete("t", 0)
+            world.log_manager.delete("t", 0)
             again = world.create(0)
             fill(again, 30)
             cleaner.configure(CleanerConfig())
             await until(lambda: again.cleaned_offset > 0)
-    assert world.log_dirs.partition_directories() == list(world.log_dirs.directories.values())
+    assert world.log_manager.partition_directories() == list(world.log_manager.directories.values())
     assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
 
 
@@ -267,8 +269,8 @@ async def test_old_files_are_removed_after_their_delay(world: World) -> None:
     await world.cleaner().clean_dirtiest()
     names = listing(Path(log.directory), ".log.deleted")
     assert names
-    doomed = {Path(one.path).name for one in world.log_dirs.doomed}
-    assert set(names) <= doomed
+    removed_later = {Path(one.path).name for one in world.log_manager.pending_removals}
+    assert set(names) <= removed_later
 
 
 async def test_compact_and_delete_removes_old_segments(world: World) -> None:

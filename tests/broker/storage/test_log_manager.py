@@ -7,9 +7,9 @@ import attrs
 import pytest
 import trio
 
-from broker.storage.duplicates import DuplicateLogDir
+from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.log_dirs import LogDirs
+from broker.storage.log_manager import LogManager
 from broker.storage.meta_properties import InconsistentClusterId, InconsistentNodeId
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.storage_node import CLUSTER_ID, CONFIG, ORDERS, PAYMENTS, Node, produce
@@ -22,12 +22,12 @@ def node(tmp_path) -> Node:
 
 class TestClaiming:
     async def test_new_directories_are_made_and_formatted(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         for directory in (node.a, node.b):
             lines = (directory / "meta.properties").read_text().splitlines()
             assert f"cluster.id={CLUSTER_ID}" in lines
             assert "node.id=1" in lines
-        assert len(set(log_dirs.directory_ids)) == 2
+        assert len(set(log_manager.directory_ids)) == 2
 
     async def test_a_power_cut_cannot_take_a_new_directory_away(self, node, tmp_path):
         node.config = attrs.evolve(node.config, directories=(f"{tmp_path}/new/deep/a",))
@@ -75,35 +75,35 @@ class TestClaiming:
     async def test_a_metadata_directory_of_its_own_is_claimed_and_gets_no_partitions(self, node):
         metadata = node.a.parent / "metadata"
         node.config = attrs.evolve(node.config, metadata_directory=str(metadata))
-        log_dirs = await node.start()
+        log_manager = await node.start()
         for partition in range(4):
-            log_dirs.create("orders", ORDERS, partition, CONFIG)
+            log_manager.create("orders", ORDERS, partition, CONFIG)
         assert (metadata / "meta.properties").exists()
         assert not [entry for entry in metadata.iterdir() if entry.is_dir()]
 
 
 class TestPartitions:
     async def test_a_partition_is_made_where_the_fewest_are(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         for partition in range(4):
-            log_dirs.create("orders", ORDERS, partition, CONFIG)
+            log_manager.create("orders", ORDERS, partition, CONFIG)
         assert node.partitions() == ["a/orders-0", "a/orders-2", "b/orders-1", "b/orders-3"]
 
     async def test_making_it_again_gives_the_same_log(self, node):
-        log_dirs = await node.start()
-        assert log_dirs.create("orders", ORDERS, 0, CONFIG) is log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        assert log_manager.create("orders", ORDERS, 0, CONFIG) is log_manager.create("orders", ORDERS, 0, CONFIG)
 
     async def test_kip_516_another_topics_id_is_refused(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, CONFIG)
         with pytest.raises(KafkaError) as caught:
-            log_dirs.create("orders", PAYMENTS, 0, CONFIG)
+            log_manager.create("orders", PAYMENTS, 0, CONFIG)
         assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
     async def test_partitions_and_their_topic_ids_are_found_again(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
-        log_dirs.create("my-payments.v1", PAYMENTS, 7, CONFIG)
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, CONFIG)
+        log_manager.create("my-payments.v1", PAYMENTS, 7, CONFIG)
         await node.stop()
         again = await node.start()
         assert again.topic_ids == {("orders", 0): ORDERS, ("my-payments.v1", 7): PAYMENTS}
@@ -141,31 +141,31 @@ class TestPartitions:
         good = node.a if name == "a" else node.b
 
         def belongs(key, topic_id, directory_id):
-            return directory_id == log_dirs.directories[str(good)].properties.directory_id
+            return directory_id == log_manager.directories[str(good)].properties.directory_id
 
-        log_dirs = await LogDirs.open(node.env, node.config, cluster_id="cluster")
-        await log_dirs.load(lambda topic: CONFIG, belongs)
-        assert log_dirs.directory_of("orders", 0).path == str(good)
+        log_manager = await LogManager.open(node.env, node.config, cluster_id="cluster")
+        await log_manager.load(lambda topic: CONFIG, belongs)
+        assert log_manager.directory_of("orders", 0).path == str(good)
         assert (good / "orders-0").exists()
         other = node.b if name == "a" else node.a
         assert [path.name.rpartition("-")[2] for path in other.glob("orders-0*")] == ["stray"]
-        log_dirs.release()
+        log_manager.release()
 
     async def test_new_partitions_are_made_durable_in_the_background(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
-        log_dirs.create("orders", ORDERS, 1, CONFIG)
-        log_dirs.delete("orders", 1)
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, CONFIG)
+        log_manager.create("orders", ORDERS, 1, CONFIG)
+        log_manager.delete("orders", 1)
         await node.housekeeping().tidy()
-        assert log_dirs.created == []
+        assert log_manager.created == []
 
 
 class TestDeleting:
     async def test_it_is_gone_at_once_and_removed_after_file_delete_delay_ms(self, node, mock_clock):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=60_000))
-        log_dirs.delete("orders", 0)
-        assert log_dirs.logs == {}
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=60_000))
+        log_manager.delete("orders", 0)
+        assert log_manager.logs == {}
         (renamed,) = node.partitions()
         assert renamed.startswith("a/orders-0.")
         assert renamed.endswith("-delete")
@@ -178,34 +178,34 @@ class TestDeleting:
         assert node.partitions() == []
 
     async def test_running_housekeeping_removes_without_being_asked(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=20))
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=20))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.housekeeping().run)
-            log_dirs.delete("orders", 0)
+            log_manager.delete("orders", 0)
             with trio.fail_after(10):
                 while node.partitions():
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
 
     async def test_the_name_is_free_at_once(self, node):
-        log_dirs = await node.start()
-        produce(log_dirs.create("orders", ORDERS, 0, CONFIG))
-        log_dirs.delete("orders", 0)
-        log = log_dirs.create("orders", PAYMENTS, 0, CONFIG)
+        log_manager = await node.start()
+        produce(log_manager.create("orders", ORDERS, 0, CONFIG))
+        log_manager.delete("orders", 0)
+        log = log_manager.create("orders", PAYMENTS, 0, CONFIG)
         assert log.log_end_offset == 0
-        assert log_dirs.topic_ids == {("orders", 0): PAYMENTS}
+        assert log_manager.topic_ids == {("orders", 0): PAYMENTS}
 
     async def test_a_checkpoint_does_not_outlive_its_partition(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log, 3)
         await log.flush()
         housekeeping = node.housekeeping()
         await housekeeping.checkpoint_recovery_points()
         checkpoint = node.a / "recovery-point-offset-checkpoint"
         assert checkpoint.read_text() == "0\n1\norders 0 3\n"
-        log_dirs.delete("orders", 0)
+        log_manager.delete("orders", 0)
         await housekeeping.tidy()
         assert checkpoint.read_text() == "0\n0\n"
 

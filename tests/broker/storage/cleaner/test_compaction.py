@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from broker.storage.cleaner.cleaning import CleaningAborted
+from broker.storage.cleaner.compaction import CompactionAborted
 from broker.storage.log import Log
 from broker.storage.timestamp_search import find_timestamp
 from broker.wire.records import (
@@ -23,9 +23,9 @@ from tests.support.compacted_logs import (
     clean,
     compacted_log,
     latest,
+    log_to_clean,
     offsets,
     put,
-    share_of,
     without_repeats,
 )
 from tests.support.logs import DAY_MS, NOW_MS, listing, open_log, read_all, slice_bytes
@@ -67,7 +67,7 @@ async def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
 async def test_the_active_segment_is_left_alone(log: Log) -> None:
     fill(log, 3, keys=1)
     assert len(log.segments) == 1
-    assert share_of(log).dirty_bytes == 0
+    assert log_to_clean(log).dirty_bytes == 0
     await clean(log)
     assert len(read_all(log)) == 6
 
@@ -85,7 +85,7 @@ async def test_what_an_undecided_transaction_follows_is_left_alone(log: Log) -> 
     fill(log, 20, keys=1)
     first = put(log, (key(0), b"x"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     fill(log, 20, keys=1)
-    assert share_of(log).end <= first
+    assert log_to_clean(log).end <= first
 
 
 async def test_segments_are_put_together_up_to_the_size_of_one(log: Log, tmp_path: Path) -> None:
@@ -269,18 +269,18 @@ async def test_offset_map_distinguishes_long_keys(log: Log) -> None:
 async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path) -> None:
     fill(log, 40)
 
-    class Cutting:
-        def is_tired(self, io_bytes: int, records: int) -> bool:
+    class TruncatingPacer:
+        def add_work(self, io_bytes: int, records: int) -> bool:
             return True
 
-        async def rest(self) -> None:
+        async def pause(self) -> None:
             if not log.durability.truncations:
                 log.truncate_to(50)
                 await log.durability.settle()
 
     before = [record for record in read_all(log) if record.offset < 50]
-    with pytest.raises(CleaningAborted):
-        await clean(log, pace=Cutting())  # type: ignore[arg-type]
+    with pytest.raises(CompactionAborted):
+        await clean(log, pacer=TruncatingPacer())  # type: ignore[arg-type]
     assert read_all(log) == before
     assert listing(tmp_path / "t-0", ".cleaned") == []
 

@@ -17,11 +17,11 @@ from functools import partial
 import attrs
 import trio
 
-from broker.storage.duplicates import Belongs, DuplicateLogDir, stray_of
+from broker.storage.duplicate_log_dirs import Belongs, DuplicateLogDir, find_stray
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey
-from broker.storage.log_dirs_config import LogDirsConfig
+from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
     deleted_directory_name,
@@ -40,7 +40,7 @@ class NoLogDirOnline(Exception):
 
 
 @attrs.frozen
-class Doomed:
+class PendingRemoval:
     """A file or directory that is to be removed at `due`, a time of Trio's clock."""
 
     due: float
@@ -48,14 +48,14 @@ class Doomed:
     directory: LogDir
 
 
-class LogDirs:
+class LogManager:
     """The logs of a node by (topic, partition), in all its directories.
 
     `topic_ids` has the same keys. A value is None if a power cut has left a directory without its topic id; the
     metadata then decides whether it is a stray. `on_offline(path, partitions, error)` is called when a directory fails.
     """
 
-    def __init__(self, env: Env, config: LogDirsConfig, directories: Sequence[LogDir]) -> None:
+    def __init__(self, env: Env, config: LogManagerConfig, directories: Sequence[LogDir]) -> None:
         self._env = env
         self._disk = env.disk
         self.config = config
@@ -63,7 +63,7 @@ class LogDirs:
         self.logs: dict[PartitionKey, Log] = {}
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.on_offline: Callable[[str, Sequence[PartitionKey], OSError], None] | None = None
-        self.doomed: list[Doomed] = []
+        self.pending_removals: list[PendingRemoval] = []
         self.created: list[tuple[LogDir, str]] = []  # new partition directories that are not durable yet
         self.shrunk: set[str] = set()  # directories whose checkpoints still name deleted partitions
         self.work = trio.Event()
@@ -74,11 +74,11 @@ class LogDirs:
     async def open(
         cls,
         env: Env,
-        config: LogDirsConfig,
+        config: LogManagerConfig,
         *,
         cluster_id: str,
         found_metadata: Callable[[], Awaitable[None]] | None = None,
-    ) -> "LogDirs":
+    ) -> "LogManager":
         """Claim every directory, format the new ones, and remove the markers of the last clean shutdown.
 
         `found_metadata` creates an empty metadata log before a new metadata directory counts as formatted.
@@ -94,15 +94,15 @@ class LogDirs:
             paths.append(config.metadata_directory)
         if len(set(paths)) != len(paths):
             raise DuplicateLogDir(f"Duplicate log directory found: {', '.join(paths)}")
-        log_dirs = cls(
+        log_manager = cls(
             env, config, [LogDir(env, path, producer_expiration_ms=config.producer_expiration_ms) for path in paths]
         )
         try:
-            await log_dirs._claim(cluster_id, found_metadata)
+            await log_manager._claim(cluster_id, found_metadata)
         except BaseException:
-            log_dirs.release()
+            log_manager.release()
             raise
-        return log_dirs
+        return log_manager
 
     async def load(
         self, config_of: Callable[[str], LogConfig], belongs: Belongs = lambda key, topic_id, directory_id: True
@@ -118,7 +118,7 @@ class LogDirs:
                     await self._load_directory(directory, config_of, belongs)
             self._check_any_online()
             for directory in self.partition_directories():
-                directory.tell_missing(lambda key: key not in self.logs and belongs(key, None, None))
+                directory.trace_missing_logs(lambda key: key not in self.logs and belongs(key, None, None))
         except BaseException:
             self.release()
             raise
@@ -180,9 +180,9 @@ class LogDirs:
         delay_ms = self.logs[topic, partition].config.file_delete_delay_ms
         path = self._rename_away(directory, (topic, partition), deleted_directory_name)
         if path is not None:
-            self.doom(directory, path, delay_ms=delay_ms)
+            self.remove_later(directory, path, delay_ms=delay_ms)
 
-    def put_aside(self, topic: str, partition: int) -> None:
+    def rename_stray(self, topic: str, partition: int) -> None:
         """Remove a partition that is unknown to the metadata from `logs` and rename its directory, without deleting it.
 
         As in Kafka, the records stay in case the metadata is wrong, for example after its directory was lost.
@@ -214,9 +214,9 @@ class LogDirs:
             with self.offline_on_error(directory):
                 await directory.settle(logs)
 
-    def doom(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
+    def remove_later(self, directory: LogDir, path: str, *, delay_ms: int) -> None:
         """Remove a renamed file or directory in the background, `delay_ms` from now."""
-        self.doomed.append(Doomed(trio.current_time() + delay_ms / 1000, path, directory))
+        self.pending_removals.append(PendingRemoval(trio.current_time() + delay_ms / 1000, path, directory))
         self.work.set()
 
     def log_failed(self, topic: str, partition: int, error: OSError) -> None:
@@ -331,9 +331,9 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if self._is_lost:
-            raise NoLogDirOnline(self.why_lost())
+            raise NoLogDirOnline(self.offline_message())
 
-    def why_lost(self) -> str:
+    def offline_message(self) -> str:
         """The message for the operator if all directories, or the metadata log's, are offline."""
         causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
         return (
@@ -369,11 +369,11 @@ class LogDirs:
 
     async def _load_directory(self, directory: LogDir, config_of: Callable[[str], LogConfig], belongs: Belongs) -> None:
         for path in await directory.load(config_of):
-            self.doom(directory, path, delay_ms=0)
+            self.remove_later(directory, path, delay_ms=0)
         for key, log in list(directory.logs.items()):
             other = self.directory_of(*key) if key in self.logs else None
             if other is not None:
-                self._rename_away(stray_of(key, directory, other, belongs), key, stray_directory_name)
+                self._rename_away(find_stray(key, directory, other, belongs), key, stray_directory_name)
             if key in directory.logs and key not in self.logs:
                 self._remember(directory, key, log, directory.topic_ids[key])
 

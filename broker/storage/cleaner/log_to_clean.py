@@ -1,4 +1,4 @@
-"""Finds the part of a log that may be cleaned, and whether it is due, by the rules of Kafka's LogCleanerManager."""
+"""Finds the part of a log that may be cleaned, and whether that is due, by the rules of Kafka's LogCleanerManager."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from broker.storage.segment import Segment
 
 
 @attrs.frozen
-class Cleanable:
+class LogToClean:
     """The part of a log that can be cleaned: up to `end`, with the dirty part from `first_dirty` on.
 
     Both are offsets; `end` is the start of a segment. Sizes are those of segments; a partly dirty segment counts as
@@ -33,7 +33,7 @@ class Cleanable:
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > min_ratio)
 
 
-def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
+def find_log_to_clean(log: Log, *, high_watermark: int, now_ms: int) -> LogToClean:
     """The part of a log that can be cleaned now. Raises OSError, CorruptBatch."""
     first_dirty = log.cleaned_offset
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
@@ -44,7 +44,7 @@ def cleanable(log: Log, *, high_watermark: int, now_ms: int) -> Cleanable:
     dirty = [segments[at] for at in range(first_at, end_at)]
     end_at = first_at + _old_enough(dirty, log, now_ms)
     dirty = dirty[: end_at - first_at]
-    return Cleanable(
+    return LogToClean(
         first_dirty=first_dirty,
         end=segments[end_at].base_offset,
         clean_bytes=sum(segments[at].size_bytes for at in range(first_at)),

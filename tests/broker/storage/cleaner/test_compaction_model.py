@@ -17,18 +17,18 @@ from tests.support.logs import DAY_MS, NOW_MS, close_log, read_all, read_on
 KEYS = st.integers(0, 9)
 
 
-class ConsumingPace:
-    """A consumer reads a piece of the log whenever the cleaning lets others run."""
+class ConsumingPacer:
+    """A consumer reads a piece of the log whenever the compaction pauses."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.offset = log.log_start_offset
         self.records: list[Record] = []
 
-    def is_tired(self, io_bytes: int, records: int) -> bool:
+    def add_work(self, io_bytes: int, records: int) -> bool:
         return True
 
-    async def rest(self) -> None:
+    async def pause(self) -> None:
         self.read()
 
     def read(self) -> None:
@@ -99,7 +99,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     @rule(keys_max=st.sampled_from([1, 3, 100]), buffer_bytes=st.sampled_from([100, 5000]))
     def clean(self, keys_max: int, buffer_bytes: int) -> None:
-        consumer = ConsumingPace(self.log)
+        consumer = ConsumingPacer(self.log)
 
         async def main() -> None:
             await clean(
@@ -108,7 +108,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
                 now_ms=self.now_ms,
                 keys_max=keys_max,
                 disk=self.disk,
-                pace=consumer,  # type: ignore[arg-type]
+                pacer=consumer,  # type: ignore[arg-type]
                 buffer_bytes=buffer_bytes,
             )
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from benchmarks.loop_holds import LoopHolds
-from broker.storage.log_dirs import NoLogDirOnline
+from broker.storage.log_manager import NoLogDirOnline
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed
 from tests.support.storage_node import CONFIG, ORDERS, Node, produce
@@ -20,56 +20,56 @@ def node(tmp_path) -> Node:
 
 class TestFailure:
     async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         for partition in range(3):
-            log_dirs.create("orders", ORDERS, partition, CONFIG)
+            log_manager.create("orders", ORDERS, partition, CONFIG)
         heard = []
-        log_dirs.on_offline = lambda path, partitions, error: heard.append((path, partitions, error.errno))
-        log_dirs.log_failed("orders", 2, OSError(errno.ENOSPC, "No space left on device"))
+        log_manager.on_offline = lambda path, partitions, error: heard.append((path, partitions, error.errno))
+        log_manager.log_failed("orders", 2, OSError(errno.ENOSPC, "No space left on device"))
         assert heard == [(str(node.a), [("orders", 0), ("orders", 2)], errno.ENOSPC)]
-        assert list(log_dirs.logs) == [("orders", 1)]
-        assert not log_dirs.is_online(str(node.a))
-        assert log_dirs.is_online(str(node.b))
+        assert list(log_manager.logs) == [("orders", 1)]
+        assert not log_manager.is_online(str(node.a))
+        assert log_manager.is_online(str(node.b))
 
     async def test_a_directory_fails_once(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         heard = []
-        log_dirs.on_offline = lambda path, partitions, error: heard.append(path)
+        log_manager.on_offline = lambda path, partitions, error: heard.append(path)
         for _ in range(2):
-            log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+            log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
         assert heard == [str(node.a)]
 
     async def test_a_partition_that_may_be_in_a_failed_directory_does_not_begin_again_empty(self, node):
-        log_dirs = await node.start()
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
-        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+        log_manager = await node.start()
+        log_manager.create("orders", ORDERS, 0, CONFIG)
+        log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
         with pytest.raises(KafkaError) as caught:
-            log_dirs.create("orders", ORDERS, 0, CONFIG, is_new=False)
+            log_manager.create("orders", ORDERS, 0, CONFIG, is_new=False)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(KafkaError) as caught:
-            log_dirs.delete("orders", 0)
+            log_manager.delete("orders", 0)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
     async def test_a_new_partition_goes_to_a_directory_that_works(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         node.disk.broken.add(str(node.a))
-        log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager.create("orders", ORDERS, 0, CONFIG)
         assert node.partitions() == ["b/orders-0"]
-        assert not log_dirs.is_online(str(node.a))
+        assert not log_manager.is_online(str(node.a))
 
     async def test_without_a_directory_that_works_a_new_partition_is_a_storage_error(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         node.disk.broken |= {str(node.a), str(node.b)}
         with pytest.raises(KafkaError) as caught:
-            log_dirs.create("orders", ORDERS, 0, CONFIG)
+            log_manager.create("orders", ORDERS, 0, CONFIG)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
     async def test_a_directory_that_does_not_work_at_the_start_begins_offline(self, node):
         node.disk.broken.add(str(node.a))
-        log_dirs = await node.start()
-        assert not log_dirs.is_online(str(node.a))
-        assert [usage.error is None for usage in log_dirs.usage()] == [False, True]
-        assert len(log_dirs.directory_ids) == 1
+        log_manager = await node.start()
+        assert not log_manager.is_online(str(node.a))
+        assert [usage.error is None for usage in log_manager.usage()] == [False, True]
+        assert len(log_manager.directory_ids) == 1
 
     async def test_a_node_without_any_directory_does_not_start(self, node):
         node.disk.broken |= {str(node.a), str(node.b)}
@@ -77,17 +77,17 @@ class TestFailure:
             await node.start()
 
     async def test_a_node_that_loses_its_last_directory_ends(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         with pytest.RaisesGroup(NoLogDirOnline):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: unwrapped(node.housekeeping().run))
                 for directory in (node.a, node.b):
-                    log_dirs.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
+                    log_manager.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
 
     async def test_a_node_that_loses_its_metadata_directory_ends(self, node):
         node.config = attrs.evolve(node.config, metadata_directory=str(node.a))
-        log_dirs = await node.start()
-        log_dirs.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
+        log_manager = await node.start()
+        log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
         with pytest.RaisesGroup(NoLogDirOnline):
             await node.housekeeping().run()
 
@@ -116,8 +116,8 @@ async def unwrapped(run) -> None:
 
 class TestHousekeeping:
     async def test_flush_ms_moves_the_recovery_point(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, attrs.evolve(CONFIG, flush_ms=1000))
+        log_manager = await node.start()
+        log = log_manager.create("orders", ORDERS, 0, attrs.evolve(CONFIG, flush_ms=1000))
         produce(log, 3)
         housekeeping = node.housekeeping()
         assert await housekeeping.flush_due() == 1000
@@ -127,8 +127,8 @@ class TestHousekeeping:
         assert log.durability.recovery_point == 3
 
     async def test_without_flush_ms_nothing_is_flushed(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log, 3)
         node.now_ms += 10**9
         assert await node.housekeeping().flush_due() == 10_000
@@ -136,8 +136,8 @@ class TestHousekeeping:
 
     async def test_retention_of_many_logs_with_new_records_lets_other_tasks_run(self, node):
         """The indexes of 100 logs were completed in one go, which held the loop for 30 ms."""
-        log_dirs = await node.start()
-        logs = [log_dirs.create("orders", ORDERS, partition, CONFIG) for partition in range(200)]
+        log_manager = await node.start()
+        logs = [log_manager.create("orders", ORDERS, partition, CONFIG) for partition in range(200)]
         for log in logs:
             produce(log)
         holds = LoopHolds()
@@ -149,9 +149,9 @@ class TestHousekeeping:
         assert holds.longest_s < 0.01
 
     async def test_retention_ms_removes_segments_below_the_high_watermark(self, node):
-        log_dirs = await node.start()
+        log_manager = await node.start()
         config = attrs.evolve(CONFIG, retention_ms=1000, file_delete_delay_ms=0)
-        log = log_dirs.create("orders", ORDERS, 0, config)
+        log = log_manager.create("orders", ORDERS, 0, config)
         produce(log, 3)
         log.roll()
         node.now_ms += 10_000
@@ -162,8 +162,8 @@ class TestHousekeeping:
         assert not [entry.name for entry in (node.a / "orders-0").iterdir() if entry.name.endswith(".deleted")]
 
     async def test_a_log_start_moved_by_delete_records_survives_a_crash(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log, 1)
         produce(log, 1)
         log.advance_log_start_offset(1)
@@ -172,17 +172,17 @@ class TestHousekeeping:
         assert (await node.start()).logs["orders", 0].log_start_offset == 1
 
     async def test_high_watermarks_are_checkpointed(self, node):
-        log_dirs = await node.start()
-        produce(log_dirs.create("orders", ORDERS, 0, CONFIG), 2)
+        log_manager = await node.start()
+        produce(log_manager.create("orders", ORDERS, 0, CONFIG), 2)
         await node.housekeeping().checkpoint_high_watermarks()
         node.crash()
         assert (await node.start()).read_high_watermarks() == {("orders", 0): 2}
 
     async def test_usage_counts_bytes_by_partition(self, node):
-        log_dirs = await node.start()
-        log = log_dirs.create("orders", ORDERS, 0, CONFIG)
+        log_manager = await node.start()
+        log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log)
-        first, second = log_dirs.usage()
+        first, second = log_manager.usage()
         assert first.log_sizes == {("orders", 0): log.size_bytes}
         assert second.log_sizes == {}
         assert 0 < first.usable_bytes <= first.total_bytes

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker.storage.closing import close_cleanly
+from broker.storage.clean_shutdown import close_cleanly
 from kraft.env import RealDisk
 from tests.support.logs import append, open_log
 

@@ -7,7 +7,7 @@ from metadata.configuration.settings import from_key
 
 
 @attrs.frozen
-class LogDirsConfig:
+class LogManagerConfig:
     """`directories` are absolute. Partitions are stored in `metadata_directory` only if `directories` has it."""
 
     directories: tuple[str, ...]

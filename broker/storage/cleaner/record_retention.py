@@ -1,10 +1,11 @@
-"""What of a batch stays when its log is cleaned, by the rules of Kafka's Cleaner.
+"""Decides which records of a batch stay in a compacted log, by the rules of Kafka's Cleaner.
 
-A record stays if no later one in the part that was looked through has its key. A tombstone, which is a record without
-a value, has to stay for a while even then, so that who reads the log from its start meanwhile hears of it: the first
-cleaning that meets it notes in its batch when it may go, the delete horizon (KIP-534).
+A record stays if no later record in the mapped part of the log has its key. A tombstone, a record without a value, is
+removed some time later, so that a consumer that is reading the log from its start still sees it. The first compaction
+that finds the tombstone stores in its batch the time at which it may be removed, the delete horizon (KIP-534).
 
-What transactions have written stays, and so do their markers: which of it was aborted has to be known first.
+Records of transactions and their markers always stay. They could only be compacted once it is known which transactions
+were aborted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +18,17 @@ from broker.wire.records import BatchHeader
 from broker.wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from broker.wire.records.raw import RawRecord, batch_of_none, batch_of_some
 
-# Batches of transactions and their markers.
+# The attributes of transactional batches and of markers.
 NOT_COMPACTED: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 @attrs.frozen
-class Retention:
-    """The rules of one cleaning, which began at `now_ms`.
+class RecordRetention:
+    """The rules of one compaction, which began at `now_ms`.
 
-    `round_end` is the end of what could be cleaned: the batch before it stays, if need be without records, so that the
-    log is not shorter than it was. `last_offsets` has the end of each producer's last batch, which stays likewise: it
-    has the sequence number that the producer goes on from.
+    `round_end` is the end of the part that can be cleaned. The batch before it stays, perhaps without records, so that
+    the log's end does not move. `last_offsets` has the last offset of each producer's last batch, which stays in the
+    same way: it has the sequence number from which the producer continues.
     """
 
     offsets: OffsetMap
@@ -36,12 +37,12 @@ class Retention:
     round_end: int
     last_offsets: Mapping[int, int]
 
-    def keeps_whole(self, header: BatchHeader) -> bool:
-        """Whether there is no need to look into the batch."""
+    def retains_batch(self, header: BatchHeader) -> bool:
+        """Whether the batch stays unchanged, so that its records need not be read."""
         return bool(header.attributes & NOT_COMPACTED) or header.base_offset >= self.offsets.end_offset
 
-    def keeps_of(self, header: BatchHeader, records: Sequence[RawRecord]) -> list[RawRecord]:
-        """Which of these records of the batch stay."""
+    def retained_records(self, header: BatchHeader, records: Sequence[RawRecord]) -> list[RawRecord]:
+        """The records among these of the batch that stay."""
         base_offset, end_offset, last_offset = header.base_offset, self.offsets.end_offset, self.offsets.last_offset
         horizon = header.delete_horizon_ms
         keeps_tombstones = horizon is None or self.now_ms < horizon
@@ -55,8 +56,8 @@ class Retention:
                 kept.append(record)
         return kept
 
-    def rebuilt(self, header: BatchHeader, batch: memoryview, data: bytes, kept: Sequence[RawRecord]) -> memoryview:
-        """The batch with these of its records, which stand in `data`; empty if nothing of it has to stay."""
+    def rebuild(self, header: BatchHeader, batch: memoryview, data: bytes, kept: Sequence[RawRecord]) -> memoryview:
+        """The batch with only the `kept` records, whose bytes are in `data`; empty if the batch need not stay."""
         if not kept:
             return self._without_records(header, batch)
         needs_horizon = header.delete_horizon_ms is None and not all(record[6] for record in kept)

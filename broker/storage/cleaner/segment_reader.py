@@ -1,4 +1,4 @@
-"""Reads the segments that are cleaned: whole, intact batches, and their records in portions."""
+"""Reads the segments that are to be cleaned: whole, intact batches, and their records in portions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,9 +21,9 @@ RECORDS_AT_A_TIME: Final = 500
 
 
 def read_batches(file: File, position: int, end: int, piece_bytes: int) -> Iterator[tuple[BatchHeader, bytes, int]]:
-    """Every batch from `position` to `end`: its header, and the bytes in which it stands at a position.
+    """Every batch from `position` to `end`: its header, a buffer that contains it, and its position in the buffer.
 
-    Reads `piece_bytes` at a time, or one batch. Raises CorruptBatch, OSError.
+    Reads `piece_bytes` at a time, or one batch if that is larger. Raises CorruptBatch, OSError.
     """
     piece, first = b"", position
     while position < end:
@@ -33,7 +33,7 @@ def read_batches(file: File, position: int, end: int, piece_bytes: int) -> Itera
         header = read_header(piece, at)
         size = header.size
         if position + size > end:
-            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, behind {end}")
+            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, after {end}")
         if at + size > len(piece):
             piece, first, at = file.read(position, min(max(piece_bytes, size), end - position)), position, 0
         check_crc(piece, at, header)
@@ -42,10 +42,10 @@ def read_batches(file: File, position: int, end: int, piece_bytes: int) -> Itera
 
 
 def records_in_portions(header: BatchHeader, piece: bytes, at: int) -> tuple[bytes, Iterable[list[RawRecord]]]:
-    """The bytes in which the records of the batch in `piece` at `at` stand; and these, a millisecond's worth at a time.
+    """The decompressed records of the batch at position `at` of `piece`: their bytes, and lists of parsed records.
 
-    Raises CorruptBatch where they cannot be decompressed, and InvalidRecord where there are not exactly as many as the
-    batch says, the latter when it gets there.
+    Each list takes about a millisecond to parse. Raises CorruptBatch if the records cannot be decompressed. Raises
+    InvalidRecord, perhaps only while the lists are iterated, if their number differs from the batch header's.
     """
     if header.count == 0:
         return b"", ()
@@ -57,7 +57,7 @@ def records_in_portions(header: BatchHeader, piece: bytes, at: int) -> tuple[byt
         return data, _portions(data, start, end, header.count)
     records, at = scan_records(data, start, header.count)
     if at != end:
-        raise _left_over()
+        raise _trailing_bytes()
     return data, (records,)
 
 
@@ -66,8 +66,8 @@ def _portions(data: bytes, at: int, end: int, count: int) -> Iterator[list[RawRe
         records, at = scan_records(data, at, min(RECORDS_AT_A_TIME, count - first))
         yield records
     if at != end:
-        raise _left_over()
+        raise _trailing_bytes()
 
 
-def _left_over() -> InvalidRecord:
+def _trailing_bytes() -> InvalidRecord:
     return InvalidRecord("Incorrect declared batch size, records still remaining in file")

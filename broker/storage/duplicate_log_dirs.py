@@ -19,7 +19,7 @@ class DuplicateLogDir(Exception):
     """A partition's directory, or a log directory, exists twice, and it is unknown which one is right."""
 
 
-def stray_of(key: PartitionKey, one: LogDir, other: LogDir, belongs: Belongs) -> LogDir:
+def find_stray(key: PartitionKey, one: LogDir, other: LogDir, belongs: Belongs) -> LogDir:
     """The log directory with the stray copy. Raises DuplicateLogDir if neither is known to be one."""
     for directory in (one, other):
         assert directory.properties is not None, "it is formatted when it is claimed"

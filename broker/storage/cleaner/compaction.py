@@ -1,0 +1,202 @@
+"""Compacts one log: finds the last offset of each key, writes the retained records, and swaps them in.
+
+Only inactive, committed and flushed segments are cleaned, so that no power cut removes both a record and its
+replacement. Meanwhile other tasks append to the log and read it. They may also truncate or delete it, which aborts
+the compaction without loss, since a group of segments is replaced at once or not at all.
+
+After a crash the log is as it was before the replacement, or as after it (`recovery`). The files of a group are durable
+before they get the suffix `.swap`, which tells a restart that they are complete. The replaced segments are removed
+after that, the oldest first.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.storage.cleaner.cleaned_segment import CleanedSegment
+from broker.storage.cleaner.log_to_clean import LogToClean
+from broker.storage.cleaner.offset_map import OffsetMap
+from broker.storage.cleaner.pacing import CleaningPacer
+from broker.storage.cleaner.record_retention import NOT_COMPACTED, RecordRetention
+from broker.storage.cleaner.segment_reader import read_batches, records_in_portions
+from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
+from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from broker.storage.segment import Segment
+from broker.wire.records import BatchHeader
+from broker.wire.records.raw import RawRecord
+from kraft.env import Disk
+
+
+class CompactionAborted(Exception):
+    """The log was truncated or deleted, or its topic is no longer compacted."""
+
+
+@attrs.define
+class Compaction:
+    """One compaction of `log`; `run` may be called once.
+
+    `bytes_read` and `bytes_written` are the sizes of the segments before and after. `buffer_bytes` is the size of one
+    read.
+    """
+
+    disk: Disk
+    log: Log
+    to_clean: LogToClean
+    offsets: OffsetMap
+    pacer: CleaningPacer
+    buffer_bytes: int
+    now_ms: int
+    bytes_read: int = 0
+    bytes_written: int = 0
+    _truncations: int = 0
+
+    async def run(self) -> int:
+        """Clean the log; returns its new cleaned offset.
+
+        It is after `to_clean.first_dirty` unless nothing was dirty.
+
+        The cleaned part must be durable and below the recovery point: a recovery would take its gaps for damage.
+
+        Raises CompactionAborted, OSError, FsyncFailed, and WireError if a batch is damaged.
+        """
+        self._truncations = self.log.durability.truncations
+        await self._fill_map()
+        self._check()
+        for group in _group_segments(self._sources(self.offsets.end_offset), self.to_clean.end, self.log.config):
+            await self._clean_group(group)
+        self._check()
+        return self.offsets.end_offset
+
+    def _sources(self, end_offset: int) -> list[Segment]:
+        return [segment for segment in self.log.segments if segment.base_offset < end_offset]
+
+    async def _pause(self) -> None:
+        await self.pacer.pause()
+        self._check()
+
+    def _check(self) -> None:
+        log = self.log
+        if log.failure is not None or log.durability.truncations != self._truncations or not log.config.compact_enabled:
+            raise CompactionAborted
+
+    # Filling the offset map
+
+    async def _fill_map(self) -> None:
+        """Map the keys from `first_dirty` on, until the map is full or all dirty segments are mapped."""
+        first_dirty, offsets = self.to_clean.first_dirty, self.offsets
+        offsets.end_offset = first_dirty
+        sources = self._sources(self.to_clean.end)
+        ends = [segment.base_offset for segment in sources[1:]] + [self.to_clean.end]
+        for segment, end in zip(sources, ends, strict=False):
+            if end > first_dirty:
+                await self._map_segment(segment)
+                if offsets.is_full and offsets.end_offset < end:
+                    return
+                offsets.end_offset = end
+
+    async def _map_segment(self, segment: Segment) -> None:
+        found = segment.find(self.to_clean.first_dirty)
+        position = segment.written if found is None else found.position
+        for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
+            if not header.attributes & NOT_COMPACTED:
+                await self._map_batch(header, piece, at)
+                if self.offsets.is_full and self.offsets.end_offset <= header.last_offset:
+                    return
+            self.offsets.end_offset = max(header.next_offset, self.to_clean.first_dirty)
+            if self.pacer.add_work(header.size, 1):
+                await self._pause()
+
+    async def _map_batch(self, header: BatchHeader, piece: bytes, at: int) -> None:
+        base_offset, first_dirty, offsets = header.base_offset, self.to_clean.first_dirty, self.offsets
+        for records in records_in_portions(header, piece, at)[1]:
+            for _, _, _, _, offset_delta, key, _ in records:
+                if key is not None and base_offset + offset_delta >= first_dirty:
+                    if offsets.is_full:
+                        return
+                    offsets.put(key, base_offset + offset_delta)
+                    offsets.end_offset = base_offset + offset_delta + 1
+            if self.pacer.add_work(0, len(records)):
+                await self._pause()
+
+    # Writing the retained records
+
+    async def _clean_group(self, group: list[Segment]) -> None:
+        self._check()
+        log = self.log
+        cleaned = CleanedSegment(self.disk, log.directory, group[0].base_offset, log.config)
+        is_in_place = False
+        try:
+            retention = self._retention()
+            for segment in group:
+                await self._clean_segment(cleaned, segment, retention)
+            await cleaned.finish()
+            self._check()
+            if any(log.segments.index(segment) is None for segment in group):
+                raise CompactionAborted  # retention has deleted a segment
+            log.replace_segments(group)
+            is_in_place = True
+        finally:
+            if not is_in_place:
+                await cleaned.discard()
+        self.bytes_read += sum(segment.size_bytes for segment in group)
+        self.bytes_written += cleaned.size_bytes
+        await self.disk.sync_dir(log.directory)
+
+    def _retention(self) -> RecordRetention:
+        return RecordRetention(
+            self.offsets,
+            self.now_ms,
+            self.log.config.delete_retention_ms,
+            self.to_clean.end,
+            self.log.producers.last_offsets(),
+        )
+
+    async def _clean_segment(self, cleaned: CleanedSegment, segment: Segment, retention: RecordRetention) -> None:
+        staged_from, written = b"", 0
+        for header, piece, at in read_batches(segment.file, 0, segment.written, self.buffer_bytes):
+            if piece is not staged_from:  # otherwise staged batches would keep all pieces in memory
+                staged_from, written = piece, cleaned.write()
+            batch = memoryview(piece)[at : at + header.size]
+            if not retention.retains_batch(header):
+                batch = await self._clean_batch(header, batch, piece, at, retention)
+            if batch:
+                cleaned.append(batch)
+            if self.pacer.add_work(header.size + written, 1):
+                await self._pause()
+            written = 0
+        if self.pacer.add_work(cleaned.write(), 0):
+            await self._pause()
+
+    async def _clean_batch(
+        self, header: BatchHeader, batch: memoryview, piece: bytes, at: int, retention: RecordRetention
+    ) -> memoryview:
+        kept: list[RawRecord] = []
+        data, portions = records_in_portions(header, piece, at)
+        for records in portions:
+            kept += retention.retained_records(header, records)
+            if self.pacer.add_work(0, len(records)):
+                await self._pause()
+        return retention.rebuild(header, batch, data, kept)
+
+
+def _group_segments(segments: Sequence[Segment], end_offset: int, config: LogConfig) -> list[list[Segment]]:
+    """Groups of adjacent segments, each of which fits into one segment; the last group ends before `end_offset`.
+
+    Compaction makes segments small, and few large files are better than many. Only sizes in bytes are compared: the
+    interval of index entries bounds the size of an index by the size of its segment.
+    """
+    index_entries_max = config.segment_index_bytes // OffsetIndex.ENTRY.size
+    size_max = min(config.segment_bytes, max(config.index_interval_bytes, 1) * index_entries_max)
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    groups: list[list[Segment]] = []
+    size = 0
+    for segment, end in zip(segments, ends, strict=False):
+        fits = groups and size + segment.size_bytes <= size_max
+        if fits and end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX:
+            groups[-1].append(segment)
+            size += segment.size_bytes
+        else:
+            groups.append([segment])
+            size = segment.size_bytes
+    return groups
