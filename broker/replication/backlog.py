@@ -13,9 +13,9 @@ import trio
 
 Work: TypeAlias = Callable[[], None]
 
-# Done at once per metadata change; few topics have more partitions on one broker.
+# Items done at once per metadata change; few topics have more partitions on one broker.
 AT_ONCE: Final = 32
-# Takes some milliseconds, and at worst a tenth of a second.
+# Items per turn of the event loop. They take some milliseconds, and at worst a tenth of a second.
 PER_TURN: Final = 8
 
 
@@ -29,16 +29,16 @@ class Backlog:
         self._done = done
         self._waiting: deque[Work] = deque()
         self._work = trio.Event()
-        self._room = AT_ONCE
+        self._left_at_once = AT_ONCE
 
     def begin(self) -> None:
         """Begin a new metadata change: its first items are done at once."""
-        self._room = AT_ONCE
+        self._left_at_once = AT_ONCE
 
     def add(self, work: Work) -> None:
         """Do `work` now or later, in order."""
-        if self._room and not self._waiting:
-            self._room -= 1
+        if self._left_at_once and not self._waiting:
+            self._left_at_once -= 1
             work()
         else:
             self._waiting.append(work)

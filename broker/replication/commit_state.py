@@ -1,4 +1,4 @@
-"""Up to which offsets the records of a partition are committed and stable."""
+"""The offsets up to which the records of a partition are committed and stable."""
 
 from typing import Final
 
@@ -24,10 +24,10 @@ class CommitState:
             self.move(log, min(max(high_watermark, log.log_start_offset), log.log_end_offset))
 
     def move(self, log: Log, offset: int) -> None:
-        """Set the high watermark, and tell the producers' states, on which the last stable offset depends.
+        """Set the high watermark, and pass it to the producer states, on which the last stable offset depends.
 
-        Otherwise a transaction that has ended would hold back the last stable offset for ever. The producers' states
-        must also be told of an unchanged offset after they were reloaded from the log.
+        Otherwise a transaction that has ended would hold back the last stable offset for ever. The producer
+        states also need an unchanged offset after they were reloaded from the log.
         """
         self.high_watermark = offset
         producers = log.producers

@@ -135,10 +135,9 @@ class FetchPlan:
         self._is_waiting = False  # the request in flight may wait at the leader
         self._is_ending = False
         self._is_urgent = False  # a partition must be fetched that the request in flight does not name
-        self._told: dict[
-            PartitionKey, Position
-        ] = {}  # the positions in the session, or in the last request without one
-        self._untold: dict[PartitionKey, None] = {}  # partitions whose position may differ from that
+        # The positions in the session, or in the last request without one.
+        self._sent: dict[PartitionKey, Position] = {}
+        self._changed: dict[PartitionKey, None] = {}  # partitions whose position may differ from that
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -152,7 +151,7 @@ class FetchPlan:
         self._failures.pop(key, None)
         self._committed.pop(key, None)
         self.lagging.pop(key, None)
-        self._untold[key] = None
+        self._changed[key] = None
         self._is_urgent = True
 
     def forget(self, key: PartitionKey) -> None:
@@ -162,16 +161,16 @@ class FetchPlan:
             self._failures.pop(key, None)
             self._committed.pop(key, None)
             self.lagging.pop(key, None)
-            self._untold[key] = None
+            self._changed[key] = None
 
     def moved(self, key: PartitionKey, position: Position) -> None:
-        """Record a partition's position after a response was applied; one with progress goes to the back."""
+        """Record a partition's position after a response was applied. Progress moves it to the end of the order."""
         if key in self._positions:
             self._failures.pop(key, None)
             if position != self._positions[key]:
                 del self._positions[key]
                 self._positions[key] = position
-                self._untold[key] = None
+                self._changed[key] = None
             if position.offset < self._committed.get(key, -1):
                 self.lagging[key] = None
             else:
@@ -185,14 +184,14 @@ class FetchPlan:
             pause_ms = BACKOFF_MIN_MS * 2 ** min(failures, _BACKOFF_DOUBLINGS_MAX)
             self._pause(key, now + min(pause_ms, self._settings.backoff_ms) / 1000)
 
-    def hold_back(self, key: PartitionKey, until: float) -> None:
+    def delay(self, key: PartitionKey, until: float) -> None:
         """Leave a partition out until then, without an error; does nothing if it is left out already."""
         if key in self._positions and key not in self._paused:
             self._pause(key, until)
 
     def _pause(self, key: PartitionKey, until: float) -> None:
         self._paused[key] = until
-        self._untold[key] = None
+        self._changed[key] = None
         if until < inf:
             heappush(self._pauses, (until, key))
 
@@ -213,7 +212,7 @@ class FetchPlan:
             return None
         is_full = self._session_epoch == _INITIAL_EPOCH
         named, forgotten = self._full() if is_full else self._incremental()
-        self._untold.clear()
+        self._changed.clear()
         self._is_urgent = self._is_ending = False
         self._is_waiting = not (is_full and self._is_granted_sessions)
         settings = self._settings
@@ -248,21 +247,21 @@ class FetchPlan:
             until, key = heappop(self._pauses)
             if self._paused.get(key) == until:
                 del self._paused[key]
-                self._untold[key] = None
+                self._changed[key] = None
 
     def _full(self) -> tuple[list[PartitionKey], list[PartitionKey]]:
-        self._told = {key: position for key, position in self._positions.items() if key not in self._paused}
-        return list(self._told), []
+        self._sent = {key: position for key, position in self._positions.items() if key not in self._paused}
+        return list(self._sent), []
 
     def _incremental(self) -> tuple[list[PartitionKey], list[PartitionKey]]:
         named, forgotten = [], []
-        for key in self._untold:
+        for key in self._changed:
             position = None if key in self._paused else self._positions.get(key)
             if position is None:
-                if self._told.pop(key, None) is not None:
+                if self._sent.pop(key, None) is not None:
                     forgotten.append(key)
-            elif position != self._told.get(key):
-                self._told[key] = position
+            elif position != self._sent.get(key):
+                self._sent[key] = position
                 named.append(key)
         return named, forgotten
 
@@ -270,7 +269,7 @@ class FetchPlan:
         topics: dict[bytes, FetchTopic] = {}
         for key in keys:
             topic_id, index = key
-            position = self._told[key]
+            position = self._sent[key]
             topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
             topic.partitions.append(
                 FetchPartition(
@@ -300,7 +299,7 @@ class FetchPlan:
             if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = _NO_SESSION
             elif code not in _SESSION_ERRORS:
-                for key in self._told:
+                for key in self._sent:
                     self.failed(key, now)
             return []
         self._continue_session(response.session_id)
@@ -320,7 +319,7 @@ class FetchPlan:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 position = self._positions.get(key)
-                if position is not None and position == self._told.get(key) and key not in self._paused:
+                if position is not None and position == self._sent.get(key) and key not in self._paused:
                     yield self._outcome(key, position, data, now)
 
     def _outcome(self, key: PartitionKey, position: Position, data: PartitionData, now: float) -> Outcome:
@@ -334,7 +333,7 @@ class FetchPlan:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return OutOfRange(key, position.leader_epoch)
         if code is ErrorCode.FENCED_LEADER_EPOCH:
-            self._pause(key, inf)  # until the metadata brings the leader epoch that the leader has already
+            self._pause(key, inf)  # until the metadata has the leader epoch that the leader knows already
         else:
             self.failed(key, now)
         return Refused(key, position.leader_epoch, code)

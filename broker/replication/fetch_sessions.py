@@ -117,8 +117,8 @@ class FetchSession:
                 self.held.pop(gone, None)
                 gone.leave()
 
-    def asked(self, follower: BrokerIncarnation | None, now_ms: float) -> None:
-        """Begin another request. A new incarnation of the follower reports the state of every partition again."""
+    def begin_request(self, follower: BrokerIncarnation | None, now_ms: float) -> None:
+        """Start another request. A new incarnation of the follower reports the state of every partition again."""
         if follower != self.follower:
             self.make_all_due()
             self.follower = follower
@@ -326,7 +326,7 @@ class FetchSessions:
         now_ms: float,
     ) -> Fetch:
         session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
-        session.asked(follower, now_ms)
+        session.begin_request(follower, now_ms)
         session.update(named, forgotten)
         if len(session):
             self._sessions[session.id] = self._sessions.pop(session.id)
@@ -336,7 +336,7 @@ class FetchSessions:
         return Fetch(nothing, is_full=True)
 
     def close(self, fetch: Fetch) -> None:
-        """End the session of a request, of which its client will not hear."""
+        """End the session of a request whose response will not reach the client."""
         self._remove(fetch.session_id)
 
     def _remove(self, session_id: int) -> None:

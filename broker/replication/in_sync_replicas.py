@@ -1,4 +1,4 @@
-"""A leader's knowledge of its followers and of the in-sync replicas (ISR). Pure: times come as arguments.
+"""Tracks a leader's followers and the in-sync replicas (ISR). Pure: times come as arguments.
 
 The controller decides the ISR; the leader proposes changes. While a proposal is in flight the leader does not know
 which ISR is in force, so it uses the *maximal* one: the committed ISR, including replicas proposed to leave, plus a

@@ -37,15 +37,15 @@ class DivergingEpoch:
 
 
 def diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> DivergingEpoch | None:
-    """Where the leader's log diverges from a log that ends at `fetch_offset` with a record of `last_fetched_epoch`.
+    """Compare the leader's log with a log that ends at `fetch_offset` with a record of `last_fetched_epoch`.
 
-    None if the logs agree. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader does not know that epoch.
+    Returns None if the logs agree. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader does not know that epoch.
     """
     if last_fetched_epoch == NO_EPOCH:
         return None
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.readable_end_offset)
     if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_EPOCH_OFFSET:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of the epoch {last_fetched_epoch}")
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the leader epoch {last_fetched_epoch} is unknown")
     if fetch_offset < log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the log starts at {log.log_start_offset}")
     if epoch < last_fetched_epoch or end_offset < fetch_offset:

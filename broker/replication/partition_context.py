@@ -1,4 +1,4 @@
-"""What all partitions of a broker share: its id, its clock, the other brokers' registrations, background tasks."""
+"""The state that all partitions of a broker share: its id, its clock, registrations of brokers, background tasks."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar

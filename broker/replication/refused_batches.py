@@ -1,13 +1,13 @@
 """Batches that idempotent producers have to send again before their later ones are accepted (KAFKA-15591).
 
 A producer has several batches of a partition in flight. A broker that does not lead yet refuses the first one, leads a
-moment later, and receives the second one. It does not know the producer, and has to accept any sequence number from
-such a one, for its records may have been deleted (KIP-360). The first batch could never be appended after that: it
-would be lost, although the producer retries. So once a batch was refused, later ones of the same connection are refused
-as well, until that batch has come again.
+moment later, and receives the second one. It does not know the producer, and has to accept any sequence
+number from an unknown producer, because its records may have been deleted (KIP-360). The first batch could not be
+appended after that: it would be lost, although the producer retries. So once a batch was refused, later batches on the
+same connection are refused too, until that batch was sent again.
 
-Kafka refuses them from 4.5 on if the partition was never written to. It does so after a topic was created again, too,
-when producers may well continue with their sequence numbers; and not if others have written to the partition.
+Kafka refuses them from 4.5 on, but only if the partition was never written to. It also refuses them after a topic was
+created again, although producers may continue with their sequence numbers then.
 """
 
 from typing import Final, TypeAlias
@@ -18,12 +18,13 @@ from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import BatchHeader
 
-# No client waits longer for an answer and then still goes on with the connection (`request.timeout.ms`, 30 s).
+# No client keeps a connection in use after waiting longer than this for a response (`request.timeout.ms`, 30 s).
 REMEMBERED_MS: Final = 60_000
-# As many as a connection may have in flight; a client with more refused batches is answered as Kafka answers it.
+# The most requests that a connection may have in flight. Beyond that the oldest refusals are forgotten, and the rules
+# are those of Kafka.
 REMEMBERED_MAX: Final = 1024
 
-# All clients retry after these. With other errors some go on as if there had never been such a batch.
+# All clients retry after these errors. After other errors some clients drop the batch and continue.
 RETRIED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -55,7 +56,10 @@ class RefusedBatches:
             del self._refused[next(iter(self._refused))]
 
     def check(self, topic: str | bytes, partition: Partition, header: BatchHeader, now_ms: int) -> None:
-        """Forget about a batch that comes again. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER until it does."""
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch was refused and not sent again yet.
+
+        If this is the refused batch, its refusal is forgotten.
+        """
         self._forget_before(now_ms - REMEMBERED_MS)
         key = topic, partition.index, header.producer_id, header.producer_epoch
         if key not in self._refused:

@@ -43,20 +43,20 @@ class ReplicaDirectories:
         self._local_id = local_id
         self._directory_of = directory_of
         self._trace = trace
-        self._untold: dict[_Key, bytes] = {}
+        self._unreported: dict[_Key, bytes] = {}
         self._work = trio.Event()
 
     def compare(self, partition: Partition, image: PartitionImage) -> None:
         """Report the replica's directory if the metadata has another one or none."""
-        told = UNASSIGNED_DIRECTORY
+        known = UNASSIGNED_DIRECTORY
         if image.directories:
-            told = image.directories[image.replicas.index(self._local_id)]
+            known = image.directories[image.replicas.index(self._local_id)]
         actual = self._actual(partition)
-        if actual is None and told == UNASSIGNED_DIRECTORY:
+        if actual is None and known == UNASSIGNED_DIRECTORY:
             actual = LOST_DIRECTORY  # otherwise this broker could be elected as its leader
-        if actual not in (None, told):
+        if actual not in (None, known):
             assert actual is not None, "just looked"
-            self._untold[partition.topic_id, partition.index] = actual
+            self._unreported[partition.topic_id, partition.index] = actual
             self._work.set()
 
     def _actual(self, partition: Partition) -> bytes | None:
@@ -70,17 +70,17 @@ class ReplicaDirectories:
         failures = 0
         while True:
             await self._work.wait()
-            while self._untold:
-                if await self._tell(controllers, broker_epoch()):
+            while self._unreported:
+                if await self._send_report(controllers, broker_epoch()):
                     failures = 0
                     continue
                 await trio.sleep(min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** min(failures, 10)) / 1000)
                 failures += 1
             self._work = trio.Event()
 
-    async def _tell(self, controllers: Controllers, broker_epoch: int) -> bool:
+    async def _send_report(self, controllers: Controllers, broker_epoch: int) -> bool:
         """Send one request; returns whether it was answered. Replicas that the controller does not know are dropped."""
-        sent = dict(islice(self._untold.items(), ASSIGNMENTS_MAX))
+        sent = dict(islice(self._unreported.items(), ASSIGNMENTS_MAX))
         request = AssignReplicasToDirsRequest(
             broker_id=self._local_id, broker_epoch=broker_epoch, directories=_by_directory(sent)
         )
@@ -89,9 +89,9 @@ class ReplicaDirectories:
         except ApiError as error:
             self._trace("directories_not_assigned", node=self._local_id, error=error.name)
             return False
-        return self._told(sent, response)
+        return self._handle_response(sent, response)
 
-    def _told(self, sent: Mapping[_Key, bytes], response: AssignReplicasToDirsResponse) -> bool:
+    def _handle_response(self, sent: Mapping[_Key, bytes], response: AssignReplicasToDirsResponse) -> bool:
         if response.error_code:
             self._trace("directories_not_assigned", node=self._local_id, error=response.error_code)
             return False
@@ -101,8 +101,8 @@ class ReplicaDirectories:
                     key = (topic.topic_id, partition.partition_index)
                     if partition.error_code != ErrorCode.NONE:
                         self._trace("directory_assignment_refused", node=self._local_id, error=partition.error_code)
-                    if self._untold.get(key) == sent.get(key):
-                        self._untold.pop(key, None)
+                    if self._unreported.get(key) == sent.get(key):
+                        self._unreported.pop(key, None)
         return True
 
 
@@ -135,5 +135,5 @@ def has_replica(
         return False
     if directory_id is None or not partition.directories:
         return True
-    told = partition.directories[partition.replicas.index(broker_id)]
-    return told == directory_id or is_reserved(told)
+    known = partition.directories[partition.replicas.index(broker_id)]
+    return known == directory_id or is_reserved(known)

@@ -44,7 +44,7 @@ RESPONSE_DUE_MS: Final = 10
 
 @attrs.frozen(kw_only=True)
 class FetcherContext:
-    """What the fetchers of a broker share.
+    """The settings and services that the fetchers of a broker share.
 
     `source` finds a broker's registration; `listener_name` names the endpoint to fetch from. `throttle` limits the
     bytes fetched for throttled replicas that are not in sync. `log_failed` is called with a partition whose disk has
@@ -92,7 +92,7 @@ class ReplicaFetcher:
         key = partition_key(partition)
         self._partitions[key] = partition
         self._plan.follow(key, _position(partition))
-        self._flush_if_asked(partition)
+        self._queue_flush(partition)
         self._wake_up()
 
     def forget(self, partition: Partition) -> None:
@@ -214,7 +214,7 @@ class ReplicaFetcher:
         until = trio.current_time() + min(wait_ms, self._context.settings.backoff_ms) / 1000
         for key in list(self._plan.lagging):
             if self._partitions[key].throttled_as_follower:
-                self._plan.hold_back(key, until)
+                self._plan.delay(key, until)
 
     # Responses
 
@@ -258,9 +258,9 @@ class ReplicaFetcher:
             self._on_truncated(partition)
         else:
             self._plan.moved(key, _position(partition))
-            self._flush_if_asked(partition)
+            self._queue_flush(partition)
 
-    def _flush_if_asked(self, partition: Partition) -> None:
+    def _queue_flush(self, partition: Partition) -> None:
         log = partition.log
         if partition.flushes_appends and log is not None and log.needs_flush(int(self._env.wall() * 1000)):
             self._unflushed[partition] = None
@@ -300,7 +300,7 @@ class ReplicaFetcher:
         )
 
     async def _find_range(self, connection: Connection, asked: Sequence[OutOfRange]) -> None:
-        """Ask the leader for the start and end of its logs, and move the own logs' ends into that range."""
+        """Ask the leader for the start and end of its logs, and move this broker's log ends into that range."""
         partitions = {each.key: self._partitions[each.key] for each in asked if each.key in self._partitions}
         epochs = {each.key: each.leader_epoch for each in asked}
         try:

@@ -1,4 +1,4 @@
-"""Creates, leads, follows and removes the partition replicas of this broker, as the metadata says."""
+"""Creates and removes the partition replicas of this broker, and gives them their roles, as the metadata says."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

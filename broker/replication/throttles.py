@@ -1,4 +1,4 @@
-"""Throttles of replication: they limit how fast out-of-sync replicas are copied (KIP-73). Pure: times are arguments.
+"""Replication throttles, which limit how fast out-of-sync replicas are copied (KIP-73). Pure: times are arguments.
 
 Each broker has one rate for what it sends as a leader and one for what it receives as a follower; each topic lists the
 replicas that are throttled. All bytes of throttled replicas count for the rate, but only out-of-sync replicas are held
@@ -45,11 +45,11 @@ class WindowedRate:
         return self._size / self._elapsed_ms(now_ms) * 1000
 
     def allowance(self, quota: float, now_ms: float) -> float:
-        """How many more bytes may be recorded now before the rate exceeds `quota`; negative where it does already."""
+        """How many more bytes may be recorded now before the rate exceeds `quota`; negative if it does already."""
         self._drop_old(now_ms)
         return quota * self._elapsed_ms(now_ms) / 1000 - self._size
 
-    def keeps_at(self, quota: float, now_ms: float) -> float:
+    def time_within(self, quota: float, now_ms: float) -> float:
         """The time at which the rate is down to `quota`, if nothing more is recorded."""
         self._drop_old(now_ms)
         if not self._samples or self.rate(now_ms) <= quota:
@@ -98,23 +98,23 @@ class Throttle:
 
     @property
     def allowance(self) -> float:
-        """How many bytes may be copied now, out of sync; none or fewer if the quota is exceeded."""
+        """The bytes that may be copied now for out-of-sync replicas; 0 or negative if the quota is exceeded."""
         quota = self._quota()
         return inf if quota >= UNLIMITED else self._rate.allowance(quota, self._now_ms())
 
     @property
     def has_room(self) -> bool:
-        """Whether enough bytes may be copied to make reading the held partitions worth while."""
+        """Whether enough bytes may be copied that reading the held partitions is worthwhile."""
         return self.allowance >= min(self._quota(), UNLIMITED) * _GRAIN_SECONDS
 
     @property
     def wait_ms(self) -> float:
-        """How long to copy nothing of throttled, out-of-sync replicas; 0 if the quota is not exceeded."""
+        """The time for which throttled, out-of-sync replicas must not be copied; 0 if the quota is not exceeded."""
         quota = self._quota()
         if quota >= UNLIMITED:
             return 0
         now_ms = self._now_ms()
-        return self._rate.keeps_at(quota, now_ms) - now_ms
+        return self._rate.time_within(quota, now_ms) - now_ms
 
 
 @attrs.frozen

@@ -13,15 +13,15 @@ class Waiter(Protocol[P_contra]):
     """A parked request that may be complete once the partition has changed."""
 
     def try_complete(self, partition: P_contra) -> None:
-        """Look at the partition, which has changed and does not know this waiter any more. Must not fail."""
+        """Called when the partition has changed, after this waiter was removed from it. Must not raise."""
         ...
 
 
 class AcknowledgementWaiter(Protocol):
-    """A produce request that waits for its records to be safe. Must not fail."""
+    """A produce request that waits until its records are committed or flushed."""
 
     def settled(self, code: ErrorCode) -> None:
-        """Called once: with NONE if the records are safe."""
+        """Called once: with NONE if the records are committed or flushed. Must not raise."""
         ...
 
 
@@ -29,7 +29,7 @@ class Acknowledgements:
     """Produce requests that wait until an offset is reached, in the order of their arrival.
 
     That is the order of their offsets, except for a retried batch that is in the log already and waits for a lower
-    offset. It is told together with the requests that came before it. `waiting` maps each request to its offset.
+    offset. It is notified together with the requests that came before it. `waiting` maps each request to its offset.
     """
 
     __slots__ = ("waiting",)
@@ -41,15 +41,15 @@ class Acknowledgements:
         return len(self.waiting)
 
     def add(self, waiter: AcknowledgementWaiter, end_offset: int) -> None:
-        """Tell `waiter` once everything below `end_offset` is reached."""
+        """Notify `waiter` once everything below `end_offset` is reached."""
         self.waiting[waiter] = end_offset
 
     def discard(self, waiter: AcknowledgementWaiter) -> None:
-        """Drop a waiter without telling it."""
+        """Drop a waiter without notifying it."""
         self.waiting.pop(waiter, None)
 
     def reach(self, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Everything below `end_offset` is reached: tell the requests that wait for that, with `code`."""
+        """Complete the requests that wait for offsets up to `end_offset`, with `code`."""
         waiting = self.waiting
         while waiting:
             waiter, wanted = next(iter(waiting.items()))
@@ -59,7 +59,7 @@ class Acknowledgements:
             waiter.settled(code)
 
     def fail(self, code: ErrorCode) -> None:
-        """Tell all waiting requests `code`: it is not known whether their offsets will be reached."""
+        """Complete all waiting requests with the error `code`: their offsets may never be reached."""
         while self.waiting:
             waiter, _ = self.waiting.popitem(last=False)
             waiter.settled(code)
@@ -69,10 +69,10 @@ class PartitionWaiters(Generic[P]):
     """All requests that wait for a partition of type P.
 
     `for_high_watermark` wait for the high watermark to move, as consumers do. `for_log_end` wait for the log to grow,
-    as followers do. `for_deletions` wait for followers to delete the records that this leader has deleted. Of produce
-    requests, those `for_commit` wait for the high watermark (acks=all), and those `for_flush` for a flush.
+    as followers do. `for_deletions` wait for followers to delete the records that this leader has deleted. Produce
+    requests in `for_commit` wait for the high watermark (acks=all), and those in `for_flush` for a flush.
 
-    A waiter is removed from a dictionary when it is notified, and adds itself again if it has to wait on.
+    A waiter is removed from a dictionary when it is notified, and adds itself again if it has to wait longer.
     """
 
     __slots__ = ("for_commit", "for_deletions", "for_flush", "for_high_watermark", "for_log_end")
@@ -100,6 +100,6 @@ class PartitionWaiters(Generic[P]):
             waiter.try_complete(partition)
 
     def refuse_producers(self, code: ErrorCode) -> None:
-        """Tell all waiting produce requests `code`: it is not known whether their records stay in the log."""
+        """Complete all waiting produce requests with the error `code`: their records may be removed from the log."""
         self.for_commit.fail(code)
         self.for_flush.fail(code)

@@ -1,4 +1,4 @@
-"""Closes logs cleanly: everything in them is durable then, and the next start need not validate them.
+"""Closes logs cleanly: everything in them becomes durable, so that the next start need not validate them.
 
 All logs go through each step together, many at a time and off the event loop. A file system that commits its journal
 makes the creation and renaming of files wait, but one commit covers many files. Closed one after the other, with eight

@@ -74,7 +74,9 @@ class Durability:
     def refusal(self, partition: str) -> KafkaError:
         """The error for an append while `blocks_appends`; `partition` is for the message."""
         if self.failure is None:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} was cut and is not settled yet")
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} was truncated, and the truncation is not durable yet"
+            )
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while appending records to {partition}: {self.failure}"
         )
@@ -129,7 +131,7 @@ class Durability:
         mark_unsettled(self._disk, self._directory)
 
     def truncated_to(self, end_offset: int) -> None:
-        """The log was cut and now ends at `end_offset`. It takes no appends until `settle` is done."""
+        """Record that the log was cut and now ends at `end_offset`. It takes no appends until `settle` is done."""
         self.recovery_point = min(self.recovery_point, end_offset)
         self.truncations += 1
         self.is_unsettled = self.blocks_appends = True

@@ -55,7 +55,7 @@ class Housekeeping:
             raise NoLogDirOnline(self._log_manager.offline_message())
 
     async def apply_retention(self) -> None:
-        """Delete the segments that retention.ms, retention.bytes or the log's start have overtaken."""
+        """Delete the segments that retention.ms, retention.bytes or the log start offset make due."""
         now_ms = self._now_ms()
         for directory in self._log_manager.partition_directories():
             with self._log_manager.offline_on_error(directory):

@@ -7,7 +7,7 @@ which wait for the disk. `log_loader` opens a log, `clean_shutdown` closes it.
 A leader appends in two steps. `append` validates a batch, assigns its offsets and stages the producer's own buffer.
 `commit` writes all staged batches with one system call, so that the batches which the node receives for a partition in
 one turn of its event loop cost one write. Readers see committed batches only. A follower appends the batches of its
-leader unchanged, and truncates what the leader does not have.
+leader unchanged, and truncates records that the leader does not have.
 
 After an error of the disk the log has failed: `failure` holds the error, appends are refused with KAFKA_STORAGE_ERROR,
 and the caller takes its log directory offline. Memory may then be ahead of the file; the next start recovers from the

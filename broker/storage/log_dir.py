@@ -45,12 +45,12 @@ LOGS_PER_TURN = 100
 # which takes 150 us, or twice that if their files are created: 100 such logs in a row blocked the loop for 30 ms.
 TURN_S = 0.001
 
-# Logs flushed at the same time, as when closing: the file system commits the fsyncs that wait together, so this many
-# take half the time of two. More would leave nothing of Trio's 40 threads to others. Not
-# num.recovery.threads.per.data.dir, which is about threads that compute.
+# Logs flushed at the same time, as in a clean shutdown. The file system commits waiting fsyncs together, so this many
+# take half the time of two. More would use up Trio's 40 threads. num.recovery.threads.per.data.dir does not apply: it
+# is for threads that compute.
 SYNCING_TASKS = 32
 
-# The consequence of an unreadable checkpoint.
+# Said in the event about an unreadable checkpoint.
 _CONSEQUENCES: Final = {
     RECOVERY_POINT_CHECKPOINT: "after a crash, all logs of the directory are validated whole",
     LOG_START_OFFSET_CHECKPOINT: "records that were deleted with DeleteRecords may be read again",
@@ -67,7 +67,7 @@ class LogDirInUse(Exception):
 
 @attrs.frozen
 class LogDirUsage:
-    """The figures of a directory for DescribeLogDirs; sizes in bytes, -1 if it is offline."""
+    """The sizes in bytes of a directory for DescribeLogDirs; -1 if it is offline."""
 
     path: str
     error: OSError | None

@@ -220,7 +220,7 @@ class LogManager:
         self.work.set()
 
     def log_failed(self, topic: str, partition: int, error: OSError) -> None:
-        """Take the directory of a log offline that raised `error`."""
+        """Take the directory of a log that raised `error` offline."""
         directory = self.directory_of(topic, partition)
         if directory is not None:
             self.mark_offline(directory.path, error)
@@ -292,7 +292,7 @@ class LogManager:
             self.release()
 
     async def close_unloaded(self, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Write the markers again of directories that were closed cleanly before this start and never loaded.
+        """Write the clean-shutdown markers again, for directories that were closed cleanly before and were not loaded.
 
         `broker_epoch` is the epoch of the broker's registration in the meantime. The directories are released then.
         """
@@ -337,9 +337,9 @@ class LogManager:
         """The message for the operator if all directories, or the metadata log's, are offline."""
         causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
         return (
-            f"All log directories, or the one of the metadata log, are offline ({causes}). What is named has to be a "
-            "file or directory, as the case may be, that the node's user may read and write, on a disk that works; put "
-            "that right, and start the node again"
+            f"All log directories, or the one of the metadata log, are offline ({causes}). Each named path must be a "
+            "file or directory that the node's user may read and write, on a disk that works. Correct this, "
+            "and start the node again"
         )
 
     def _offline_paths(self) -> str:

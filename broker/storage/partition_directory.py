@@ -12,7 +12,7 @@ import attrs
 METADATA_TOPIC = "__cluster_metadata"
 PARTITION_MAX = 2**31 - 1
 _PARTITION_DIGITS_MAX = 10
-NAME_MAX = 255  # of a file, on all common file systems
+NAME_MAX = 255  # the longest name of a file on all common file systems
 
 _PATTERN = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)(\.[0-9a-zA-Z]+-(?P<suffix>delete|future|stray))?"
@@ -54,5 +54,5 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
         return None
     partition = int(match["partition"])
     if partition > PARTITION_MAX or str(partition) != match["partition"]:
-        return None  # not the canonical name, which this node would write
+        return None  # this node would write another name for the partition
     return PartitionDirectory(match["topic"], partition, match["suffix"] or "")

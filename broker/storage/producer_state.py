@@ -1,4 +1,4 @@
-"""The states of a partition's producers, which make retries of idempotent producers harmless.
+"""The states of a partition's producers, which detect retried batches of idempotent producers.
 
 KIP-98 gives every idempotent producer an id and an epoch, and every batch a sequence number. The leader remembers the
 last five batches of each producer. A batch with the same range of sequence numbers is a retry and gets the offsets of

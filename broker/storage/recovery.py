@@ -83,7 +83,7 @@ class Recovery:
         if end_offset is None:
             end_offset = self._recover_from(segments, 0 if clean else recovery_point)
         if end_offset < self.durable_end:
-            self._mark()  # what comes next must not count as durable
+            self._mark()  # later appends must not count as durable
         if self._cut is not None:
             self._cut.trace_loss(self.trace, self.partition, self.durable_end)
         elif end_offset < self.durable_end and not was_cut:

@@ -12,7 +12,7 @@ from broker.storage.segment_list import SegmentList
 
 
 def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> list[str]:
-    """Delete the segments that retention or the log start offset have overtaken.
+    """Delete the segments that retention or the log start offset make due.
 
     Returns `Log.take_discarded`, whose files are to be removed after file.delete.delay.ms. Raises OSError.
     """

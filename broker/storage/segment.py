@@ -1,8 +1,8 @@
 """One segment of a log: a file of batches, its two indexes, and the limits at which it is rolled.
 
 The last segment of a log is the active one, the only one that grows. `size_bytes` counts the appended bytes, `written`
-those written to the file; the difference is what the log has staged. An opened segment is cold: only its size is known,
-and everything else is read on use, so that ten thousand idle partitions start fast and need little memory. The file
+those written to the file; the difference is what the log has staged. Opening a segment only reads its size;
+everything else is read on use, so that ten thousand idle partitions start fast and need little memory. The file
 closes when its last reader is gone.
 """
 

@@ -1,4 +1,4 @@
-"""A marker file in the directory of a log that was truncated, until the truncation is durable.
+"""A marker file in the directory of a log whose last truncation is not durable yet.
 
 The process may end before that (`Durability.settle`). The next process then finds a log in the page cache that looks
 complete, but a later power cut could bring the removed records back, below records that were appended after a roll. The

@@ -213,8 +213,8 @@ def test_what_lags_is_known_from_answers_and_may_be_held_back() -> None:
     for index in range(3):
         plan.moved((T, index), at(12))
     assert list(plan.lagging) == [(T, 2)]
-    plan.hold_back((T, 2), 5)
-    plan.hold_back((T, 2), 3)  # it stays as it is
+    plan.delay((T, 2), 5)
+    plan.delay((T, 2), 3)  # it stays as it is
     request = request_of(plan, 4)
     assert (named(request), forgotten(request)) == ({(T, 0): 12, (T, 1): 12}, [(T, 2)])
     plan.answered(answer(), 4)
