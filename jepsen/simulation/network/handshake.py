@@ -1,15 +1,13 @@
-"""The opening of a connection: SYN, its answer or its loss, and the retries."""
+"""The opening of a connection: SYN, its response or its loss, and the retries."""
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 import trio
 
-if TYPE_CHECKING:
-    from jepsen.simulation.hosts import Host
-    from jepsen.simulation.network.network import Network
-    from jepsen.simulation.network.sockets import SimulatedSocket
+from jepsen.simulation.hosts import Host
+from jepsen.simulation.network.network import Network
+from jepsen.simulation.network.pipe import Endpoint
 
 # Linux's: the first SYN is repeated after a second, each further one after twice the time.
 RETRY_SECONDS = 1.0
@@ -17,9 +15,9 @@ RETRIES_MAX = 6
 
 
 class Handshake:
-    """One socket's attempt to connect. The server's kernel answers, whether its process runs at present or not."""
+    """One attempt of a socket to connect. The server's kernel responds, even while its process is paused."""
 
-    def __init__(self, network: "Network", socket: "SimulatedSocket", address: tuple[str, int]) -> None:
+    def __init__(self, network: Network, socket: Endpoint, address: tuple[str, int]) -> None:
         self._network = network
         self._socket = socket
         self._address = address
@@ -39,7 +37,7 @@ class Handshake:
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._task = None
-        self._socket.close()  # as Trio's own sockets do: half a connection is of no use
+        self._socket.close()  # as Trio's own sockets do: a connection that is half open cannot be used
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _finish(self, error: int) -> None:
@@ -54,7 +52,7 @@ class Handshake:
         else:
             self._after_travel(self._socket.host, self._target, self._syn_arrives, attempt)
 
-    def _after_travel(self, source: "Host", target: "Host", event: object, attempt: int) -> None:
+    def _after_travel(self, source: Host, target: Host, event: object, attempt: int) -> None:
         assert callable(event)
         self._network.clock.after(self._network.delay(source, target), event, attempt)
 
@@ -69,20 +67,20 @@ class Handshake:
 
     def _syn_arrives(self, attempt: int) -> None:
         target, source = self._target, self._socket.host
-        assert target is not None, "a SYN arrives somewhere"
+        assert target is not None, "a SYN arrives at a host"
         if self._network.is_cut(source, target):
             self._retry(attempt)
             return
         listener = self._network.listeners.get(self._address)
         if listener is None:
             self._after_travel(target, source, self._refusal_arrives, attempt)
-        elif len(listener.backlog) >= listener.backlog_max:
+        elif listener.is_full:
             self._retry(attempt)
         else:
             self._after_travel(target, source, self._answer_arrives, attempt)
 
     def _refusal_arrives(self, attempt: int) -> None:
-        assert self._target is not None, "somebody refused"
+        assert self._target is not None, "a refusal comes from a host"
         if self._network.is_cut(self._target, self._socket.host):
             self._retry(attempt)
         else:
@@ -91,13 +89,10 @@ class Handshake:
     def _answer_arrives(self, attempt: int) -> None:
         if self._task is None:
             return
-        assert self._target is not None, "somebody answered"
+        assert self._target is not None, "an answer comes from a host"
         listener = self._network.listeners.get(self._address)
         if listener is None or self._network.is_cut(self._target, self._socket.host):
             self._retry(attempt)
             return
-        accepted = listener.accepted(self._socket)
-        self._network.connect(self._socket, accepted)
-        listener.backlog.append(accepted)
-        listener.wake_acceptor()
+        listener.admit(self._socket)
         self._finish(0)

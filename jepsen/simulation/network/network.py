@@ -1,35 +1,45 @@
-"""Segments on their way: sent, held up by faults, delivered, answered with a reset."""
+"""Carries segments: they are sent, held by faults, delivered, or answered with a reset."""
 
 import errno
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jepsen.simulation.clock import VirtualClock
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import RETRANSMISSION_SECONDS, Links
-from jepsen.simulation.network.pipe import Pipe
-
-if TYPE_CHECKING:
-    from jepsen.simulation.network.sockets import SimulatedSocket
+from jepsen.simulation.network.pipe import Endpoint, Pipe
 
 # How long unacknowledged data is retransmitted before the kernel gives up with ETIMEDOUT. Linux takes 15 minutes by
 # default; more of them would only make simulations longer.
 GIVE_UP_SECONDS = 30.0
-# How often a sender knocks at a machine without power.
-KNOCK_SECONDS = 1.0
+# How often a sender retries while the receiver has no power.
+POWER_RETRY_SECONDS = 1.0
 FIRST_EPHEMERAL_PORT = 40_000
 
 
+class Listener(Protocol):
+    """A listening socket."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if the backlog has no room for another connection."""
+        ...
+
+    def admit(self, client: Endpoint) -> None:
+        """Establish the connection that `client` requests, and add the server's end to the backlog."""
+        ...
+
+
 class Network:
-    """Every connection there is. `links` are what a nemesis changes; `heal` lets what was held up arrive."""
+    """All connections between hosts. A nemesis changes `links`; `heal` lets the held segments arrive."""
 
     def __init__(self, clock: VirtualClock, rng: Random, hosts: Mapping[str, Host], note: Callable[..., None]) -> None:
         self.clock = clock
         self.links = Links(rng)
-        self.listeners: dict[tuple[str, int], SimulatedSocket] = {}
+        self.listeners: dict[tuple[str, int], Listener] = {}
         self.segments_sent = 0
         self.bytes_sent = 0
         self._rng = rng
@@ -54,37 +64,37 @@ class Network:
         return self.links.delay(source.name, target.name)
 
     def is_cut(self, source: Host, target: Host) -> bool:
-        """Whether nothing gets from one host to the other at present."""
+        """True if segments from `source` cannot reach `target` at present."""
         return not target.is_powered or self.links.is_blocked(source.name, target.name)
 
     def heal(self) -> None:
-        """Make every link good again. What was held up arrives within the next retransmissions."""
+        """Repair all links. Held segments arrive with the next retransmissions."""
         self.links.heal()
         for pipe in list(self._pipes):
-            self._go_on(pipe)
+            self._resume(pipe)
 
     def mend(self, source: str, target: str) -> None:
-        """Make one link good again."""
+        """Repair the link from `source` to `target`."""
         self.links.mend(source, target)
         for pipe in list(self._pipes):
             if {pipe.sender.name, pipe.receiver.name} == {source, target}:
-                self._go_on(pipe)
+                self._resume(pipe)
 
     def reset_between(self, one: Host, other: Host) -> None:
-        """Break every connection between two hosts, as a middlebox does that forgot about them."""
+        """Break all connections between two hosts, as a middlebox that has lost their state does."""
         for pipe in list(self._pipes):
             if {pipe.sender, pipe.receiver} == {one, other}:
                 self._kill(pipe, errno.ECONNRESET)
 
-    def connect(self, one: "SimulatedSocket", other: "SimulatedSocket") -> None:
-        """Give two sockets their pipes."""
+    def connect(self, one: Endpoint, other: Endpoint) -> None:
+        """Connect two sockets by a pipe for each direction."""
         there, back = Pipe(one, other), Pipe(other, one)
         one.outgoing, one.incoming = there, back
         other.outgoing, other.incoming = back, there
         self._pipes[there] = self._pipes[back] = None
 
     def send(self, pipe: Pipe, segment: bytes | None) -> None:
-        """Put a segment on its way, None being the FIN. Segments of a pipe arrive in order."""
+        """Send a segment; None is the FIN. The segments of a pipe arrive in order."""
         delay = self.delay(pipe.sender, pipe.receiver)
         pipe.last_arrival = max(pipe.last_arrival, self.clock.now + delay)
         self.segments_sent += 1
@@ -92,27 +102,27 @@ class Network:
         self.clock.at(pipe.last_arrival, self._arrive, pipe, segment)
 
     def credit(self, pipe: Pipe, count: int) -> None:
-        """The receiver has taken bytes out: the sender may send as many more."""
+        """Let the sender send `count` more bytes, because the receiver has read as many."""
         pipe.free_bytes += count
         if pipe.free_bytes > 0:
             pipe.wake_writer()
 
     def consumed(self, pipe: Pipe, count: int) -> None:
-        """The receiver has taken bytes out; the acknowledgement travels only where the way back is open."""
+        """The receiver has read `count` bytes. They are acknowledged once the link back to the sender is open."""
         unconfirmed = min(pipe.unconfirmed_bytes, count)
         if count > unconfirmed:
             self.credit(pipe, count - unconfirmed)
 
     def send_reset(self, pipe: Pipe) -> None:
-        """Tell the sender that nobody is there: it loses both directions."""
+        """Send a reset to the sender, which breaks both directions of the connection."""
         self.clock.after(self.delay(pipe.receiver, pipe.sender), self._reset_arrives, pipe)
 
     def forget(self, pipe: Pipe) -> None:
-        """Both ends are done with it."""
+        """Stop tracking a pipe that is broken or closed at both ends."""
         self._pipes.pop(pipe, None)
 
-    def _go_on(self, pipe: Pipe) -> None:
-        """Retransmit what was held up, and acknowledge what has arrived, where that gets through now."""
+    def _resume(self, pipe: Pipe) -> None:
+        """Retransmit the held segments, and acknowledge the arrived ones if the link back is open."""
         if pipe.held:
             self.clock.after(self._rng.uniform(0, 4 * RETRANSMISSION_SECONDS), self._release, pipe)
         if pipe.unconfirmed_bytes and not self.is_cut(pipe.receiver, pipe.sender):
@@ -128,18 +138,18 @@ class Network:
         if not pipe.held:
             pipe.held_since = self.clock.now
             self.clock.after(GIVE_UP_SECONDS, self._give_up, pipe, pipe.held_since)
-            self._knock_later(pipe)
+            self._retry_after_power_on(pipe)
         pipe.held.append(segment)
 
-    def _knock_later(self, pipe: Pipe) -> None:
+    def _retry_after_power_on(self, pipe: Pipe) -> None:
         if not pipe.receiver.is_powered:
-            self.clock.after(KNOCK_SECONDS, self._release, pipe)
+            self.clock.after(POWER_RETRY_SECONDS, self._release, pipe)
 
     def _release(self, pipe: Pipe) -> None:
         if pipe.error is not None or not pipe.held:
             return
         if self.is_cut(pipe.sender, pipe.receiver):
-            self._knock_later(pipe)
+            self._retry_after_power_on(pipe)
             return
         segments, pipe.held = pipe.held, deque()
         for segment in segments:

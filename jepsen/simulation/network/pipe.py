@@ -1,24 +1,35 @@
-"""One direction of a TCP connection: in order, reliable, flow-controlled, and broken by faults as the kernel's is."""
+"""One direction of a TCP connection. It keeps the order, controls the flow, and breaks as in the kernel."""
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 
-if TYPE_CHECKING:
-    from jepsen.simulation.hosts import Host
-    from jepsen.simulation.network.sockets import SimulatedSocket
+from jepsen.simulation.hosts import Host
 
-# Bytes that may be on their way or unread: a sender that is ahead by more waits. Half the kernel's default.
+# The bytes that may be in transit or unread before the sender has to wait. Half the kernel's default.
 WINDOW_BYTES = 64 * 1024
 SEGMENT_BYTES = 16 * 1024
 
 
-class Pipe:
-    """From `sender` to `receiver`, whose ends are the sockets `source` and `sink`.
+class Endpoint(Protocol):
+    """The socket at one end of a connection, with the pipes of both directions once it is connected."""
 
-    `held` are segments that cannot arrive at present, since `held_since`; None among them is the FIN. `error` is the
-    errno that the pipe died of.
+    host: Host
+    address: tuple[str, int] | None
+    peer: tuple[str, int] | None
+    incoming: "Pipe | None"
+    outgoing: "Pipe | None"
+    is_closed: bool
+
+    def close(self) -> None: ...
+
+
+class Pipe:
+    """The direction from `sender` to `receiver`. The sockets at its ends are `source` and `sink`.
+
+    `held` are the segments that cannot arrive since `held_since`; None among them is the FIN. `error` is the errno of
+    a broken pipe.
     """
 
     __slots__ = (
@@ -38,15 +49,15 @@ class Pipe:
         "writer",
     )
 
-    def __init__(self, source: "SimulatedSocket", sink: "SimulatedSocket") -> None:
+    def __init__(self, source: Endpoint, sink: Endpoint) -> None:
         self.source = source
         self.sink = sink
-        self.sender: Host = source.host
-        self.receiver: Host = sink.host
+        self.sender = source.host
+        self.receiver = sink.host
         self.received = bytearray()
         self.fin_arrived = False
         self.free_bytes = WINDOW_BYTES
-        self.unconfirmed_bytes = 0  # arrived, while no acknowledgement could travel back
+        self.unconfirmed_bytes = 0  # arrived while acknowledgements could not travel back
         self.last_arrival = 0.0
         self.held: deque[bytes | None] = deque()
         self.held_since = 0.0
@@ -65,7 +76,10 @@ class Pipe:
             trio.lowlevel.reschedule(task)
 
     async def wait_readable(self) -> None:
-        """Wait until something arrived, or the pipe or its socket broke. One task at a time: BusyResourceError."""
+        """Wait until a segment has arrived, or the pipe or its socket is broken.
+
+        Raises BusyResourceError if another task waits already.
+        """
         if self.reader is not None:
             raise trio.BusyResourceError("another task is already receiving")
         self.reader = trio.lowlevel.current_task()
@@ -77,7 +91,7 @@ class Pipe:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     async def wait_writable(self) -> None:
-        """As `wait_readable`, for room in the window."""
+        """Wait until the window has room, or the pipe or its socket is broken. Raises BusyResourceError."""
         if self.writer is not None:
             raise trio.BusyResourceError("another task is already sending")
         self.writer = trio.lowlevel.current_task()

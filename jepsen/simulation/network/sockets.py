@@ -4,16 +4,14 @@ import errno
 import os
 import socket as kernel
 from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import trio
 
 from jepsen.simulation.hosts import HOST, Host
 from jepsen.simulation.network.handshake import Handshake
-from jepsen.simulation.network.pipe import SEGMENT_BYTES, Pipe
-
-if TYPE_CHECKING:
-    from jepsen.simulation.network.network import Network
+from jepsen.simulation.network.network import Network
+from jepsen.simulation.network.pipe import SEGMENT_BYTES, Endpoint, Pipe
 
 _CLOSED_DESCRIPTOR = -1
 # Neither closed nor the kernel's: `kraft.env.kernel_socket` leaves such a socket to Trio.
@@ -25,9 +23,9 @@ def _fail(code: int) -> NoReturn:
 
 
 class SimulatedSocket(trio.socket.SocketType):
-    """A socket of one process on one host. When the process has died, whatever still uses it gets ECONNRESET."""
+    """A socket of one process on one host. After the process has died, all operations fail with ECONNRESET."""
 
-    def __init__(self, network: "Network", host: Host, family: int, kind: int, proto: int) -> None:
+    def __init__(self, network: Network, host: Host, family: int, kind: int, proto: int) -> None:
         super().__init__()
         self.network = network
         self.host = host
@@ -49,7 +47,7 @@ class SimulatedSocket(trio.socket.SocketType):
         host.sockets[self] = None
 
     def __hash__(self) -> int:
-        return self._serial  # so that nothing depends on where in memory it is
+        return self._serial  # the default hash would depend on the address in memory
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -93,7 +91,7 @@ class SimulatedSocket(trio.socket.SocketType):
         return self.backlog_max > 0 and not self.is_closed
 
     def check(self) -> None:
-        """Raise what a closed socket raises, or one whose process is dead."""
+        """Raises OSError if the socket is closed, or if its process is dead."""
         if self._is_dead:
             _fail(errno.ECONNRESET)
         if self.is_closed:
@@ -126,14 +124,21 @@ class SimulatedSocket(trio.socket.SocketType):
         await trio.lowlevel.cancel_shielded_checkpoint()
         return accepted, accepted.peer
 
-    def accepted(self, client: "SimulatedSocket") -> "SimulatedSocket":
-        """The server's end of a connection that `client` opens to this listener."""
-        socket = SimulatedSocket(self.network, self.host, self._family, self._kind, self._proto)
-        socket.address, socket.peer = self.address, client.address
-        client.peer = self.address
-        return socket
+    @property
+    def is_full(self) -> bool:
+        """True if the backlog has no room for another connection."""
+        return len(self.backlog) >= self.backlog_max
 
-    def wake_acceptor(self) -> None:
+    def admit(self, client: Endpoint) -> None:
+        """Establish the connection that `client` requests, and add the server's end to the backlog."""
+        accepted = SimulatedSocket(self.network, self.host, self._family, self._kind, self._proto)
+        accepted.address, accepted.peer = self.address, client.address
+        client.peer = self.address
+        self.network.connect(client, accepted)
+        self.backlog.append(accepted)
+        self._wake_acceptor()
+
+    def _wake_acceptor(self) -> None:
         task, self._acceptor = self._acceptor, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -198,7 +203,7 @@ class SimulatedSocket(trio.socket.SocketType):
             self._close()
 
     def owner_died(self, *, silently: bool) -> None:
-        """The process is gone, and its kernel closes for it; or the machine is dark, and nobody does."""
+        """Close the socket of an ended process; `silently` after a power cut, without informing the peer."""
         self._is_dead = True
         if not self.is_closed:
             self._close(silently=silently)
@@ -210,11 +215,11 @@ class SimulatedSocket(trio.socket.SocketType):
             self.network.listeners.pop(self.address, None)
             for waiting in self.backlog:
                 waiting.owner_died(silently=silently)
-            self.wake_acceptor()
+            self._wake_acceptor()
         if self.incoming is not None and self.outgoing is not None:
             if not silently and self.outgoing.error is None:
                 if self.incoming.received:
-                    self.network.send_reset(self.incoming)  # as Linux does where data stays unread
+                    self.network.send_reset(self.incoming)  # as Linux does if data is unread
                 else:
                     self._send_fin()
             self.incoming.wake_reader()
@@ -227,16 +232,16 @@ class SimulatedSocket(trio.socket.SocketType):
 
 
 class SimulatedSocketFactory(trio.abc.SocketFactory):
-    """Makes the sockets of whichever host the calling task runs on."""
+    """Creates the sockets of the host on which the calling task runs."""
 
-    def __init__(self, network: "Network") -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
 
     def socket(
         self, family: int = kernel.AF_INET, type: int = kernel.SOCK_STREAM, proto: int = 0
     ) -> trio.socket.SocketType:
         host = HOST.get()
-        assert host is not None, "a socket outside of every simulated host"
+        assert host is not None, "a socket is created on a simulated host"
         if family != kernel.AF_INET:
-            _fail(errno.EAFNOSUPPORT)  # Trio goes on without
+            _fail(errno.EAFNOSUPPORT)  # Trio continues without IPv6
         return SimulatedSocket(self._network, host, family, type, proto)
