@@ -58,9 +58,7 @@ class DurableLog:
     async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
         """Recover the log in `directory`, which is created if missing, and return it with all of its batches.
 
-        A torn tail is cut off. The rest is written and synced again before it is used: after an fsync that failed in
-        the previous process, the page cache may hold data that is not on the disk
-        (https://lwn.net/Articles/752063/).
+        A torn tail is cut off. The rest is written and synced again before it is used, see `_rewrite`.
 
         Raises CorruptLog if entries below the tail are damaged.
         """
@@ -72,7 +70,7 @@ class DurableLog:
         frames = list(_intact_frames(memoryview(data), start_offset))
         size = frames[-1].end if frames else 0
         _refuse_damage_below_the_tail(file.path, data, size)
-        file.write(0, [memoryview(data)[:size]])
+        _rewrite(file, memoryview(data)[:size])
         file.truncate(size)
         await file.sync()
         await disk.sync_dir(directory)
@@ -219,6 +217,15 @@ def _intact_frames(data: memoryview, start_offset: int) -> Iterator[Frame]:
             return
         yield frame
         position, offset, epoch = frame.end, batch.last_offset + 1, batch.epoch
+
+
+def _rewrite(file: File, intact: memoryview) -> None:
+    """Write the bytes that recovery has read, so that the next sync makes them durable.
+
+    After an fsync that failed in the previous process, the page cache may hold data that is not on the disk
+    (https://lwn.net/Articles/752063/).
+    """
+    file.write(0, [intact])
 
 
 def _refuse_damage_below_the_tail(path: str, data: bytes, intact_size: int) -> None:

@@ -48,7 +48,7 @@ def decode_frame(data: memoryview, position: int) -> Frame | None:
         return None
     magic, size, crc = _PREFIX.unpack_from(data, position)
     end = start + size
-    if magic != MAGIC or end > len(data) or size < _HEADER.size or crc32c.crc32c(data[start:end]) != crc:
+    if magic != MAGIC or end > len(data) or size < _HEADER.size or not _is_intact(data[start:end], crc):
         return None
     durable_size, base_offset, epoch, append_time_ms, kind_and_count = _HEADER.unpack_from(data, start)
     try:
@@ -60,3 +60,8 @@ def decode_frame(data: memoryview, position: int) -> Frame | None:
     if not is_array or len(records) != kind_and_count & 0xFFFFFF or base_offset < 0 or epoch < 0:
         return None
     return Frame(Batch(base_offset, epoch, append_time_ms, records, kind), durable_size, end)
+
+
+def _is_intact(body: memoryview, crc: int) -> bool:
+    """True if `crc` is the checksum of `body`."""
+    return crc32c.crc32c(body) == crc

@@ -36,10 +36,7 @@ class QuorumStateFile:
 
     @classmethod
     async def open(cls, disk: Disk, directory: str, *, may_be_lost: bool = True) -> "QuorumStateFile":
-        """Read the file in `directory`, which exists, and write the state again before it is used.
-
-        After a failed sync, the state may be in the page cache only. It is written to the slot from which it was read:
-        the other slot may be the only durable one, and a power cut may tear the slot that is being written.
+        """Read the file in `directory`, which exists, and write the state again before it is used, see `_rewrite`.
 
         Raises QuorumStateLost if there is no intact slot, unless `may_be_lost`; OSError.
         """
@@ -53,7 +50,7 @@ class QuorumStateFile:
         sequence, state = max(slots, key=lambda slot: slot[0], default=(0, ElectionState()))
         election = cls(file, sequence, state)
         election.was_lost = not slots
-        await election._write(state)
+        await election._rewrite()
         await disk.sync_dir(directory)
         return election
 
@@ -61,6 +58,14 @@ class QuorumStateFile:
         """Make `state` durable. Raises FsyncFailed, or OSError of the write: the durable state is unknown then."""
         self._sequence += 1
         await self._write(state)
+
+    async def _rewrite(self) -> None:
+        """Write the state that was read, and sync it: after a failed sync, it may be in the page cache only.
+
+        It is written to the slot from which it was read: the other slot may be the only durable one, and a power cut
+        may tear the slot that is being written.
+        """
+        await self._write(self.state)
 
     async def _write(self, state: ElectionState) -> None:
         self._file.write(self._sequence % 2 * SLOT_BYTES, [_encode(self._sequence, state)])

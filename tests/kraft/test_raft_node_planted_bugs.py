@@ -16,12 +16,12 @@ from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, ReplicaKey, 
 from kraft.core.messages import VoteRequest
 from kraft.env import Env, FsyncFailed
 from kraft.handshake import hello
-from kraft.log import CorruptLog, DurableLog, QuorumStateFile
+from kraft.log import CorruptLog, QuorumStateFile
 from kraft.message_codec import encode, encode_request
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.rpc import Frames
 from tests.support.directory_ids import directory_id
-from tests.support.planted_bugs import PlantedBug
+from tests.support.quorum_bugs import DRIVER_BUGS, QUORUM_BUGS
 from tests.support.quorum_nodes import DIRECTORY, Heard
 from tests.support.volatile_disk import VolatileDisk
 
@@ -76,7 +76,7 @@ async def a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut(
         assert (await QuorumStateFile.open(disk, DIRECTORY)).state == relied_on
 
 
-async def no_vote_is_given_before_it_is_durable() -> None:
+async def no_vote_is_granted_before_it_is_durable() -> None:
     disk = VolatileDisk()
     async with running(disk, OTHER) as replica:
         gate = trio.Event()
@@ -103,7 +103,7 @@ async def no_vote_is_given_before_it_is_durable() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def what_is_committed_survives_a_power_cut() -> None:
+async def committed_entries_survive_a_power_cut() -> None:
     for seed in range(POWER_CUTS):
         disk = VolatileDisk()
         async with running(disk) as replica:
@@ -119,7 +119,7 @@ async def commit_while_syncs_fail(disk: VolatileDisk) -> None:
         await replica.commit(b"a")
 
 
-async def what_a_failed_sync_left_in_the_page_cache_survives_once_it_was_handed_over() -> None:
+async def entries_that_a_failed_sync_left_in_the_page_cache_survive_a_power_cut() -> None:
     for seed in range(POWER_CUTS):
         disk = VolatileDisk()
         with pytest.raises(ExceptionGroup):
@@ -133,7 +133,7 @@ async def what_a_failed_sync_left_in_the_page_cache_survives_once_it_was_handed_
             assert replica.heard.records == relied_on
 
 
-async def what_is_appended_during_a_sync_waits_for_the_next() -> None:
+async def entries_appended_during_a_sync_wait_for_the_next_sync() -> None:
     disk = VolatileDisk()
     async with running(disk) as replica:
         gates = [trio.Event(), trio.Event()]
@@ -152,42 +152,26 @@ async def what_is_appended_during_a_sync_waits_for_the_next() -> None:
 
 
 Scenario = Callable[[], Awaitable[None]]
-PLANTED: dict[str, tuple[Scenario, PlantedBug]] = {
-    "votes are not synced": (
-        a_vote_survives_a_power_cut,
-        PlantedBug(QuorumStateFile, "_write", "await self._file.sync()", "pass"),
+SCENARIOS: dict[str, Scenario] = {
+    "votes are not synced": a_vote_survives_a_power_cut,
+    "a vote that was read is not written again": (
+        a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut
     ),
-    "votes that were read are not written again": (
-        a_vote_that_a_failed_sync_left_in_the_page_cache_survives_a_power_cut,
-        PlantedBug(QuorumStateFile, "open", "await election._write(state)", "pass"),
-    ),
-    "votes are given before they are durable": (
-        no_vote_is_given_before_it_is_durable,
-        PlantedBug(RaftNode, "_perform", "await self._election.save(effect.state)", "pass"),
-    ),
-    "the log is not synced": (
-        what_is_committed_survives_a_power_cut,
-        PlantedBug(DurableLog, "sync", "await self._file.sync()", "pass"),
-    ),
-    "what recovery read is not written again": (
-        what_a_failed_sync_left_in_the_page_cache_survives_once_it_was_handed_over,
-        PlantedBug(DurableLog, "open", "file.write(0, [memoryview(data)[:size]])", "pass"),
-    ),
-    "a sync counts for what was appended while it ran": (
-        what_is_appended_during_a_sync_waits_for_the_next,
-        PlantedBug(
-            RaftNode,
-            "_sync_all",
-            "self._step_and_perform(events.LogSynced(end))",
-            "self._step_and_perform(events.LogSynced(OffsetAndEpoch(self._log.end_offset, self._log.epoch)))",
-        ),
-    ),
+    "votes are granted before they are durable": no_vote_is_granted_before_it_is_durable,
+    "the log is not synced": committed_entries_survive_a_power_cut,
+    "the recovered log is not written again": (entries_that_a_failed_sync_left_in_the_page_cache_survive_a_power_cut),
+    "a sync counts for entries appended while it ran": entries_appended_during_a_sync_wait_for_the_next_sync,
 }
+BUGS = {**QUORUM_BUGS, **DRIVER_BUGS}
 
 
-@pytest.mark.parametrize("bug", PLANTED)
-async def test_it_is_found(bug: str) -> None:
-    scenario, planted = PLANTED[bug]
+@pytest.mark.parametrize("bug", SCENARIOS)
+async def test_planted_bug_is_found(bug: str) -> None:
+    scenario = SCENARIOS[bug]
     await scenario()
-    with planted.planted(), pytest.raises((AssertionError, ExceptionGroup, CorruptLog)):
+    with BUGS[bug].planted(), pytest.raises((AssertionError, ExceptionGroup, CorruptLog)):
         await scenario()
+
+
+def test_every_bug_of_the_driver_is_found() -> None:
+    assert [bug for bug in DRIVER_BUGS if bug not in SCENARIOS] == []

@@ -1,6 +1,7 @@
-"""How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` tells for each.
+"""How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` prints a line for each.
 
-With names behind that, only for those: see `tests.support.planted_bugs`, `replication_bugs` and `group_bugs`.
+With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
+`replication_bugs` and `group_bugs`.
 """
 
 import argparse
@@ -12,11 +13,13 @@ from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
 from tests.support.group_bugs import GROUP_BUGS
-from tests.support.planted_bugs import BUGS, QUORUM_BUGS, Bug
+from tests.support.planted_bugs import Bug
+from tests.support.quorum_bugs import QUORUM_BUGS
 from tests.support.replication_bugs import REPLICATION_BUGS
+from tests.support.storage_bugs import STORAGE_BUGS
 
 SECONDS = 30.0
-ALL_BUGS: dict[str, Bug] = {**BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
+ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
 
 
 def found_by(

@@ -180,11 +180,11 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
         a_consumer_is_fenced,
         {
             "fetches of any leader epoch are served": Breach("ConsumersSeeAllThereIs"),
-            "all epochs end where the log does": Breach("ConsumersSeeAllThereIs"),
+            "every epoch ends at the log end": Breach("ConsumersSeeAllThereIs"),
         },
     ),
     Scenario(
-        a_consumer_hears_where_logs_part, {"leaders do not look where logs part": Breach("ConsumersSeeAllThereIs")}
+        a_consumer_hears_where_logs_part, {"leaders do not detect diverging logs": Breach("ConsumersSeeAllThereIs")}
     ),
     Scenario(
         a_consumer_knows_more_than_a_leader,
@@ -193,7 +193,7 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     ),
     Scenario(
         a_leader_knows_less_than_a_consumer,
-        {"leaders tell what is committed before they know": Breach("OffsetsDoNotGoBack")},
+        {"leaders list offsets before they know the high watermark": Breach("OffsetsDoNotGoBack")},
     ),
     Scenario(
         a_follower_knows_less_than_its_leader,

@@ -103,16 +103,19 @@ async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) 
 
 # Each with the bug that takes its rule out, and what is broken then.
 SCENARIOS: Mapping[Callable[[GroupStage], Awaitable[None]], tuple[str, str]] = {
-    nothing_is_acknowledged_that_only_the_coordinator_has: ("groups are answered before it is committed", REGRESS),
-    what_cannot_be_written_has_not_happened: ("what is decided has happened", REGRESS),
-    a_deposed_coordinator_knows_that_it_is_none: ("whoever coordinated does so for ever", REGRESS),
-    a_member_of_now_commits_nothing_in_its_last_generation: ("commits of any generation are taken", OLD),
+    nothing_is_acknowledged_that_only_the_coordinator_has: (
+        "responses leave before their records are committed",
+        REGRESS,
+    ),
+    what_cannot_be_written_has_not_happened: ("decisions are replayed before they are appended", REGRESS),
+    a_deposed_coordinator_knows_that_it_is_none: ("deposed coordinators are not fenced", REGRESS),
+    a_member_of_now_commits_nothing_in_its_last_generation: ("commits of any generation are accepted", OLD),
     a_static_member_that_was_replaced_commits_nothing: (
         "static members are not fenced",
         "ReplacedMembersCommitNothing",
     ),
-    a_member_commits_nothing_in_its_last_epoch: ("commits of any member epoch are taken", OLD),
-    a_partition_is_nobody_else_s_before_it_is_given_up: ("partitions are given before they are given up", OLD),
+    a_member_commits_nothing_in_its_last_epoch: ("commits of any member epoch are accepted", OLD),
+    a_partition_is_nobody_else_s_before_it_is_given_up: ("partitions are assigned before they are revoked", OLD),
 }
 
 

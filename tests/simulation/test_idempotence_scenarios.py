@@ -61,12 +61,14 @@ async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
 
 
 @showings(
-    Scenario(an_acknowledgement_is_lost, {"followers know nothing of producers": Breach("NothingIsThereTwice")}),
+    Scenario(an_acknowledgement_is_lost, {"followers keep no producer states": Breach("NothingIsThereTwice")}),
     Scenario(
         sequences_are_cut_off,
-        {"producers are not forgotten with what is cut off": Breach("AcknowledgedRecordsStay")},
+        {"truncation keeps producer states": Breach("AcknowledgedRecordsStay")},
     ),
-    Scenario(the_second_batch_is_the_first_to_come, {"batches behind refused ones are taken": Breach("SessionsGoOn")}),
+    Scenario(
+        the_second_batch_is_the_first_to_come, {"batches after refused ones are accepted": Breach("SessionsGoOn")}
+    ),
 )
 def test_idempotence(showing: Showing) -> None:
     assert showing.violation() in showing.expected

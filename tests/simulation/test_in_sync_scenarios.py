@@ -100,7 +100,7 @@ async def a_former_life_caught_up(stage: ReplicaStage) -> None:
 @showings(
     Scenario(
         a_proposal_of_which_nothing_is_heard,
-        {"who joins counts only later": Breach("AcknowledgedRecordsStay", [HOLD])},
+        {"a joining replica is not waited for": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
     Scenario(
         a_leader_that_is_behind_what_is_committed,
@@ -112,7 +112,7 @@ async def a_former_life_caught_up(stage: ReplicaStage) -> None:
     ),
     Scenario(
         a_former_life_caught_up,
-        {"any life of a broker may be in sync": Breach("AcknowledgedRecordsStay", [HOLD])},
+        {"broker epochs are ignored in ISR changes": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
 )
 def test_who_is_in_sync(showing: Showing) -> None:

@@ -8,7 +8,7 @@ import pytest
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.shapes import Shape
 from tests.simulation.hunting import ALL_BUGS, found_by
-from tests.support.planted_bugs import BUGS
+from tests.support.storage_bugs import STORAGE_BUGS
 
 SEEDS_MAX = 6
 SECONDS = 20.0
@@ -35,9 +35,9 @@ HUNTS = {
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
     ),
     "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]),
-    "what a segment recovers is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
+    "a recovered segment is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
     # Rolled segments are flushed at once: only where that takes long can a power cut leave a gap.
-    "recovery keeps segments behind a gap": Hunt(
+    "recovery keeps segments after a gap": Hunt(
         ["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"],
         3,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
@@ -45,11 +45,11 @@ HUNTS = {
     "a new log directory is not made durable": Hunt(
         ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
     ),
-    "producers are forgotten by recovery": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
+    "recovery forgets producers": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
-    "checkpoints are written by two at once": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
+    "checkpoints are written concurrently": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": Hunt(["Liveness"], faults=["lying-peer"], shape=QUORUM),
-    "unknown peers are believed": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
+    "unknown peers are trusted": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
     "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
@@ -66,4 +66,4 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_every_bug_of_storage_is_hunted() -> None:
-    assert [bug for bug in BUGS if bug not in HUNTS] == []
+    assert [bug for bug in STORAGE_BUGS if bug not in HUNTS] == []

@@ -1,6 +1,6 @@
 """Bugs planted into the quorum's rules, each on a stage where it must show, whatever else changes in the product.
 
-The names are those of `tests.support.planted_bugs`. A script is played with the bug and without: only then it shows.
+The names are those of `tests.support.quorum_bugs`. A script is played with the bug and without: only then it shows.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ import trio
 
 from jepsen.simulation.trace import Event
 from tests.simulation.quorum_staging import QuorumStage, play
-from tests.support.planted_bugs import QUORUM_BUGS
+from tests.support.quorum_bugs import QUORUM_BUGS
 
 # Where a disk or a clock decides by chance whether a bug shows, so often it may.
 ROUNDS = 6
@@ -156,20 +156,20 @@ class Showing:
 
 
 SHOWINGS = {
-    "the vote is not synced": Showing(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
+    "votes are not synced": Showing(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
     "the log is not synced": Showing(power_cuts_of_all, ["CommittedEntriesStay", "DiesOfFaultsOnly"]),
-    "acknowledged before a majority has it": Showing(a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]),
-    "an old epoch's entry is committed": Showing(a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]),
-    "the epoch before is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
-    "what is recovered is not written again": Showing(
+    "entries are committed without a majority": Showing(a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]),
+    "entries of earlier epochs are committed": Showing(a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]),
+    "the previous epoch is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
+    "the recovered log is not written again": Showing(
         pages_that_only_seem_durable, ["CommittedEntriesStay", "DiesOfFaultsOnly"]
     ),
-    "checksums are not looked at": Showing(
+    "checksums of the log are not checked": Showing(
         bits_that_flip, ["StatesDiffer", "DiesOfFaultsOnly", "LogsMatch", "CommittedEntriesStay", "Liveness"]
     ),
-    "two changes of voters at once": Showing(two_removals, ["OneVoterAtATime"]),
+    "two voter changes at once": Showing(two_removals, ["OneVoterAtATime"]),
     "only the next epoch is plausible": Showing(elections_without_one_voter, ["HonestEpochsArePlausible"]),
-    "votes are given to logs that lack entries": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),
+    "votes are granted to outdated logs": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),
 }
 
 

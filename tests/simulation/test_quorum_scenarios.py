@@ -3,7 +3,7 @@
 import trio
 
 from tests.simulation.quorum_staging import QuorumStage, play
-from tests.support.planted_bugs import QUORUM_BUGS
+from tests.support.quorum_bugs import QUORUM_BUGS
 
 
 async def a_deaf_minute(stage: QuorumStage) -> None:
@@ -26,7 +26,7 @@ def test_a_deaf_follower_moves_the_epoch_by_one_at_most() -> None:
 
 
 def test_pre_votes_that_are_not_heeded_are_found() -> None:
-    with QUORUM_BUGS["pre-votes are not heeded"].planted():
+    with QUORUM_BUGS["pre-votes are ignored"].planted():
         assert len({event.fields["epoch"] for event in play(a_deaf_minute).events}) > 5
 
 

@@ -176,29 +176,29 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
 @showings(
     Scenario(
         a_follower_that_knows_less_of_what_is_committed,
-        {"followers cut their logs at the high watermark": Breach("AcknowledgedRecordsStay", [HOLD])},
+        {"followers truncate to the high watermark": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
-    Scenario(two_power_cuts, {"leaders do not look where logs part": Breach("LogsAgree", ["ReplicasAreEqual", HOLD])}),
+    Scenario(two_power_cuts, {"leaders do not detect diverging logs": Breach("LogsAgree", ["ReplicasAreEqual", HOLD])}),
     Scenario(
         fast_fail_overs,
         {
-            "leaders tell of epochs that they never had": Breach("LogsAgree", [HOLD]),
-            "followers do not look where their own epochs end": Breach("Liveness"),
+            "leaders answer with epochs that they never had": Breach("LogsAgree", [HOLD]),
+            "followers ignore where their own epochs end": Breach("Liveness"),
         },
     ),
-    Scenario(fail_overs_by_turns, {"leaders tell of epochs that they never had": Breach("LogsAgree", [HOLD])}),
+    Scenario(fail_overs_by_turns, {"leaders answer with epochs that they never had": Breach("LogsAgree", [HOLD])}),
     Scenario(
         the_last_replica_standing,
         {
-            "nobody is eligible but who is in sync": Breach("AcknowledgedRecordsStay", ["NoFencedBrokerIsInSync"]),
+            "eligible leader replicas are ignored": Breach("AcknowledgedRecordsStay", ["NoFencedBrokerIsInSync"]),
             "crashes count as clean shutdowns": Breach("AcknowledgedRecordsStay", [HOLD]),
-            "below min.insync.replicas all goes on": Breach("ConsumedRecordsStay", [HOLD]),
+            "the high watermark advances below min.insync.replicas": Breach("ConsumedRecordsStay", [HOLD]),
         },
     ),
-    Scenario(an_unclean_election, {"leaders do not look where logs part": Breach("LogsAgree", [HOLD])}),
+    Scenario(an_unclean_election, {"leaders do not detect diverging logs": Breach("LogsAgree", [HOLD])}),
     Scenario(
         a_follower_that_has_not_heard_of_the_leader,
-        {"followers serve what they have not heard of": Breach("ConsumedRecordsStay")},
+        {"followers serve consumers before they agree with the leader": Breach("ConsumedRecordsStay")},
     ),
     Scenario(
         no_unclean_election, {"elections are unclean": Breach("AcknowledgedRecordsStay", ["CommittedRecordsStay"])}
@@ -207,7 +207,7 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
         a_leader_out_of_the_controllers_reach,
         {
             "leaders commit alone": Breach("AcknowledgedRecordsStay", [HOLD]),
-            "what is proposed counts as decided": Breach("AcknowledgedRecordsStay", ["ReplicasAreEqual"]),
+            "a proposed ISR counts as decided": Breach("AcknowledgedRecordsStay", ["ReplicasAreEqual"]),
         },
     ),
 )

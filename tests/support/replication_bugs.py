@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from broker.handlers import list_offsets, offset_for_leader_epoch
 from broker.handlers.fetch import partition_reads
 from broker.replication import follower_role
@@ -13,9 +15,11 @@ from broker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from broker.storage.log import Log
 from broker.wire.api.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderPartition
 from metadata.controller import alter_partition, partition_change_builder
-from metadata.controller.brokers import BrokersControl
+from metadata.controller.alter_partition import ANY_BROKER_EPOCH, IsrMember
+from metadata.controller.brokers import BrokerRegistration, BrokersControl
 from metadata.controller.partition_change_builder import PartitionChangeBuilder
-from tests.support.planted_bugs import Bug, PatchedFunction, PlantedBug, does_nothing
+from metadata.image import MetadataImage
+from tests.support.planted_bugs import Bug, PatchedFunction, always, does_nothing
 
 
 def _truncate_to_high_watermark(fetcher_for: Any) -> Any:
@@ -95,52 +99,75 @@ def _ignore_epoch_start(to_expand: Any) -> Any:
     return wrong
 
 
+def _accept_fenced(is_eligible: Any) -> Any:
+    def wrong(image: MetadataImage, member: IsrMember) -> bool:
+        broker = image.cluster.brokers.get(member.broker_id)
+        return broker is not None and member.broker_epoch in (ANY_BROKER_EPOCH, broker.broker_epoch)
+
+    return wrong
+
+
+def _ignore_broker_epoch(is_eligible: Any) -> Any:
+    return lambda image, member: is_eligible(image, IsrMember(member.broker_id))
+
+
+def _trust_every_shutdown(register_new: Any) -> Any:
+    def wrong(
+        control: BrokersControl, image: MetadataImage, request: BrokerRegistration, existing: Any, next_offset: int
+    ) -> Any:
+        if existing is not None:
+            request = attrs.evolve(request, previous_broker_epoch=existing.broker_epoch)
+        return register_new(control, image, request, existing, next_offset)
+
+    return wrong
+
+
+def _elect_uncleanly(chosen: Any) -> Any:
+    def wrong(builder: PartitionChangeBuilder, state: Any) -> Any:
+        return chosen(attrs.evolve(builder, rules=attrs.evolve(builder.rules, unclean=True)), state)
+
+    return wrong
+
+
 REPLICATION_BUGS: dict[str, Bug] = {
     # Diverging logs
-    "followers cut their logs at the high watermark": PatchedFunction(
+    "followers truncate to the high watermark": PatchedFunction(
         ReplicaFetcherManager, "_fetcher_for", _truncate_to_high_watermark
     ),
-    "leaders do not look where logs part": PatchedFunction(partition_reads, "diverging_epoch", does_nothing),
-    "leaders tell of epochs that they never had": PatchedFunction(
+    "leaders do not detect diverging logs": PatchedFunction(partition_reads, "diverging_epoch", does_nothing),
+    "leaders answer with epochs that they never had": PatchedFunction(
         LeaderEpochCache, "end_offset_for", _answer_with_asked_epoch
     ),
-    "followers do not look where their own epochs end": PatchedFunction(
+    "followers ignore where their own epochs end": PatchedFunction(
         follower_role, "_truncation_offset", _take_leaders_end
     ),
     # Requests that must be refused
     "fetches of any leader epoch are served": PatchedFunction(Partition, "readable_log", _ignore_epoch),
-    "followers serve what they have not heard of": PatchedFunction(Partition, "committed_log", _serve_unconfirmed),
-    "all epochs end where the log does": PatchedFunction(
+    "followers serve consumers before they agree with the leader": PatchedFunction(
+        Partition, "committed_log", _serve_unconfirmed
+    ),
+    "every epoch ends at the log end": PatchedFunction(
         offset_for_leader_epoch, "_end_offset", _end_every_epoch_at_log_end
     ),
-    "leaders tell what is committed before they know": PatchedFunction(list_offsets, "_check_available", does_nothing),
+    "leaders list offsets before they know the high watermark": PatchedFunction(
+        list_offsets, "_check_available", does_nothing
+    ),
     # The ISR and the high watermark
     "leaders commit alone": PatchedFunction(InSyncReplicas, "high_watermark", _ignore_followers),
-    "below min.insync.replicas all goes on": PatchedFunction(Partition, "_committable_end", _ignore_min_isr),
-    "what is proposed counts as decided": PatchedFunction(InSyncReplicas, "maximal", _trust_proposal),
-    "who joins counts only later": PatchedFunction(InSyncReplicas, "waits_for", _wait_for_isr_only),
+    "the high watermark advances below min.insync.replicas": PatchedFunction(
+        Partition, "_committable_end", _ignore_min_isr
+    ),
+    "a proposed ISR counts as decided": PatchedFunction(InSyncReplicas, "maximal", _trust_proposal),
+    "a joining replica is not waited for": PatchedFunction(InSyncReplicas, "waits_for", _wait_for_isr_only),
     "followers join below the start of the epoch": PatchedFunction(InSyncReplicas, "to_expand", _ignore_epoch_start),
-    "fenced brokers may be in sync": PlantedBug(
-        alter_partition, "_is_eligible", "if broker is None or not broker.is_active:", "if broker is None:"
-    ),
-    "any life of a broker may be in sync": PlantedBug(
-        alter_partition, "_is_eligible", "return member.broker_epoch in", "return True or member.broker_epoch in"
-    ),
-    # Who leads
-    "nobody is eligible but who is in sync": PlantedBug(
-        partition_change_builder, "elr_in_use", "return", "return False and"
-    ),
-    "crashes count as clean shutdowns": PlantedBug(
-        BrokersControl,
-        "_register_new",
-        "existing is not None and request.previous_broker_epoch == existing.broker_epoch",
-        "existing is not None",
-    ),
-    "elections are unclean": PlantedBug(PartitionChangeBuilder, "_chosen", "if self.rules.unclean:", "if True:"),
+    "fenced brokers may be in sync": PatchedFunction(alter_partition, "_is_eligible", _accept_fenced),
+    "broker epochs are ignored in ISR changes": PatchedFunction(alter_partition, "_is_eligible", _ignore_broker_epoch),
+    # Elections
+    "eligible leader replicas are ignored": PatchedFunction(partition_change_builder, "elr_in_use", always(False)),
+    "crashes count as clean shutdowns": PatchedFunction(BrokersControl, "_register_new", _trust_every_shutdown),
+    "elections are unclean": PatchedFunction(PartitionChangeBuilder, "_chosen", _elect_uncleanly),
     # Idempotent producers
-    "followers know nothing of producers": PatchedFunction(Log, "_observe_producer", does_nothing),
-    "batches behind refused ones are taken": PlantedBug(
-        RefusedBatches, "check", "if not is_known and header.base_sequence > least:", "if False:"
-    ),
-    "producers are not forgotten with what is cut off": PatchedFunction(Log, "_reload_producers", does_nothing),
+    "followers keep no producer states": PatchedFunction(Log, "_observe_producer", does_nothing),
+    "batches after refused ones are accepted": PatchedFunction(RefusedBatches, "check", does_nothing),
+    "truncation keeps producer states": PatchedFunction(Log, "_reload_producers", does_nothing),
 }
