@@ -1,70 +1,69 @@
-"""What an administrator asks of topics. Everything is tried once: what became of it, the metadata tell."""
+"""Administrative calls about topics, made by the client library. Their effects show in the metadata."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
-from broker.wire.api.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
+from broker.client import (
+    Admin,
+    ClientError,
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaError,
+    TopicPartition,
 )
-from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
-from broker.wire.api.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from broker.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
-from broker.wire.errors import ErrorCode
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
-from metadata.configuration import ResourceType
 
-_TIMEOUT_MS: Final = 2_000
-_PREFERRED: Final = 0
-_SET: Final = 0
-_ELECT_VERSION: Final = 2
-_REASSIGN_VERSION: Final = 1
-_LIST_VERSION: Final = 0
-_CONFIGURE_VERSION: Final = 1
+# How long a call is repeated, and how long one request waits for its response.
+_TIMEOUT_MS: Final = 3_000
+_REQUEST_TIMEOUT_MS: Final = 2_000
+
+
+def open_admin(client: Client) -> Admin:
+    """An Admin that runs as `client`, with its servers, clock and random numbers."""
+    return Admin(
+        client.bootstrap_servers,
+        client_id=client.name,
+        environment=client.environment,
+        request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        default_api_timeout_ms=_TIMEOUT_MS,
+    )
 
 
 async def elect_preferred_leaders(client: Client, topic: str | None, partition: int = 0) -> None:
-    """Of one partition; without a topic, of all there are."""
-    partitions = None if topic is None else [TopicPartitions(topic=topic, partitions=[partition])]
-    request = ElectLeadersRequest(election_type=_PREFERRED, topic_partitions=partitions, timeout_ms=_TIMEOUT_MS)
-    await _ask(client, "elect-leaders", request, _ELECT_VERSION)
+    """Elect the preferred leader of one partition; without a topic, of all partitions."""
+    partitions = None if topic is None else [TopicPartition(topic, partition)]
+    await _attempt(client, "elect-leaders", lambda admin: admin.elect_leaders(partitions))
 
 
 async def reassign(client: Client, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-    """Have a partition's replicas on these brokers; with None, as they were before this was asked for."""
-    wanted = None if replicas is None else list(replicas)
-    moved = ReassignableTopic(
-        name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=wanted)]
-    )
-    request = AlterPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=[moved])
-    await _ask(client, "reassign", request, _REASSIGN_VERSION)
+    """Move a partition to the brokers `replicas`; None cancels its reassignment."""
+    moves = {TopicPartition(topic, partition): replicas}
+    await _attempt(client, "reassign", lambda admin: admin.alter_partition_reassignments(moves))
 
 
 async def configure(client: Client, topic: str, name: str, value: str) -> None:
     """Set one of a topic's configs."""
-    config = AlterableConfig(name=name, config_operation=_SET, value=value)
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=[config])
-    await _ask(client, "configure", IncrementalAlterConfigsRequest(resources=[resource]), _CONFIGURE_VERSION)
+    changes = {ConfigResource(ConfigResourceType.TOPIC, topic): [ConfigChange(name, value)]}
+    await _attempt(client, "configure", lambda admin: admin.incremental_alter_configs(changes))
 
 
 async def is_anything_moving(client: Client) -> bool:
-    """Whether a reassignment goes on, as whoever answers first has it."""
-    response, _ = await client.call_until_answered(ListPartitionReassignmentsRequest(), _LIST_VERSION)
-    return bool(response.error_code or response.topics)
+    """True if a reassignment is under way, according to the first response."""
+    while True:
+        try:
+            async with open_admin(client) as admin:
+                return bool(await admin.list_partition_reassignments())
+        except (ClientError, KafkaError):
+            await client.back_off()
 
 
-async def _ask(client: Client, function: str, request: Any, version: int) -> None:
+async def _attempt(client: Client, function: str, call: Callable[[Admin], Awaitable[object]]) -> None:
     operation = client.history.invoke(client.name, function, None)
     try:
-        async with client.connected() as connection:
-            response = await connection.call(request, version)
-    except ConnectionLost as error:
+        async with open_admin(client) as admin:
+            await call(admin)
+    except (ClientError, KafkaError) as error:
         client.history.info(operation, str(error))
-        return
-    client.history.ok(operation, ErrorCode(getattr(response, "error_code", 0)).name, life=connection.life)
+    else:
+        client.history.ok(operation, None)

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import trio
 
+from broker.client.environment import Environment
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
@@ -42,6 +43,16 @@ class Client:
 
     _connection: Connection | None = attrs.field(default=None, init=False)
     _target: Address | None = attrs.field(default=None, init=False)
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """The servers, for the client library."""
+        return [f"{host}:{port}" for host, port in self.servers]
+
+    @property
+    def environment(self) -> Environment:
+        """The clock and the random numbers, for the client library."""
+        return Environment(now_ms=lambda: int(self.wall() * 1000), rng=self.rng)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:

@@ -3,22 +3,28 @@
 Whoever is told to join again gives everything up before (the eager protocol).
 """
 
-from collections.abc import Mapping, Sequence
-from struct import Struct
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import trio
 
+from broker.client.consumer.group.assignors import MemberSubscription, RangeAssignor
 from broker.wire.api.heartbeat import HeartbeatRequest
-from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from broker.wire.api.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from broker.wire.codec import decode, encode
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    OwnedPartitions,
+    decode_assignment,
     encode_assignment,
+    encode_subscription,
+    group_by_topic,
 )
 from broker.wire.errors import ErrorCode
 from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS, GroupMember, TopicPartition
@@ -32,7 +38,6 @@ _PROTOCOL: Final = "range"
 # A join waits for all members that were there before.
 _JOIN_SECONDS: Final = REBALANCE_MS / 1000 + 3
 _HEARTBEAT_SECONDS: Final = 1.5
-_VERSION: Final = Struct(">h")
 _SUBSCRIPTION_VERSION: Final = 1
 
 
@@ -85,8 +90,8 @@ class ClassicMember(GroupMember):
 
     async def _join(self) -> None:
         self.give_up("revoke")
-        subscription: Any = ConsumerProtocolSubscription(topics=sorted(self.group.topics))
-        metadata = b"".join([_VERSION.pack(_SUBSCRIPTION_VERSION), *encode(subscription, _SUBSCRIPTION_VERSION)])
+        subscription = ConsumerProtocolSubscription(topics=sorted(self.group.topics))
+        metadata = encode_subscription(subscription, _SUBSCRIPTION_VERSION)
         request = JoinGroupRequest(
             group_id=self.group.name,
             session_timeout_ms=SESSION_MS,
@@ -116,7 +121,7 @@ class ClassicMember(GroupMember):
             group_instance_id=self.instance,
             protocol_type=joined.protocol_type,
             protocol_name=joined.protocol_name,
-            assignments=self._assignments([each.member_id for each in joined.members]) if assigns else [],
+            assignments=self._assignments(joined.members) if assigns else [],
         )
         asked_at = trio.current_time()
         response, life = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
@@ -127,36 +132,20 @@ class ClassicMember(GroupMember):
         self._is_joined, self._heartbeat_at = True, trio.current_time() + _HEARTBEAT_SECONDS
         self.assigned(_partitions(response.assignment), life, asked_at)
 
-    def _assignments(self, members: Sequence[str]) -> list[SyncGroupRequestAssignment]:
+    def _assignments(self, members: Sequence[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
+        topics = {topic: [frozenset[str]()] * count for topic, count in self.group.topics.items()}
+        subscriptions = {each.member_id: MemberSubscription(topics=list(topics)) for each in members}
         return [
-            SyncGroupRequestAssignment(member_id=member, assignment=_encoded(partitions))
-            for member, partitions in by_range(self.group.topics, members).items()
+            SyncGroupRequestAssignment(
+                member_id=member,
+                assignment=encode_assignment(
+                    ConsumerProtocolAssignment(assigned_partitions=group_by_topic(partitions)), _SUBSCRIPTION_VERSION
+                ),
+            )
+            for member, partitions in RangeAssignor().assign(topics, subscriptions).items()
         ]
 
 
-def by_range(topics: Mapping[str, int], members: Sequence[str]) -> dict[str, dict[str, list[int]]]:
-    """What each member gets: of each topic, partitions that lie together, and the first members one more."""
-    assignments: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-    for topic, count in sorted(topics.items()):
-        each, rest = divmod(count, len(members))
-        first = 0
-        for at, member in enumerate(sorted(members)):
-            end = first + each + (at < rest)
-            if end > first:
-                assignments[member][topic] = list(range(first, end))
-            first = end
-    return assignments
-
-
-def _encoded(partitions: Mapping[str, list[int]]) -> bytes:
-    assigned = [OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in partitions.items()]
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned), _SUBSCRIPTION_VERSION)
-
-
 def _partitions(assignment: bytes) -> list[TopicPartition]:
-    if not assignment:
-        return []
-    message: Any = ConsumerProtocolAssignment
-    (version,) = _VERSION.unpack_from(assignment)
-    decoded, _ = decode(message, version, assignment, _VERSION.size)
-    return [(each.topic, index) for each in decoded.assigned_partitions for index in each.partitions]
+    assigned = decode_assignment(assignment).assigned_partitions if assignment else []
+    return [(each.topic, index) for each in assigned for index in each.partitions]

@@ -12,7 +12,6 @@ import trio
 from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, OffsetAndMetadata
 from broker.client import TopicPartition as Partition
 from broker.client.consumer.group import RebalanceListener
-from broker.client.environment import Environment
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.wire.errors import ErrorCode
 from jepsen.values import Commit
@@ -78,9 +77,9 @@ class LibraryMember(GroupMember):
     def _consumer(self) -> Consumer:
         client = self.client
         return Consumer(
-            [f"{host}:{port}" for host, port in client.servers],
+            client.bootstrap_servers,
             client_id=client.name,
-            environment=Environment(now_ms=lambda: int(client.wall() * 1000), rng=client.rng),
+            environment=client.environment,
             group_id=self.group.name,
             group_instance_id=self.instance,
             session_timeout_ms=SESSION_MS,

@@ -7,7 +7,6 @@ import attrs
 import trio
 
 from broker.client import Producer, RecordMetadata
-from broker.client.environment import Environment
 from broker.client.producer.batch import NO_OFFSET
 from jepsen.history import Operation
 from jepsen.values import Sending
@@ -44,11 +43,10 @@ class _Session:
     async def run(self) -> None:
         """Send until a record fails."""
         client = self._client
-        environment = Environment(now_ms=lambda: int(client.wall() * 1000), rng=client.rng)
         async with Producer(
-            [f"{host}:{port}" for host, port in client.servers],
+            client.bootstrap_servers,
             client_id=client.name,
-            environment=environment,
+            environment=client.environment,
             linger_ms=client.rng.choice((0, 5, 300)),
             batch_size=client.rng.choice((200, 16_384)),
             compression_type=client.rng.choice(("none", "zstd")),

@@ -1,49 +1,49 @@
-"""Changes of the quorum's voters through Kafka's protocol (KIP-853)."""
+"""Changes of the quorum's voters (KIP-853), made by the client library."""
 
-from broker.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
-from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from collections.abc import Awaitable, Callable
+
+from broker.client import Admin, ClientError, KafkaError, RaftEndpoint
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import decode_uuid
+from jepsen.workloads.administration import open_admin
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import Address, ConnectionLost
+from jepsen.workloads.connection import Address
 
-CHANGE_TIMEOUT_MS = 2_000
-_ADD_VERSION = 1
-_REMOVE_VERSION = 0
 _LISTENER = "CONTROLLER"
 
 
 async def add_voter(client: Client, node_id: int, directory_id: str, address: Address) -> None:
-    """Until it is a voter."""
-    request = AddRaftVoterRequest(
-        cluster_id=None,
-        timeout_ms=CHANGE_TIMEOUT_MS,
-        voter_id=node_id,
-        voter_directory_id=decode_uuid(directory_id),
-        listeners=[Listener(name=_LISTENER, host=address[0], port=address[1])],
-    )
-    await _until_done(client, request, _ADD_VERSION, ErrorCode.DUPLICATE_VOTER)
+    """Repeat the request until the node is a voter."""
+    endpoints = [RaftEndpoint(_LISTENER, *address)]
+
+    async def add(admin: Admin) -> None:
+        await admin.add_raft_voter(node_id, decode_uuid(directory_id), endpoints)
+
+    await _repeat(client, "add-voter", node_id, add, done=ErrorCode.DUPLICATE_VOTER)
 
 
 async def remove_voter(client: Client, node_id: int, directory_id: str) -> None:
-    """Until it is none."""
-    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=decode_uuid(directory_id))
-    await _until_done(client, request, _REMOVE_VERSION, ErrorCode.VOTER_NOT_FOUND)
+    """Repeat the request until the node is not a voter."""
+
+    async def remove(admin: Admin) -> None:
+        await admin.remove_raft_voter(node_id, decode_uuid(directory_id))
+
+    await _repeat(client, "remove-voter", node_id, remove, done=ErrorCode.VOTER_NOT_FOUND)
 
 
-async def _until_done(
-    client: Client, request: AddRaftVoterRequest | RemoveRaftVoterRequest, version: int, done_before: ErrorCode
+async def _repeat(
+    client: Client, function: str, node_id: int, change: Callable[[Admin], Awaitable[None]], *, done: ErrorCode
 ) -> None:
+    """Call `change` until it succeeds, or fails with `done` because an earlier attempt took effect."""
     while True:
-        operation = client.history.invoke(client.name, type(request).__name__, request.voter_id)
+        operation = client.history.invoke(client.name, function, node_id)
         try:
-            async with client.connected() as connection:
-                response = await connection.call(request, version)
-        except ConnectionLost as error:
-            client.history.info(operation, str(error))
-        else:
-            if response.error_code in (ErrorCode.NONE, done_before):
-                client.history.ok(operation, None, life=connection.life)
-                return
-            client.history.info(operation, ErrorCode(response.error_code).name)
-        await client.back_off()
+            async with open_admin(client) as admin:
+                await change(admin)
+        except (ClientError, KafkaError) as error:
+            if not (isinstance(error, KafkaError) and error.code is done):
+                client.history.info(operation, str(error))
+                await client.back_off()
+                continue
+        client.history.ok(operation, None)
+        return

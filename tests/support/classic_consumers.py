@@ -15,7 +15,6 @@ from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from broker.wire.codec import encode
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -23,6 +22,7 @@ from broker.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_subscription,
 )
 from broker.wire.errors import ErrorCode
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerGroups
@@ -33,11 +33,6 @@ EAGER = "range"
 NO_GENERATION = -1
 
 Owned = dict[str, frozenset[int]]
-
-
-def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
-    message: Any = subscription
-    return b"".join([version.to_bytes(2), *encode(message, version)])
 
 
 def as_owned(named: list[OwnedPartitions]) -> Owned:
