@@ -1,11 +1,11 @@
-"""Who waits for an offset is told when it is reached, once."""
+"""Waiters for an offset are completed once, when the offset is reached."""
 
 from broker.replication.waiters import Acknowledgements
 from broker.wire.errors import ErrorCode
 
 
 class Waiting:
-    """Notes what it is told, and may do something then."""
+    """Collects the results, and may run a function on completion."""
 
     def __init__(self) -> None:
         self.told: list[ErrorCode] = []
@@ -21,7 +21,7 @@ def waiting_for(acknowledgements: Acknowledgements, *offsets: int) -> list[Waiti
     return waiting
 
 
-def test_waiters_whose_offset_is_reached_are_told() -> None:
+def test_waiters_complete_when_their_offset_is_reached() -> None:
     acknowledgements = Acknowledgements()
     first, second, third = waiting_for(acknowledgements, 1, 2, 3)
     acknowledgements.reach(2)
@@ -31,7 +31,7 @@ def test_waiters_whose_offset_is_reached_are_told() -> None:
     assert not acknowledgements
 
 
-def test_retried_batch_is_told_with_the_requests_before_it() -> None:
+def test_retried_batch_completes_with_the_requests_before_it() -> None:
     acknowledgements = Acknowledgements()
     first, again = waiting_for(acknowledgements, 5, 2)
     acknowledgements.reach(4)
@@ -40,7 +40,7 @@ def test_retried_batch_is_told_with_the_requests_before_it() -> None:
     assert (first.told, again.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
 
 
-def test_discarded_waiter_is_not_told() -> None:
+def test_discarded_waiter_is_not_completed() -> None:
     acknowledgements = Acknowledgements()
     first, second = waiting_for(acknowledgements, 1, 1)
     acknowledgements.discard(first)
@@ -48,8 +48,8 @@ def test_discarded_waiter_is_not_told() -> None:
     assert (first.told, second.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
 
-def test_waiter_that_is_told_may_add_another_one() -> None:
-    """A reply lets the next request of its connection run, which appends."""
+def test_completed_waiter_may_add_another_one() -> None:
+    """A completed response lets the next request of its connection run, which appends."""
     acknowledgements = Acknowledgements()
 
     class Appending(Waiting):

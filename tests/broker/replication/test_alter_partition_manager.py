@@ -1,4 +1,4 @@
-"""Proposals on their way to the controller: together, one request at a time, and again where they have to be."""
+"""ISR proposals to the controller: batched, one request at a time, and retried if necessary (KIP-497)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +31,7 @@ LAG_MS = 1_000
 
 
 class ScriptedController:
-    """Keeps each request until the test answers it: with a response, or with an error for want of one."""
+    """Keeps each request until the test answers it with a response or an error."""
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []
@@ -47,7 +47,7 @@ class ScriptedController:
         return answer
 
     def answer(self, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer all that the last request asks for alike."""
+        """Answer all partitions of the last request in the same way."""
         topics = [
             AlteredTopic(
                 topic_id=topic.topic_id,
@@ -95,7 +95,7 @@ class World:
         return in_sync.isr
 
     def catch_up(self, at: int) -> None:
-        """The follower has all there is, and is proposed."""
+        """Let the follower catch up, so that it is proposed for the ISR."""
         partition = self.partitions[at]
         log = partition.leader_log()
         follower_fetched(
@@ -117,7 +117,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_proposed_meanwhile_goes_with_the_next_request(world: World) -> None:
+async def test_proposals_during_a_request_wait_for_the_next_one(world: World) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     world.catch_up(1)
@@ -133,7 +133,7 @@ async def test_what_is_proposed_meanwhile_goes_with_the_next_request(world: Worl
     assert len(world.controller.requests) == 2
 
 
-async def test_what_is_proposed_at_once_goes_together_and_with_all_epochs(world: World) -> None:
+async def test_simultaneous_proposals_share_a_request_with_all_epochs(world: World) -> None:
     world.catch_up(0)
     world.catch_up(1)
     await wait_all_tasks_blocked()
@@ -156,7 +156,7 @@ async def test_what_is_proposed_at_once_goes_together_and_with_all_epochs(world:
         AlterPartitionResponse(),
     ],
 )
-async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: Any, autojump_clock: MockClock) -> None:
+async def test_failed_request_is_retried(world: World, failure: Any, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     before = trio.current_time()
@@ -169,7 +169,7 @@ async def test_what_failed_as_a_whole_is_asked_for_again(world: World, failure: 
     assert world.isr(0) == (LOCAL, FOLLOWER)
 
 
-async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, autojump_clock: MockClock) -> None:
+async def test_proposal_refused_for_stale_metadata_is_not_retried(world: World, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
@@ -181,14 +181,14 @@ async def test_what_the_metadata_will_tell_is_not_asked_for_again(world: World, 
     assert len(world.controller.requests) == 2
 
 
-async def test_what_is_proposed_no_more_by_the_time_is_not_sent(world: World) -> None:
+async def test_withdrawn_proposal_is_not_sent(world: World) -> None:
     world.catch_up(0)
     world.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
     await wait_all_tasks_blocked()
     assert world.controller.requests == []
 
 
-async def test_who_lags_is_found_without_any_request_of_a_client(world: World, autojump_clock: MockClock) -> None:
+async def test_lagging_follower_is_found_without_client_requests(world: World, autojump_clock: MockClock) -> None:
     world.catch_up(0)
     await wait_all_tasks_blocked()
     world.controller.answer()
@@ -207,13 +207,13 @@ async def test_who_lags_is_found_without_any_request_of_a_client(world: World, a
 
 
 def unclean(partition_epoch: int = 1) -> PartitionImage:
-    """What an unclean election makes of a partition."""
+    """The partition's state after an unclean election."""
     replicas, isr = (LOCAL, FOLLOWER), (LOCAL,)
     return PartitionImage(replicas, isr, LOCAL, 1, partition_epoch, leader_recovery_state=LEADER_RECOVERING)
 
 
-async def test_who_was_elected_uncleanly_has_recovered_when_it_leads(world: World) -> None:
-    """KIP-704; the ISR is what it was, and the next proposal comes when this one is answered."""
+async def test_uncleanly_elected_leader_proposes_its_recovery_kip_704(world: World) -> None:
+    """KIP-704; the ISR is unchanged, and the next proposal is sent after the response to this one."""
     partition = world.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())

@@ -1,4 +1,4 @@
-"""What partitions need on disk is done at once while it is little, and otherwise in order, in portions."""
+"""Files of partitions are created and deleted at once if they are few, and otherwise in order, in portions."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.support.running_cluster import WITHIN_S, running_cluster
 from tests.support.wire_client import connected, only
 
 
-async def test_little_is_done_at_once_and_the_rest_in_portions_and_in_order() -> None:
+async def test_first_items_are_done_at_once_and_the_rest_in_portions_in_order() -> None:
     done: list[int] = []
     told: list[int] = []
     backlog = Backlog(lambda: told.append(len(done)))
@@ -54,7 +54,7 @@ async def test_work_may_add_work() -> None:
     assert done == ["outer", "inner"]
 
 
-async def test_many_partitions_come_and_go_and_come_again_under_the_same_name(tmp_path: Path) -> None:
+async def test_many_partitions_are_created_deleted_and_created_again_under_the_same_name(tmp_path: Path) -> None:
     count = 3 * AT_ONCE
     async with running_cluster(tmp_path) as cluster:
         for life in range(3):

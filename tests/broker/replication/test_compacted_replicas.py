@@ -1,4 +1,4 @@
-"""Compaction in a cluster: every replica is compacted on its own, and whoever leads, each key has its last value."""
+"""Compaction in a cluster: replicas are compacted separately, and each leader serves the last value of each key."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ def expected(numbers: Sequence[int]) -> dict[bytes, bytes]:
 
 
 async def consume(client: WireClient) -> list[Record]:
-    """All there is, from the start on, as a consumer follows it: from the end of each batch."""
+    """Consume the log from its start; each fetch begins at the end of the last batch."""
     records: list[Record] = []
     offset = 0
     while True:
@@ -53,7 +53,7 @@ async def consume(client: WireClient) -> list[Record]:
 
 
 async def until_consumed(client: WireClient, values: Mapping[bytes, bytes]) -> None:
-    """A leader that is new learns from its followers how much is committed, and shows nothing beyond that."""
+    """A new leader learns the high watermark from its followers, and serves no later records."""
     with trio.fail_after(WITHIN_S):
         while latest(await consume(client)) != values:
             await trio.sleep(0.005)
@@ -72,7 +72,7 @@ async def started(cluster: RunningCluster, configs: Mapping[str, str] = CONFIGS)
     await until_described(cluster, 1, isr=[1, 2, 3])
 
 
-async def test_leaders_and_followers_compact_and_the_next_leader_has_it_all(tmp_path: Path) -> None:
+async def test_next_leader_has_the_last_value_of_each_key_after_compaction(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, 3, overrides=QUICKLY) as cluster:
         await started(cluster)
         async with connected(cluster.port(1)) as client:
@@ -93,7 +93,7 @@ async def test_leaders_and_followers_compact_and_the_next_leader_has_it_all(tmp_
 
 
 async def test_replica_that_starts_again_copies_the_remaining_records(tmp_path: Path) -> None:
-    """Its log has gaps from the start, also where the topic is not compacted any more, and recovery leaves them."""
+    """Its log has gaps, even if the topic is not compacted any more, and recovery keeps them."""
     directory = tmp_path / "node-3"
     async with running_cluster(tmp_path, 3, overrides=QUICKLY) as cluster:
         await started(cluster)

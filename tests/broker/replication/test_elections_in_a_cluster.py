@@ -1,4 +1,4 @@
-"""Elections over sockets: on request, by themselves, and unclean ones where the operator allows them."""
+"""Elections over sockets: requested ones, automatic ones, and unclean ones if the operator allows them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ async def elect(
     partitions: Sequence[int] | None = (0,),
     version: int = 2,
 ) -> list[tuple[int, ErrorCode]]:
-    """What that broker answers for each partition."""
+    """Request an election from a broker; returns its error code for each partition."""
     named = None if partitions is None else [TopicPartitions(topic="topic", partitions=list(partitions))]
     async with connected(cluster.port(node_id)) as client:
         response = await client.call(ElectLeadersRequest(election_type=kind, topic_partitions=named), version)
@@ -59,14 +59,14 @@ def partition_at(cluster: RunningCluster, node_id: int, index: int = 0) -> Parti
 
 
 async def come_and_go(cluster: RunningCluster, node_id: int) -> None:
-    """The broker dies and comes back in sync: it leads nothing then."""
+    """Kill and restart a broker; it is in sync then and leads no partition."""
     await cluster.nodes[node_id].crash()
     await until_led_by_another(cluster, node_id % 3 + 1, node_id)
     await cluster.start(node_id)
     await until_described(cluster, node_id % 3 + 1, isr=[1, 2, 3])
 
 
-async def test_any_broker_has_the_preferred_leader_elected(tmp_path: Path) -> None:
+async def test_every_broker_forwards_a_preferred_election(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster)
         assert await send(cluster, 1, b"before") == 0
@@ -81,7 +81,7 @@ async def test_any_broker_has_the_preferred_leader_elected(tmp_path: Path) -> No
         await until_replicated(cluster, tmp_path, [1, 2, 3])
 
 
-async def test_preferred_leaders_lead_again_by_themselves(tmp_path: Path) -> None:
+async def test_preferred_leaders_are_elected_automatically(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides={"leader.imbalance.check.interval.seconds": "1"}) as cluster:
         await create_replicated(cluster, [[1, 2, 3], [1, 3, 2], [2, 1, 3]])
         await come_and_go(cluster, 1)
@@ -90,7 +90,7 @@ async def test_preferred_leaders_lead_again_by_themselves(tmp_path: Path) -> Non
 
 
 @pytest.mark.clients
-async def test_a_real_client_has_leaders_elected(tmp_path: Path) -> None:
+async def test_real_client_requests_elections(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 2, 3], [2, 3, 1]])
         await come_and_go(cluster, 1)
@@ -107,7 +107,7 @@ async def test_a_real_client_has_leaders_elected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["request", "topic config", "cluster config"])
-async def test_followers_truncate_what_an_uncleanly_elected_leader_lacks(tmp_path: Path, by: str) -> None:
+async def test_followers_truncate_records_that_an_uncleanly_elected_leader_lacks(tmp_path: Path, by: str) -> None:
     async with running_cluster(tmp_path, {1: "controller", 2: "broker", 3: "broker"}) as cluster:
         await create_replicated(cluster, [[2, 3]])
         assert await send(cluster, 2, b"everybody's") == 0

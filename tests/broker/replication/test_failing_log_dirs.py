@@ -1,4 +1,4 @@
-"""A log directory that fails takes away what is in it, and nothing else of its broker (KIP-858)."""
+"""A failed log directory takes its replicas offline, and no other replica of its broker (KIP-858)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ def index_in(directory: Path) -> int:
 
 
 def partition(cluster: RunningCluster, index: int, node_id: int = 2) -> PartitionImage:
-    """As a node knows it."""
+    """The partition in a node's metadata."""
     node = cluster.nodes[node_id].node
     assert node is not None
     assert node.loader is not None
@@ -41,7 +41,7 @@ def partition(cluster: RunningCluster, index: int, node_id: int = 2) -> Partitio
 
 
 async def until_told(cluster: RunningCluster) -> None:
-    """Everybody knows in which directories the replicas are."""
+    """Wait until every broker knows the directories of the replicas."""
     await cluster.until(
         lambda: (
             not any(
@@ -54,7 +54,7 @@ async def until_told(cluster: RunningCluster) -> None:
 
 
 async def fail(cluster: RunningCluster, disk: FaultyDisk, directory: Path, index: int) -> None:
-    """The directory fails, and node 1 notices by a record that nobody acknowledges."""
+    """Let the directory fail; node 1 notices by a write that fails."""
     disk.failing = (str(directory),)
     async with connected(cluster.port(1)) as client:
         await client.send(produce_request(batch(b"lost"), index=index), 9)
@@ -83,7 +83,7 @@ async def test_other_brokers_lead_the_partitions_of_a_failed_directory(tmp_path:
         assert await send(cluster, 1, b"lost", index=lost) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_directory_that_is_repaired_is_back_after_a_restart(tmp_path: Path) -> None:
+async def test_repaired_directory_is_used_after_a_restart(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
         await create_replicated(cluster, [ALL, ALL])
@@ -115,7 +115,7 @@ async def test_partition_whose_only_replica_is_in_a_failed_directory_has_no_lead
 
 
 @pytest.mark.parametrize("configs", [{}, {"segment.ms": "1"}], ids=["while writing", "while rolling"])
-async def test_a_follower_whose_directory_failed_leaves_the_isr(tmp_path: Path, configs: dict[str, str]) -> None:
+async def test_follower_with_a_failed_directory_leaves_the_isr(tmp_path: Path, configs: dict[str, str]) -> None:
     disk = FaultyDisk()
     async with cluster_of_three(tmp_path, disk) as cluster:
         await create_replicated(cluster, [(2, 1, 3), (2, 1, 3)], configs)

@@ -1,4 +1,4 @@
-"""What a follower asks for, and what it makes of the answers."""
+"""A follower's fetch requests, and how it interprets the responses."""
 
 from collections.abc import Iterable
 from math import inf
@@ -61,7 +61,7 @@ def answer(*data: PartitionData, topic_id: bytes = T, session_id: int = 5, error
     return FetchResponse(error_code=error, session_id=session_id, responses=topics)
 
 
-def test_a_first_request_says_all_there_is_to_say() -> None:
+def test_first_request_names_every_partition() -> None:
     plan = FetchPlan(SETTINGS)
     plan.follow((T, 1), Position(3, 10, 2, 4))
     request = request_of(plan)
@@ -121,7 +121,7 @@ def test_broken_session_is_opened_again(code: ErrorCode, session_id: int) -> Non
     assert (request.session_id, request.session_epoch, named(request)) == (session_id, 0, {(T, 0): 10})
 
 
-def test_after_a_lost_answer_all_is_said_again() -> None:
+def test_request_after_a_lost_response_names_every_partition() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     plan.answered(answer(), 0)
@@ -131,7 +131,7 @@ def test_after_a_lost_answer_all_is_said_again() -> None:
     assert (request.session_id, request.session_epoch, named(request)) == (5, 0, {(T, 0): 10})
 
 
-def test_an_answer_that_refuses_everything_is_followed_by_a_pause() -> None:
+def test_response_with_an_error_is_followed_by_a_pause() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     plan.answered(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
@@ -139,7 +139,7 @@ def test_an_answer_that_refuses_everything_is_followed_by_a_pause() -> None:
     assert named(request_of(plan, BACKOFF_MIN_MS / 1000)) == {(T, 0): 10}
 
 
-def test_what_answers_mean() -> None:
+def test_responses_become_outcomes() -> None:
     plan = plan_of(*[(T, index) for index in range(5)])
     request_of(plan)
     records = PartitionData(partition_index=0, records=memoryview(b"x"))
@@ -192,7 +192,7 @@ def named_all(plan: FetchPlan, now: float) -> Iterable[tuple[bytes, int]]:
     return named(request_of(plan, now))
 
 
-def test_one_that_is_fenced_waits_for_the_metadata() -> None:
+def test_partition_with_a_fenced_epoch_waits_for_the_metadata() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     fenced = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
@@ -205,7 +205,7 @@ def test_one_that_is_fenced_waits_for_the_metadata() -> None:
     assert request.topics[0].partitions[0].current_leader_epoch == 4
 
 
-def test_what_lags_is_known_from_answers_and_may_be_held_back() -> None:
+def test_lagging_partitions_are_found_from_responses_and_may_be_delayed() -> None:
     plan = plan_of((T, 0), (T, 1), (T, 2))
     assert not plan.lagging
     request_of(plan)
@@ -224,7 +224,7 @@ def test_what_lags_is_known_from_answers_and_may_be_held_back() -> None:
     assert not plan.lagging
 
 
-def test_a_request_that_waits_is_ended_for_a_partition_that_it_does_not_name() -> None:
+def test_waiting_request_is_ended_for_a_new_partition() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     assert not plan.is_urgent
@@ -248,7 +248,7 @@ def test_a_request_that_waits_is_ended_for_a_partition_that_it_does_not_name() -
 
 
 @pytest.mark.parametrize("what", ["opens a session", "belongs to none"])
-def test_a_request_that_cannot_be_ended_is_not(what: str) -> None:
+def test_request_without_a_session_or_wait_is_not_ended(what: str) -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     if what == "belongs to none":
@@ -258,7 +258,7 @@ def test_a_request_that_cannot_be_ended_is_not(what: str) -> None:
     assert not plan.is_urgent
 
 
-def test_nothing_to_follow_is_nothing_to_ask() -> None:
+def test_plan_without_partitions_makes_no_request() -> None:
     plan = plan_of((T, 0))
     plan.forget((T, 0))
     assert not plan
@@ -270,7 +270,7 @@ KEYS = st.sampled_from([(T, 0), (T, 1), (T, 2), (U, 0)])
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """A plan and a leader's sessions, whatever happens to either: the leader reads for those that are followed."""
+    """A plan and a leader's sessions under random events: the leader always reads the partitions that are followed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""KIP-227: what a fetch session remembers, what it leaves out of answers, and how it notices lost requests."""
+"""Fetch sessions (KIP-227): remembered partitions, incremental responses, and lost requests."""
 
 import random
 
@@ -51,7 +51,7 @@ def answer(fetch: Fetch, high_watermark: int = 0, busy: tuple[int, ...] = ()) ->
     return [partition.target.index for partition in fetch.select(fetched)]
 
 
-def test_a_request_outside_sessions_gets_everything_and_leaves_nothing() -> None:
+def test_request_without_a_session_gets_all_partitions_and_leaves_no_session() -> None:
     cache = sessions()
     fetch = cache.begin(NO_SESSION, FINAL_EPOCH, [target(0), target(1)], [], by_topic_id=False, now_ms=0)
     assert fetch.session_id == NO_SESSION
@@ -59,7 +59,7 @@ def test_a_request_outside_sessions_gets_everything_and_leaves_nothing() -> None
     assert len(cache) == 0
 
 
-def test_an_incremental_request_remembers_partitions_and_answers_only_with_news() -> None:
+def test_incremental_response_only_has_partitions_with_news() -> None:
     cache = sessions()
     opened = open_session(cache, target(0), target(1), target(2))
     assert opened.session_id != NO_SESSION
@@ -71,7 +71,7 @@ def test_an_incremental_request_remembers_partitions_and_answers_only_with_news(
     assert answer(go_on(cache, opened.session_id, 3), high_watermark=6) == [0, 2, 1]
 
 
-def test_a_partition_with_data_goes_to_the_back_of_the_queue() -> None:
+def test_partition_with_data_moves_to_the_end_of_the_order() -> None:
     cache = sessions()
     opened = open_session(cache, target(0), target(1), target(2))
     answer(opened)
@@ -98,7 +98,7 @@ def test_error_is_sent_every_time_and_offsets_after_it_once() -> None:
 
 
 @pytest.mark.parametrize("epoch", [2, 5, 2**31 - 1])
-def test_a_lost_or_repeated_request_is_noticed(epoch: int) -> None:
+def test_lost_or_repeated_request_is_rejected(epoch: int) -> None:
     cache = sessions()
     opened = open_session(cache, target(0))
     with pytest.raises(KafkaError) as caught:
@@ -107,7 +107,7 @@ def test_a_lost_or_repeated_request_is_noticed(epoch: int) -> None:
     assert go_on(cache, opened.session_id, 1).session_id == opened.session_id
 
 
-def test_a_request_that_was_overtaken_while_it_waited_is_refused() -> None:
+def test_overtaken_request_is_rejected() -> None:
     cache = sessions()
     opened = open_session(cache, target(0))
     waiting = go_on(cache, opened.session_id, 1)
@@ -117,13 +117,13 @@ def test_a_request_that_was_overtaken_while_it_waited_is_refused() -> None:
     assert caught.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_an_unknown_session() -> None:
+def test_unknown_session_is_rejected() -> None:
     with pytest.raises(KafkaError) as caught:
         go_on(sessions(), 4711, 1)
     assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_changing_between_names_and_ids_is_refused() -> None:
+def test_switch_between_topic_names_and_ids_is_rejected() -> None:
     cache = sessions()
     opened = open_session(cache, target(0))
     with pytest.raises(KafkaError) as caught:
@@ -155,7 +155,7 @@ def test_epochs_wrap_around_to_one() -> None:
     assert go_on(cache, opened.session_id, 1).session_id == opened.session_id
 
 
-def test_without_a_free_slot_a_fresh_session_is_not_evicted() -> None:
+def test_recent_session_is_not_evicted() -> None:
     cache = sessions(slots=1)
     first = open_session(cache, target(0))
     second = open_session(cache, target(0), now_ms=EVICTION_MIN_MS)
@@ -164,7 +164,7 @@ def test_without_a_free_slot_a_fresh_session_is_not_evicted() -> None:
     assert go_on(cache, first.session_id, 1).session_id == first.session_id
 
 
-def test_the_longest_unused_session_is_evicted_first() -> None:
+def test_least_recently_used_session_is_evicted_first() -> None:
     cache = sessions(slots=2)
     first, second = open_session(cache, target(0)), open_session(cache, target(0))
     go_on(cache, first.session_id, 1, now_ms=EVICTION_MIN_MS)
@@ -175,7 +175,7 @@ def test_the_longest_unused_session_is_evicted_first() -> None:
     assert go_on(cache, first.session_id, 2).session_id == first.session_id
 
 
-def test_an_established_smaller_session_makes_room_for_a_larger_one() -> None:
+def test_established_smaller_session_is_evicted_for_a_larger_one() -> None:
     cache = sessions(slots=1)
     small = open_session(cache, target(0))
     go_on(cache, small.session_id, 1, now_ms=EVICTION_MIN_MS)

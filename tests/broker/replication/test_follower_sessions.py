@@ -1,4 +1,4 @@
-"""A follower's fetch session: what it leaves unsaid is known all the same."""
+"""A follower's fetch session: requests that name no partition still show that the follower is caught up."""
 
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ def world(tmp_path: Path) -> World:
 
 
 class Session:
-    """A follower that has everything, in a session: the target is settled, and its progress is noted."""
+    """A caught-up follower with a fetch session: the target is settled, and its progress is recorded."""
 
     def __init__(self, world: World, broker_epoch: int = LIFE) -> None:
         self.world = world
@@ -51,7 +51,7 @@ class Session:
         )
 
     def settle(self, target: FetchTarget) -> None:
-        """What reading does for a target of which there is nothing to read."""
+        """Settle the target, as a read without news does."""
         partition = target.partition = self.world.partition
         self.world.fetch(A, target.fetch_offset, self.broker_epoch)
         self.session.settle(target)
@@ -73,7 +73,7 @@ def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(wo
     assert world.proposal.isr == (LOCAL, B)
 
 
-def test_who_asked_no_more_was_not(world: World) -> None:
+def test_follower_without_requests_does_not_count_as_caught_up(world: World) -> None:
     session = Session(world)
     world.now_ms = 500
     session.ask()
@@ -85,8 +85,8 @@ def test_who_asked_no_more_was_not(world: World) -> None:
 
 
 @pytest.mark.parametrize("change", ["new epoch", "another life", "another offset"])
-def test_what_was_said_of_something_else_does_not_count(world: World, change: str) -> None:
-    """A leader that leads anew knows nothing of its followers; and a former life may not speak for a later one."""
+def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(world: World, change: str) -> None:
+    """A leader of a new epoch knows nothing of its followers; and requests of a former incarnation do not count."""
     world.append()
     world.fetch(B, 1)
     session = Session(world)
@@ -104,8 +104,8 @@ def test_what_was_said_of_something_else_does_not_count(world: World, change: st
     assert world.partition.in_sync.followers[A].caught_up_ms == 0
 
 
-def test_a_new_isr_is_an_occasion_to_look_again(world: World) -> None:
-    """Who was put out of it, without a new epoch, is proposed anew with one of its next requests."""
+def test_isr_change_makes_targets_due(world: World) -> None:
+    """A follower that was removed from it, without a new epoch, is proposed again at one of its next requests."""
     session = Session(world)
     assert session.ask().targets == []
     world.become(version=1, isr=(LOCAL, B))
@@ -132,7 +132,7 @@ class Waiting:
 
 
 def test_request_with_another_leader_epoch_gets_all_offsets_again(world: World) -> None:
-    """A follower serves consumers once it has heard under this epoch what is committed, which may be what it was."""
+    """A follower serves consumers once it got the high watermark under this epoch, even if that is unchanged."""
     session = Session(world)
 
     def is_told(epoch: int) -> bool:
@@ -155,7 +155,7 @@ def test_waiting_request_is_notified_of_changed_partitions(world: World) -> None
     assert waiting.expired == 1  # overtaken
 
 
-def test_what_is_forgotten_waits_nowhere(world: World) -> None:
+def test_forgotten_target_stops_waiting(world: World) -> None:
     session = Session(world)
     assert world.partition.waiters.for_log_end
     session.session.update((), [(world.partition.topic_id, 0)])
@@ -164,14 +164,14 @@ def test_what_is_forgotten_waits_nowhere(world: World) -> None:
     assert not session.session.due
 
 
-def test_a_session_that_is_over_waits_nowhere(world: World) -> None:
+def test_closed_session_stops_waiting(world: World) -> None:
     session = Session(world)
     session.cache.begin(session.session.id, -1, (), (), by_topic_id=True, now_ms=0)
     assert not world.partition.waiters.for_log_end
     assert not world.partition.waiters.for_high_watermark
 
 
-def test_what_is_held_back_is_next_when_it_is_released(world: World) -> None:
+def test_held_target_is_read_first_when_it_is_released(world: World) -> None:
     cache = FetchSessions(1, Random(1))
     targets = [FetchTarget("topic", index, 0, 1000, -1, -1) for index in range(4)]
     fetch = cache.begin(0, 0, targets, (), by_topic_id=False, now_ms=0)
@@ -185,8 +185,8 @@ def test_what_is_held_back_is_next_when_it_is_released(world: World) -> None:
     assert following.targets == [targets[1], targets[2], targets[3], targets[0]]
 
 
-def test_what_is_held_back_is_looked_at_when_it_moves(world: World) -> None:
-    """It may be in sync now, which nobody throttles, or be led by another."""
+def test_held_target_becomes_due_when_its_partition_changes(world: World) -> None:
+    """The replica may be in sync now, and then is not throttled, or the leader may have changed."""
     session = Session(world)
     (target,) = world.partition.waiters.for_log_end
     assert isinstance(target, FetchTarget)

@@ -1,4 +1,4 @@
-"""What a leader makes of its followers' fetches: who is in sync, and what is committed."""
+"""How a leader derives the ISR and the high watermark from its followers' fetches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ LAG_MS = 10_000.0
 def in_sync(
     *isr: int, replicas: tuple[int, ...] = (LEADER, A, B), start: int = 0, barred: tuple[int, ...] = ()
 ) -> InSyncReplicas:
-    """Of a leader whose epoch begins at `start`; all were told at time 0 that these are in sync."""
+    """The state of a leader whose epoch begins at `start`; the ISR was committed at time 0."""
     state = InSyncReplicas(
         LEADER,
         epoch_start_offset=start,
@@ -36,12 +36,12 @@ def fetched(state: InSyncReplicas, broker_id: int, offset: int, end: int, now_ms
 def test_high_watermark_is_the_lowest_end_of_the_isr() -> None:
     state = in_sync(LEADER, A, B)
     fetched(state, A, 5, 10, 1)
-    assert state.high_watermark(10, 1) == -1  # of B nothing is known yet
+    assert state.high_watermark(10, 1) == -1  # B has not fetched yet
     fetched(state, B, 3, 10, 1)
     assert state.high_watermark(10, 1) == 3
 
 
-def test_who_is_out_of_sync_does_not_hold_it_back() -> None:
+def test_high_watermark_does_not_wait_for_an_out_of_sync_follower() -> None:
     state = in_sync(LEADER, A)
     fetched(state, A, 10, 10, 1)
     fetched(state, B, 2, 10, 1)
@@ -49,7 +49,7 @@ def test_who_is_out_of_sync_does_not_hold_it_back() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> None:
-    """A high watermark that ran ahead of such a one would keep it out for ever."""
+    """A high watermark that moves ahead of such a follower would keep it out of the ISR for ever."""
     for barred, expected in [((), 10), ((B,), 20)]:
         state = in_sync(LEADER, barred=barred)
         fetched(state, B, 10, 10, 1)
@@ -58,7 +58,7 @@ def test_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> None:
 
 
 def test_high_watermark_does_not_wait_for_a_follower_that_has_just_left_the_isr() -> None:
-    """A broker that was away comes back with less than all, perhaps for long: it was caught up in a former life."""
+    """A restarted broker may lack records for long; that its former incarnation was caught up does not count."""
     state = in_sync(LEADER, A, B)
     for broker_id in (A, B):
         fetched(state, broker_id, 10, 10, 1)
@@ -71,7 +71,7 @@ def test_high_watermark_does_not_wait_for_a_follower_that_has_just_left_the_isr(
     assert state.high_watermark(30, 5) == 20
 
 
-def test_a_proposed_member_counts_before_it_is_one() -> None:
+def test_high_watermark_waits_for_a_proposed_isr_member_kip_497() -> None:
     """KIP-497: the maximal ISR."""
     state = in_sync(LEADER, A)
     fetched(state, A, 10, 10, 1)
@@ -80,15 +80,15 @@ def test_a_proposed_member_counts_before_it_is_one() -> None:
     assert (state.maximal, state.high_watermark(10, 1)) == ((LEADER, A, B), 5)
 
 
-def test_who_is_proposed_to_leave_counts_until_it_has_left() -> None:
-    """KIP-497: whether the controller agrees is not known, and it may elect that one."""
+def test_high_watermark_waits_for_a_member_proposed_to_leave_the_isr_kip_497() -> None:
+    """KIP-497: the outcome of the proposal is unknown, and the controller may still elect that replica."""
     state = in_sync(LEADER, A)
     fetched(state, A, 5, 10, 1)
     state.proposal = Proposal((LEADER,))
     assert (state.maximal, state.high_watermark(10, LAG_MS + 2)) == ((LEADER, A), 5)
 
 
-# Who may join
+# Joining the ISR
 
 
 def test_follower_joins_the_isr_at_the_high_watermark() -> None:
@@ -100,7 +100,7 @@ def test_follower_joins_the_isr_at_the_high_watermark() -> None:
 
 
 def test_follower_below_the_start_of_the_leader_epoch_does_not_join() -> None:
-    """It may yet have to truncate, and would then lack what is committed."""
+    """It may still have to truncate, and would then lack committed records."""
     state = in_sync(LEADER, start=15)
     fetched(state, A, 14, 20, 1)
     assert state.to_expand(state.followers[A], high_watermark=10) is None
@@ -109,7 +109,7 @@ def test_follower_below_the_start_of_the_leader_epoch_does_not_join() -> None:
 
 
 def test_follower_that_the_metadata_does_not_allow_does_not_join() -> None:
-    """KIP-841 and KIP-903: fenced brokers, those that shut down, and fetches of a former life."""
+    """KIP-841 and KIP-903: fenced brokers, brokers that shut down, and fetches of a former incarnation."""
     state = in_sync(LEADER, barred=(A,))
     fetched(state, A, 10, 10, 1)
     fetched(state, B, 10, 10, 1, epoch=6)
@@ -119,7 +119,7 @@ def test_follower_that_the_metadata_does_not_allow_does_not_join() -> None:
     assert state.to_expand(state.followers[B], 10) is not None
 
 
-def test_one_proposal_at_a_time() -> None:
+def test_only_one_isr_proposal_is_pending() -> None:
     state = in_sync(LEADER)
     fetched(state, A, 10, 10, 1)
     fetched(state, B, 10, 10, 1)
@@ -130,46 +130,46 @@ def test_one_proposal_at_a_time() -> None:
     assert state.to_shrink(20, LAG_MS * 9) is None
 
     state.commit((LEADER, A), 2)
-    assert state.to_expand(state.followers[A], 10) is None  # it has joined
+    assert state.to_expand(state.followers[A], 10) is None  # it is in the ISR already
     assert state.to_expand(state.followers[B], 10) is not None
 
 
-# Who has to leave
+# Leaving the ISR
 
 
-def test_who_was_not_caught_up_for_too_long_leaves() -> None:
+def test_follower_that_is_not_caught_up_for_too_long_leaves_the_isr() -> None:
     state = in_sync(LEADER, A, B)
     fetched(state, A, 10, 10, 5_000)
     fetched(state, B, 4, 10, 5_000)
     assert state.to_shrink(20, LAG_MS) is None
-    proposal = state.to_shrink(20, LAG_MS + 1)  # B was given the time from 0 on
+    proposal = state.to_shrink(20, LAG_MS + 1)  # the lag time of B began at 0
     assert proposal is not None
     assert (proposal.isr, proposal.joining) == ((LEADER, A), None)
 
 
-def test_who_holds_all_stays_however_long_it_is_silent() -> None:
+def test_silent_follower_with_all_records_stays_in_the_isr() -> None:
     state = in_sync(LEADER, A)
     fetched(state, A, 10, 10, 1)
     assert state.to_shrink(10, LAG_MS * 9) is None
 
 
-def test_a_follower_of_a_busy_leader_stays() -> None:
-    """Each fetch reaches what the leader had at the one before, and never what it has now."""
+def test_follower_of_a_busy_leader_stays_in_the_isr() -> None:
+    """Each fetch reaches the log end that the leader had at the previous fetch, and never its current one."""
     state = in_sync(LEADER, A)
     for number in range(100):
         fetched(state, A, number * 10, number * 10 + 10, number * 1_000)
     assert state.to_shrink(2_000, 100_000) is None
-    assert state.to_shrink(2_000, 98_000 + LAG_MS + 1) is not None  # the time of the fetch before the last one counts
+    assert state.to_shrink(2_000, 98_000 + LAG_MS + 1) is not None  # it was caught up at the fetch before the last one
 
 
-def test_a_slow_follower_leaves_though_it_fetches_all_the_time() -> None:
+def test_slow_follower_leaves_the_isr_although_it_fetches_continuously() -> None:
     state = in_sync(LEADER, A)
     for number in range(100):
         fetched(state, A, number, number * 10 + 10, number * 1_000)
     assert state.to_shrink(2_000, 100_000) is not None
 
 
-def test_who_is_in_sync_and_no_replica_any_more_leaves() -> None:
+def test_removed_replica_leaves_the_isr() -> None:
     state = in_sync(LEADER, A, B)
     state.assign((LEADER, A))
     fetched(state, A, 10, 10, 1)
@@ -178,7 +178,7 @@ def test_who_is_in_sync_and_no_replica_any_more_leaves() -> None:
     assert proposal.isr == (LEADER, A)
 
 
-def test_what_is_known_of_a_follower_outlives_a_new_assignment() -> None:
+def test_new_assignment_keeps_the_progress_of_remaining_followers() -> None:
     state = in_sync(LEADER, A, B)
     fetched(state, A, 10, 10, 1)
     state.assign((LEADER, A, 4))
@@ -197,10 +197,10 @@ def test_proposal_contains_the_broker_epochs_of_the_followers_fetches_kip_903() 
     fetches=st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 20), st.integers(0, 30_000)), max_size=20),
     joins=st.booleans(),
 )
-def test_what_is_committed_is_held_by_all_that_could_be_elected(
+def test_committed_records_are_on_every_replica_that_could_be_elected(
     isr: set[int], fetches: list[tuple[int, int, int]], joins: bool
 ) -> None:
-    """Whether the controller goes by the committed ISR, or has taken over the proposed one without our knowing."""
+    """Whether the controller uses the committed ISR, or has committed the proposed one and its response was lost."""
     state = in_sync(LEADER, *sorted(isr))
     now = 0
     for broker_id, offset, later_ms in fetches:

@@ -1,6 +1,6 @@
-"""How far read_committed consumers may read (KIP-98) in logs that hold transactions: replicated, recovered, cut.
+"""The last stable offset (KIP-98) of logs with transactions that were replicated, recovered or truncated.
 
-The producers' state learns where the high watermark is whichever way the partition moves it; otherwise a transaction
+The producer states learn the high watermark however the partition moves it; otherwise a transaction
 that has ended would hold back the last stable offset, and with it the cleaner, for ever.
 """
 
@@ -80,7 +80,7 @@ def follower(tmp_path: Path) -> World:
 
 
 def stored(directory: Path, records: bytes) -> Path:
-    """A partition's directory as Kafka leaves it: a segment, and no more than that is needed."""
+    """A partition's directory as Kafka leaves it, with just a segment."""
     partition = directory / "topic-0"
     partition.mkdir()
     (partition / f"{0:020}.log").write_bytes(records)
@@ -88,7 +88,7 @@ def stored(directory: Path, records: bytes) -> Path:
 
 
 def replace_segment(data_directory: Path, records: bytes) -> None:
-    """Put a segment in the place of the topic's, and have the next start read it."""
+    """Replace the topic's segment, so that the next start reads the new one."""
     (partition,) = data_directory.glob("**/topic-0")
     (partition / f"{0:020}.log").write_bytes(records)
     for path in data_directory.glob("**/.kafka_cleanshutdown"):
@@ -155,7 +155,7 @@ async def test_log_that_was_closed_cleanly_knows_running_transactions_from_its_s
 
 
 def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset(follower: World) -> None:
-    """What is replayed after a truncation are transactions that are replicated already."""
+    """The transactions that are replayed after a truncation are replicated already."""
     follow(follower, FINISHED + plain(3), high_watermark=3)
     truncate(follower.partition, 0, diverging_epoch=0, end_offset=3)
     assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (3, 3)
@@ -195,7 +195,7 @@ def test_log_of_a_finished_transaction_can_be_cleaned(tmp_path: Path) -> None:
 
 
 def test_finished_transaction_leaves_its_producer_without_one(follower: World) -> None:
-    """What DescribeProducers tells (KIP-664)."""
+    """As DescribeProducers shows (KIP-664)."""
     follow(follower, FINISHED, high_watermark=3)
     log = follower.partition.log
     assert log is not None

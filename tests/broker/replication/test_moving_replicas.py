@@ -1,4 +1,4 @@
-"""Replicas that move between brokers, over sockets: what comes, what stays, and what is left of those that go."""
+"""Partition reassignment between brokers, over sockets: added, kept and removed replicas, and their files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ ROLES = {1: COMBINED, 2: COMBINED, 3: COMBINED, 4: "broker"}
 
 
 async def move(cluster: RunningCluster, asked: int, replicas: Sequence[int] | None, index: int = 0) -> int:
-    """Ask a broker for a partition's move, or that it be cancelled; the error code."""
+    """Request or cancel a reassignment from a broker; returns the error code."""
     wanted = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="topic", partitions=[wanted])])
     async with connected(cluster.port(asked)) as client:
@@ -62,7 +62,7 @@ def directories(tmp_path: Path, node_id: int) -> list[str]:
     return sorted(name.split(".")[0] + (f".{name.rpartition('-')[2]}" if "." in name else "") for name in names)
 
 
-async def test_a_partition_moves_away_from_its_leader_while_it_is_written(tmp_path: Path) -> None:
+async def test_partition_moves_away_from_its_leader_while_it_is_written(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2, 3]], {"file.delete.delay.ms": "100"})
         sent: list[bytes | None] = []
@@ -85,14 +85,14 @@ async def test_a_partition_moves_away_from_its_leader_while_it_is_written(tmp_pa
         await write(20)
         partition = await until_described(cluster, 4, isr=[2, 3, 4])
         assert (partition.leader_id, list(partition.replica_nodes)) == (4, [4, 2, 3])
-        # What was refused while its leader went may have been appended nevertheless.
+        # A batch that was refused while the leader changed may have been appended nevertheless.
         assert list(dict.fromkeys(await read(cluster, 4))) == sent
         await until_replicated(cluster, tmp_path, [2, 3, 4])
         await cluster.until(lambda: directories(tmp_path, 1) == [])
         assert await send(cluster, 1, b"x") == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_while_it_goes_on_it_is_listed_and_all_replicas_are_described(tmp_path: Path) -> None:
+async def test_running_reassignment_is_listed_and_all_replicas_are_described(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2]])
         await cluster.nodes[4].crash()
@@ -124,7 +124,7 @@ async def test_cancelled_reassignment_leaves_no_files(tmp_path: Path) -> None:
         assert await read(cluster, 1) == [b"x", b"y"]
 
 
-async def test_more_replicas_and_fewer_again(tmp_path: Path) -> None:
+async def test_replication_factor_is_raised_and_lowered(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1]], {"min.insync.replicas": "2"})
         assert await send(cluster, 1, b"alone") == 0
@@ -140,7 +140,7 @@ async def test_more_replicas_and_fewer_again(tmp_path: Path) -> None:
 
 
 async def test_broker_renames_stray_logs_after_it_was_offline(tmp_path: Path) -> None:
-    """As Kafka does; should it get the replica again, it fetches it from the start."""
+    """As Kafka does; if the broker gets the replica again, it fetches it from the start."""
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2, 4], [1, 2, 4]], {"min.insync.replicas": "1"})
         assert await send(cluster, 1, b"x") == 0
@@ -158,7 +158,7 @@ async def test_broker_renames_stray_logs_after_it_was_offline(tmp_path: Path) ->
         assert directories(tmp_path, 4) == ["topic-0", "topic-0.stray", "topic-1"]
 
 
-async def test_a_topic_that_was_deleted_and_made_again_while_a_broker_was_away_is_the_new_one(tmp_path: Path) -> None:
+async def test_broker_discards_a_deleted_topic_that_was_created_again_while_it_was_down(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 2, 3]], {"file.delete.delay.ms": "0"})
         assert await send(cluster, 1, b"old", b"older") == 0
@@ -177,7 +177,7 @@ async def test_a_topic_that_was_deleted_and_made_again_while_a_broker_was_away_i
         assert directories(tmp_path, 3) == ["topic-0", "topic-0.stray"]
 
 
-async def test_a_removal_that_a_crash_interrupts_is_finished_after_it(tmp_path: Path) -> None:
+async def test_interrupted_removal_is_finished_after_a_crash(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 4]], {"file.delete.delay.ms": "60000"})
         assert await send(cluster, 1, b"x") == 0
@@ -189,7 +189,7 @@ async def test_a_removal_that_a_crash_interrupts_is_finished_after_it(tmp_path: 
         await cluster.until(lambda: directories(tmp_path, 4) == [])
 
 
-async def test_a_replica_that_comes_survives_its_broker_and_the_leader_dying_on_the_way(tmp_path: Path) -> None:
+async def test_reassignment_survives_crashes_of_the_new_replica_and_the_leader(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[2, 3]], {"min.insync.replicas": "1"})
         for number in range(50):
@@ -208,7 +208,7 @@ async def test_a_replica_that_comes_survives_its_broker_and_the_leader_dying_on_
 
 
 def is_fenced(cluster: RunningCluster, broker_id: int, *, by: int) -> bool:
-    """As another node knows the metadata."""
+    """Whether the broker is fenced in another node's metadata."""
     node = cluster.nodes[by].node
     assert node is not None
     assert node.loader is not None
@@ -216,7 +216,7 @@ def is_fenced(cluster: RunningCluster, broker_id: int, *, by: int) -> bool:
 
 
 @pytest.mark.clients
-async def test_a_real_administrator_moves_lists_and_cancels(tmp_path: Path) -> None:
+async def test_real_admin_client_starts_lists_and_cancels_reassignments(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2], [1, 2]])
         await cluster.nodes[3].crash()

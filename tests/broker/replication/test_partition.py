@@ -1,4 +1,4 @@
-"""A replica's roles: what a change of leaders, epochs, replicas and configs means to it and to who waits."""
+"""A replica's roles: the effects of changed leaders, epochs, replicas and configs on it and on waiting requests."""
 
 from pathlib import Path
 
@@ -24,14 +24,14 @@ def world(tmp_path: Path) -> World:
 # Leading
 
 
-def test_the_only_replica_commits_by_itself(world: World) -> None:
+def test_single_replica_commits_at_once(world: World) -> None:
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     assert world.partition.answers_at_once
     assert world.append(3).told == [ErrorCode.NONE]
     assert world.partition.high_watermark == 3
 
 
-def test_a_leader_waits_for_all_that_are_in_sync(world: World) -> None:
+def test_leader_waits_for_all_in_sync_replicas(world: World) -> None:
     world.become()
     producer = world.append(3)
     consumer, follower = Waiting(), Waiting()
@@ -48,7 +48,7 @@ def test_a_leader_waits_for_all_that_are_in_sync(world: World) -> None:
     assert follower.notified == 1
 
 
-def test_the_high_watermark_never_goes_back(world: World) -> None:
+def test_high_watermark_of_a_leader_never_moves_back(world: World) -> None:
     world.become()
     world.append(3)
     world.fetch(A, 3)
@@ -57,8 +57,8 @@ def test_the_high_watermark_never_goes_back(world: World) -> None:
     assert world.partition.high_watermark == 3
 
 
-def test_a_new_epoch_begins_where_the_log_ends_though_nothing_is_written(world: World) -> None:
-    """KIP-101: a follower may ask for it."""
+def test_new_leader_epoch_starts_at_the_log_end_without_a_record_kip_101(world: World) -> None:
+    """KIP-101: a follower may ask for the start of the epoch."""
     world.become()
     world.append(3)
     world.become(epoch=2, version=2)
@@ -68,7 +68,7 @@ def test_a_new_epoch_begins_where_the_log_ends_though_nothing_is_written(world: 
 
 
 def test_new_leader_learns_the_high_watermark_from_its_followers_kip_207(world: World) -> None:
-    """KIP-207: until then it may not say where the log ends for consumers."""
+    """KIP-207: until then it must not tell consumers where the log ends."""
     world.become()
     assert world.partition.knows_committed
     world.append(3)
@@ -81,8 +81,8 @@ def test_new_leader_learns_the_high_watermark_from_its_followers_kip_207(world: 
     assert world.partition.knows_committed
 
 
-def test_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
-    """Another may have led between, and had the follower drop what it once had."""
+def test_follower_progress_of_an_earlier_epoch_does_not_count(world: World) -> None:
+    """Another leader in between may have made the follower truncate its log."""
     world.become()
     producer = world.append(3)
     world.fetch(A, 3)
@@ -134,7 +134,7 @@ def test_smaller_isr_commits_waiting_records(world: World) -> None:
     assert producer.told == [ErrorCode.NONE]
 
 
-def test_with_too_few_in_sync_nothing_is_committed(world: World) -> None:
+def test_high_watermark_stays_below_min_isr_kip_966(world: World) -> None:
     """KIP-966."""
     world.partition.configure(config(min_insync_replicas=2))
     world.become()
@@ -157,13 +157,13 @@ def test_min_insync_replicas_is_bounded_by_the_number_of_replicas(world: World) 
     assert world.partition.high_watermark == 1
 
 
-def test_what_is_proposed_counts_until_the_controller_has_answered(world: World) -> None:
+def test_proposed_isr_counts_until_the_controller_responds_kip_497(world: World) -> None:
     """KIP-497."""
     world.become(isr=(LOCAL, A))
     world.fetch(A, 0)
     world.fetch(B, 0)
     assert (world.proposed, world.proposal.isr) == (1, ALL)
-    world.now_ms = 5_000  # B is caught up no more, but may be a member by now
+    world.now_ms = 5_000  # B is not caught up any more, but may be in the ISR by now
     producer = world.append()
     world.fetch(A, 1)
     assert producer.told == []
@@ -172,13 +172,13 @@ def test_what_is_proposed_counts_until_the_controller_has_answered(world: World)
     assert (world.isr, world.partition.partition_epoch, producer.told) == (ALL, 1, [])
     propose_shrinking(world.partition)
     assert world.proposal.isr == (LOCAL, A)
-    assert producer.told == []  # nor does B cease to be one before that is certain
+    assert producer.told == []  # B stays a member until the outcome is certain
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
     assert producer.told == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_a_proposal_that_was_certainly_not_carried_out_is_dropped(world: World, code: ErrorCode) -> None:
+def test_proposal_that_was_not_committed_is_dropped(world: World, code: ErrorCode) -> None:
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     producer = world.append()
@@ -202,7 +202,7 @@ def test_proposal_of_unknown_outcome_counts_until_the_metadata_changes(world: Wo
     assert producer.told == [ErrorCode.NONE]
 
 
-def test_other_refusals_are_answered_by_asking_again(world: World) -> None:
+def test_proposal_with_other_errors_is_retried(world: World) -> None:
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     assert proposal_refused(world.partition, world.proposal, ErrorCode.REQUEST_TIMED_OUT)
@@ -219,8 +219,8 @@ def test_response_to_a_dropped_proposal_is_ignored(world: World) -> None:
     assert (world.isr, world.partition.partition_epoch) == ((LOCAL, B), 3)
 
 
-def test_the_metadata_that_confirms_an_answer_leaves_the_next_proposal_alone(world: World) -> None:
-    """A proposal that were forgotten might be carried out with nobody waiting for the new member."""
+def test_metadata_that_confirms_a_response_keeps_the_next_proposal(world: World) -> None:
+    """If it were dropped and the controller still committed it, the leader would not wait for the new member."""
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
@@ -230,7 +230,7 @@ def test_the_metadata_that_confirms_an_answer_leaves_the_next_proposal_alone(wor
     assert world.proposal.isr == ALL
 
 
-def test_an_answer_that_says_nothing_has_changed_ends_the_proposal(world: World) -> None:
+def test_response_with_an_unchanged_isr_ends_the_proposal(world: World) -> None:
     world.become(isr=(LOCAL,))
     world.fetch(A, 0)
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=0, isr=(LOCAL,))
@@ -246,7 +246,7 @@ def config(*, min_insync_replicas: int = 1, flush_messages: int | None = None) -
     return TopicConfig(log=log, min_insync_replicas=min_insync_replicas)
 
 
-def test_with_flush_messages_nothing_is_committed_before_it_is_flushed(world: World) -> None:
+def test_flush_messages_delays_the_high_watermark_until_the_flush(world: World) -> None:
     world.partition.configure(config(flush_messages=1))
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     producer = world.append()
@@ -268,7 +268,7 @@ def test_unflushed_records_are_replicated_but_not_committed(world: World) -> Non
     assert producer.told == [ErrorCode.NONE]
 
 
-def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world: World) -> None:
+def test_flush_waiter_completes_when_flush_messages_is_unset(world: World) -> None:
     world.partition.configure(config(flush_messages=1))
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     committed, flushed = world.append(), Waiting()
@@ -279,13 +279,13 @@ def test_who_waits_for_a_flush_that_is_not_asked_for_any_more_is_answered(world:
 
 
 def heard(world: World, epoch: int) -> None:
-    """The leader of the epoch has answered a fetch with nothing but its high watermark."""
+    """Apply a response of the current leader with a high watermark and no records."""
     nothing = memoryview(b"")
     append_fetched(world.partition, epoch, nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS)
 
 
 def is_served(world: World) -> bool:
-    """Whether consumers get something of this replica."""
+    """Whether this replica serves consumers."""
     try:
         return world.partition.committed_log() is world.partition.log
     except KafkaError as error:
@@ -294,8 +294,8 @@ def is_served(world: World) -> bool:
         return False
 
 
-def test_a_follower_serves_consumers_once_it_has_heard_of_the_leader(world: World) -> None:
-    """What it takes for committed may be lost by then: the leader's first answer may be to cut that off."""
+def test_follower_serves_consumers_after_its_first_fetch_from_the_leader(world: World) -> None:
+    """Records that it counts as committed may have been removed: the leader's first response may truncate them."""
     world.become(leader=A, epoch=3, version=0)
     assert not is_served(world)
     heard(world, 3)

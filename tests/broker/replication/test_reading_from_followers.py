@@ -21,7 +21,7 @@ from tests.support.wire_client import WireClient, connected, only
 RACKS = {1: "north", 2: "south", 3: "west"}
 SELECTING = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    # So long that a test fails where somebody has to wait for the next fetch of an idle follower.
+    # So long that a test fails if it has to wait for the next fetch of an idle follower.
     "replica.fetch.wait.max.ms": "20000",
 }
 OF_NODES = {node_id: {"broker.rack": rack} for node_id, rack in RACKS.items()}
@@ -53,7 +53,9 @@ LEADER = view(1, "north")
         ("south", [view(3, "south"), view(2, "south")], 3),
     ],
 )
-def test_the_replica_in_the_rack_that_is_most_caught_up(rack: str, followers: list[ReplicaView], chosen: int) -> None:
+def test_selector_chooses_the_most_caught_up_replica_in_the_rack(
+    rack: str, followers: list[ReplicaView], chosen: int
+) -> None:
     assert select_by_rack(rack, LEADER, followers).broker_id == chosen
 
 
@@ -69,7 +71,7 @@ async def fetched(
 
 
 async def until_read(client: WireClient, values: list[bytes]) -> None:
-    """Waits until a follower serves exactly these records.
+    """Wait until a follower serves exactly these records.
 
     It learns of new records with its next fetch. Until the leader of the epoch has answered it, it serves nothing.
     """
@@ -81,7 +83,7 @@ async def until_read(client: WireClient, values: list[bytes]) -> None:
             await trio.sleep(0.005)
 
 
-async def test_the_leader_names_the_replica_and_the_replica_serves(tmp_path: Path) -> None:
+async def test_leader_names_the_preferred_replica_which_serves_the_consumer(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         assert await send(cluster, 1, b"a", b"b") == 0
@@ -92,7 +94,7 @@ async def test_the_leader_names_the_replica_and_the_replica_serves(tmp_path: Pat
             for rack in ("north", "east", ""):
                 sent = await fetched(leader, rack=rack)
                 assert (sent.preferred_read_replica, len(records_of(sent))) == (-1, 2)
-            for _ in range(3):  # the later ones may take the short way
+            for _ in range(3):  # later requests may take the shortcut
                 sent = await fetched(leader, rack="south")
                 assert sent.preferred_read_replica == 2
 
@@ -101,7 +103,7 @@ async def test_the_leader_names_the_replica_and_the_replica_serves(tmp_path: Pat
             assert (sent.preferred_read_replica, len(records_of(sent))) == (-1, 2)  # only the leader chooses
 
 
-async def test_a_follower_that_is_away_is_not_named(tmp_path: Path) -> None:
+async def test_follower_that_is_down_is_not_named(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         assert await send(cluster, 1, b"a") == 0
@@ -123,7 +125,7 @@ async def test_followers_get_a_new_high_watermark_at_once_kip_392(tmp_path: Path
                     await until_read(follower, [b"value"] * count)
 
 
-async def test_a_consumer_that_waits_at_a_follower_is_answered(tmp_path: Path) -> None:
+async def test_consumer_fetch_waiting_at_a_follower_completes(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         async with connected(cluster.port(2)) as follower:
@@ -146,7 +148,7 @@ async def test_followers_serve_committed_records_and_refuse_the_rest(tmp_path: P
             assert (at_end.error_code, bytes(at_end.records), at_end.high_watermark) == (0, b"", 1)
             beyond = await fetched(client, 2)
             assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            # A consumer of a version that cannot be told of followers did not mean to read from one.
+            # An old version of Fetch cannot name a preferred replica, so such a consumer cannot have chosen a follower.
             assert (await fetched(client, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             for epoch, code in ((0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
                 partition = FetchPartition(partition=0, current_leader_epoch=epoch, partition_max_bytes=1_000)
@@ -170,7 +172,7 @@ async def test_debug_read_returns_uncommitted_records(tmp_path: Path) -> None:
 
 
 class Watched:
-    """A consumer of librdkafka, and from which broker it says that it reads; its calls block."""
+    """A consumer of librdkafka that reports from which broker it reads; its calls block."""
 
     def __init__(self, cluster: RunningCluster, rack: str) -> None:
         self.source = -1
@@ -198,7 +200,7 @@ class Watched:
 
 
 @pytest.mark.clients
-async def test_librdkafka_reads_in_its_rack_and_from_the_leader_when_that_is_gone(tmp_path: Path) -> None:
+async def test_librdkafka_reads_in_its_rack_and_from_the_leader_if_that_replica_fails(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, overrides=SELECTING, of_nodes=OF_NODES) as cluster:
         await create_replicated(cluster)
         consumer = Watched(cluster, "south")

@@ -1,4 +1,4 @@
-"""A broker tells in which log directories its replicas are: where that is not known, in few requests, until it is."""
+"""A broker reports the log directories of its replicas to the controller, in few requests, until all are known."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,7 +32,7 @@ ONE, TWO, ELSEWHERE = b"one".ljust(16), b"two".ljust(16), b"elsewhere".ljust(16)
 
 
 class ScriptedController:
-    """Refuses as often as it is told to, and then takes everything for good."""
+    """Returns errors for the given number of requests, and then accepts everything."""
 
     def __init__(self) -> None:
         self.requests: list[AssignReplicasToDirsRequest] = []
@@ -68,7 +68,7 @@ class ScriptedController:
 
 
 class World:
-    """Partitions of one topic, which all share one log; `directories` has where that is, as it is found."""
+    """Partitions of one topic, which share one log; `directories` maps each partition to its directory."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -93,7 +93,7 @@ class World:
         self.directories.compare(partition, image)
 
     async def told(self) -> list[dict[int, bytes]]:
-        """What each request said, once there is nothing left to do."""
+        """The reports in each request, once none is left to send."""
         await wait_all_tasks_blocked()
         return [
             {
@@ -127,7 +127,7 @@ async def test_known_directory_is_not_reported(world: World) -> None:
     assert await world.told() == []
 
 
-async def test_what_is_known_otherwise_is_put_right(world: World) -> None:
+async def test_wrong_directory_in_the_metadata_is_corrected(world: World) -> None:
     world.compare(world.partition(), TWO)
     assert await world.told() == [{0: ONE}]
 
@@ -157,15 +157,15 @@ async def test_report_is_sent_again_until_it_is_answered(
     assert await world.told() == [{0: ONE}] * 3
 
 
-async def test_a_refusal_is_the_last_word(world: World, autojump_clock: MockClock) -> None:
-    """The partition is gone, or has no replica here any more: the metadata log will say so."""
+async def test_refused_report_is_not_sent_again(world: World, autojump_clock: MockClock) -> None:
+    """The partition was deleted or has no replica here; the metadata log will have that."""
     world.controller.code = ErrorCode.UNKNOWN_TOPIC_ID
     world.compare(world.partition())
     await trio.sleep(60)
     assert await world.told() == [{0: ONE}]
 
 
-async def test_a_replica_that_is_nowhere_is_lost(world: World) -> None:
+async def test_replica_without_a_directory_is_reported_as_lost(world: World) -> None:
     world.compare(world.partition(is_there=False))
     assert await world.told() == [{0: LOST_DIRECTORY}]
 
@@ -175,7 +175,7 @@ async def test_replica_in_a_known_failed_directory_is_not_reported(world: World)
     assert await world.told() == []
 
 
-async def test_a_replica_is_where_it_was_when_its_directory_has_failed(world: World, autojump_clock: MockClock) -> None:
+async def test_replica_in_a_failed_directory_is_reported_there(world: World, autojump_clock: MockClock) -> None:
     partition = world.partition()
     world.controller.failures = [RequestTimedOut()]
     world.compare(partition)
@@ -214,7 +214,7 @@ TOPIC_ID = bytes(range(16))
         "no such topic",
     ],
 )
-def test_what_the_metadata_have_on_a_broker(
+def test_metadata_tells_which_replicas_a_broker_has(
     key: tuple[str, int], topic_id: bytes | None, directory_id: bytes | None, has: bool
 ) -> None:
     def record(index: int, replica: int, directory: bytes) -> PartitionRecord:

@@ -1,4 +1,4 @@
-"""Topics with several replicas, over sockets: followers hold what leaders acknowledged, whoever goes and comes back."""
+"""Topics with several replicas, over sockets: followers have the acknowledged records after restarts."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def truncations(cluster: RunningCluster, node_id: int) -> list[str]:
     return [kind for kind, _ in events if kind in ("partition_truncated", "committed_truncated")]
 
 
-async def test_followers_hold_the_very_bytes_that_the_leader_acknowledged(tmp_path: Path) -> None:
+async def test_followers_have_the_same_bytes_as_the_leader(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
         for index, leader in enumerate((1, 2, 3)):
@@ -39,7 +39,7 @@ async def test_followers_hold_the_very_bytes_that_the_leader_acknowledged(tmp_pa
             assert len(await read(cluster, leader, index)) == 40
 
 
-async def test_a_follower_that_was_away_catches_up(tmp_path: Path) -> None:
+async def test_restarted_follower_catches_up(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, configs={"min.insync.replicas": "2"})
         assert await send(cluster, 1, b"before") == 0
@@ -53,7 +53,7 @@ async def test_a_follower_that_was_away_catches_up(tmp_path: Path) -> None:
         assert truncations(cluster, 3) == []
 
 
-async def test_who_follows_a_leader_that_dies_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_new_leader_has_all_acknowledged_records_after_a_crash(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster)
         acknowledged: list[bytes | None] = []
@@ -76,13 +76,13 @@ async def test_who_follows_a_leader_that_dies_has_all_that_was_acknowledged(tmp_
         ]
 
 
-async def test_what_only_a_former_leader_has_is_cut_off(tmp_path: Path) -> None:
+async def test_records_that_only_a_former_leader_has_are_truncated(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster)
         assert await send(cluster, 1, b"kept") == 0
         epoch = (await described(cluster, 1)).leader_epoch
         await cluster.nodes[1].crash()
-        # As if it had appended this and died before anybody fetched it.
+        # As if it had appended this and died before a follower fetched it.
         lost = bytearray(batch(*[b"lost"] * 5))
         patch(lost, 0, 1, epoch)
         with (tmp_path / "node-1/topic-0/00000000000000000000.log").open("ab") as segment:
@@ -114,7 +114,7 @@ async def test_controlled_shutdown_loses_nothing_and_keeps_the_high_watermark(tm
         assert truncations(cluster, 1) == []
 
 
-async def test_too_few_in_sync_take_nothing(tmp_path: Path) -> None:
+async def test_acks_all_is_refused_below_min_isr(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await create_replicated(cluster, configs={"min.insync.replicas": "3"})
         assert await send(cluster, 1, b"x") == 0
@@ -139,7 +139,7 @@ async def test_follower_below_the_leaders_log_start_restarts_there(tmp_path: Pat
         await cluster.start(3)
         await until_described(cluster, 1, isr=[1, 3])
         assert await send(cluster, 1, b"after") == 0
-        # The batch that the log now begins within is there as a whole.
+        # The log now begins within this batch, which is kept whole.
         assert content(tmp_path, 1).endswith(content(tmp_path, 3))
         assert stored(tmp_path, 3) == [*[b"while it was away"] * 5, b"after"]
         await cluster.nodes[1].crash()

@@ -1,4 +1,4 @@
-"""Throttled replication (KIP-73): the arithmetic of rates, and replicas that are copied no faster than that."""
+"""Throttled replication (KIP-73): the arithmetic of rates, and the speed at which replicas are copied."""
 
 from collections.abc import Mapping
 from math import inf
@@ -31,14 +31,14 @@ TOPIC, BROKER = 2, 4
 # Rates
 
 
-def test_what_comes_first_is_measured_over_a_whole_window() -> None:
+def test_first_bytes_are_measured_over_a_whole_window() -> None:
     rate = WindowedRate(11, 1000)
     assert rate.rate(0) == 0
     rate.record(500, 0)
     assert (rate.rate(0), rate.rate(1000), rate.rate(2000)) == (500, 500, 250)
 
 
-def test_what_was_long_ago_is_forgotten() -> None:
+def test_old_windows_are_forgotten() -> None:
     rate = WindowedRate(3, 1000)
     rate.record(600, 0)
     rate.record(300, 1000)
@@ -64,7 +64,7 @@ def test_rate_returns_its_allowance_and_when_it_grows() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10_000)), max_size=60), st.floats(1, 10_000))
 def test_recording_only_the_allowance_keeps_the_quota(records: list[tuple[float, int]], quota: float) -> None:
-    """Over all the time there was; but for one window, with which it begins."""
+    """The quota holds over the whole time, apart from the first window."""
     rate = WindowedRate(11, 1000)
     now_ms = total = 0.0
     for pause_ms, size in records:
@@ -76,7 +76,7 @@ def test_recording_only_the_allowance_keeps_the_quota(records: list[tuple[float,
 
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10_000)), min_size=1, max_size=30), st.floats(1, 1000))
-def test_before_a_rate_says_so_it_does_not_keep_the_quota(records: list[tuple[float, int]], quota: float) -> None:
+def test_rate_exceeds_the_quota_until_the_returned_time(records: list[tuple[float, int]], quota: float) -> None:
     rate = WindowedRate(11, 1000)
     now_ms = 0.0
     for pause_ms, size in records:
@@ -87,12 +87,12 @@ def test_before_a_rate_says_so_it_does_not_keep_the_quota(records: list[tuple[fl
         assert rate.rate((now_ms + due_ms) / 2) > quota * (1 - 1e-9)
 
 
-def test_without_a_quota_all_is_let_through() -> None:
+def test_throttle_without_a_quota_allows_everything() -> None:
     quota = UNLIMITED
     throttle = Throttle(11, 1000, quota=lambda: quota, now_ms=lambda: 0)
     throttle.record(1 << 40)
     assert (throttle.allowance, throttle.wait_ms, throttle.has_room) == (inf, 0, True)
-    quota = 1 << 20  # it takes effect at once, and counts what was before
+    quota = 1 << 20  # it takes effect at once, and earlier bytes count
     assert throttle.allowance < 0
     assert throttle.wait_ms > 0
     assert not throttle.has_room
@@ -102,7 +102,7 @@ def test_without_a_quota_all_is_let_through() -> None:
     ("entries", "throttled"),
     [([], []), (["*"], range(4)), (["0:1", "2:1", "3:2"], [0, 2]), ([" 1:1", "", "1:2"], [1])],
 )
-def test_a_topic_says_which_replicas_are_meant(entries: list[str], throttled: list[int]) -> None:
+def test_topic_config_lists_the_throttled_replicas(entries: list[str], throttled: list[int]) -> None:
     replicas = ThrottledReplicas.parse(entries, broker_id=1)
     assert [index for index in range(4) if index in replicas] == list(throttled)
 
@@ -112,7 +112,7 @@ def test_a_topic_says_which_replicas_are_meant(entries: list[str], throttled: li
 RATE = 200_000
 BATCH = 20_000
 BATCHES = 60  # six seconds' worth
-CHUNK = 40_000  # as much as one fetch takes of a partition
+CHUNK = 40_000  # the most bytes of a partition in one fetch
 
 
 async def alter_configs(cluster: RunningCluster, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ async def add_replica(cluster: RunningCluster, index: int, *replicas: int) -> No
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-async def test_a_new_replica_is_copied_at_the_rate_while_others_go_on(tmp_path: Path, side: str) -> None:
+async def test_new_replica_is_copied_at_the_quota_while_others_continue(tmp_path: Path, side: str) -> None:
     overrides = {"replica.fetch.max.bytes": str(CHUNK)}
     async with running_cluster(tmp_path, overrides=overrides) as cluster:
         await create_replicated(cluster, [[1, 2], [1, 3]])
@@ -151,15 +151,15 @@ async def test_a_new_replica_is_copied_at_the_rate_while_others_go_on(tmp_path: 
             assert await send(cluster, 1, b"in sync", index=1) == 0
             assert await send(cluster, 1, b"in sync") == 0
             copied = len(content(tmp_path, 3)) if (tmp_path / "node-3" / "topic-0").exists() else 0
-            # At first there is a whole window to fill; and what is sent once is sent whole.
+            # At first a whole window may be filled; and a batch is always sent whole.
             assert copied <= RATE * (trio.current_time() - began + 1) + CHUNK + BATCH
         await alter_configs(cluster, BROKER, str(broker), {f"{side}.replication.throttled.rate": str(1 << 40)})
         await until_described(cluster, 1, leader=1, isr=[1, 2, 3])
         await until_replicated(cluster, tmp_path, [1, 2, 3])
 
 
-async def test_what_is_in_sync_is_never_held_back(tmp_path: Path) -> None:
-    """And who comes back out of sync is, until the throttle is taken away, without a restart."""
+async def test_in_sync_replica_is_never_throttled(tmp_path: Path) -> None:
+    """A replica that comes back out of sync is throttled until the throttle is removed, without a restart."""
     async with running_cluster(tmp_path) as cluster:
         throttled = {f"{side}.replication.throttled.replicas": "*" for side in ("leader", "follower")}
         await create_replicated(cluster, [[1, 2, 3]], throttled)
