@@ -1,4 +1,4 @@
-"""What it costs to close many logs: the event loop does next to nothing, and the disk works on many at a time."""
+"""The cost of closing many logs: little time on the event loop, and syncs of many files at a time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from kraft.env import RealDisk
 from tests.support.logs import append, open_log
 
 LOGS = 200
-# Closed one after the other, each by eight ways through a thread, a log took 0.9 to 1.8 ms; together 0.06 to 0.1 ms.
+# Closed one after the other, each with eight calls in a thread, a log took 0.9 to 1.8 ms; together 0.06 to 0.1 ms.
 CPU_MS_PER_LOG_MAX = 0.5
 
 
 class CountingDisk(RealDisk):
-    """Counts how often the syncs of files and directories take their way through a thread."""
+    """Counts the calls in threads for syncs of files and directories."""
 
     def __init__(self) -> None:
         self.ways = 0
@@ -26,7 +26,9 @@ class CountingDisk(RealDisk):
         await super().sync_all(files, directories)
 
 
-async def test_closing_many_logs_leaves_the_event_loop_alone(tmp_path: Path, figure: Callable[[str], None]) -> None:
+async def test_closing_many_logs_takes_little_time_on_the_event_loop(
+    tmp_path: Path, figure: Callable[[str], None]
+) -> None:
     disk = CountingDisk()
     logs = [open_log(tmp_path / f"t-{index}", disk=disk) for index in range(LOGS)]
     for log in logs:
@@ -44,7 +46,7 @@ async def test_closing_many_logs_leaves_the_event_loop_alone(tmp_path: Path, fig
         assert open_log(directory, clean=True).log_end_offset == 1
 
 
-async def test_a_log_without_records_costs_no_sync(tmp_path: Path) -> None:
+async def test_empty_log_is_closed_without_a_sync(tmp_path: Path) -> None:
     disk = CountingDisk()
     log = open_log(tmp_path / "t-0", disk=disk)
     await close_cleanly(disk, [log])

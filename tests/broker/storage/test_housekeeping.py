@@ -1,4 +1,4 @@
-"""A node's log directories as time goes by: they fail, they are flushed, tidied and measured."""
+"""Periodic work on a node's log directories: failures, flushes, retention, checkpoints and sizes."""
 
 import errno
 
@@ -19,7 +19,7 @@ def node(tmp_path) -> Node:
 
 
 class TestFailure:
-    async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(self, node):
+    async def test_failed_directory_takes_only_its_own_partitions_offline(self, node):
         log_manager = await node.start()
         for partition in range(3):
             log_manager.create("orders", ORDERS, partition, CONFIG)
@@ -31,7 +31,7 @@ class TestFailure:
         assert not log_manager.is_online(str(node.a))
         assert log_manager.is_online(str(node.b))
 
-    async def test_a_directory_fails_once(self, node):
+    async def test_directory_failure_is_reported_once(self, node):
         log_manager = await node.start()
         heard = []
         log_manager.on_offline = lambda path, partitions, error: heard.append(path)
@@ -39,7 +39,7 @@ class TestFailure:
             log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
         assert heard == [str(node.a)]
 
-    async def test_a_partition_that_may_be_in_a_failed_directory_does_not_begin_again_empty(self, node):
+    async def test_partition_that_may_be_in_a_failed_directory_is_not_created_again(self, node):
         log_manager = await node.start()
         log_manager.create("orders", ORDERS, 0, CONFIG)
         log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
@@ -50,33 +50,33 @@ class TestFailure:
             log_manager.delete("orders", 0)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    async def test_a_new_partition_goes_to_a_directory_that_works(self, node):
+    async def test_new_partition_is_created_in_an_online_directory(self, node):
         log_manager = await node.start()
         node.disk.broken.add(str(node.a))
         log_manager.create("orders", ORDERS, 0, CONFIG)
         assert node.partitions() == ["b/orders-0"]
         assert not log_manager.is_online(str(node.a))
 
-    async def test_without_a_directory_that_works_a_new_partition_is_a_storage_error(self, node):
+    async def test_creating_a_partition_without_an_online_directory_is_a_storage_error(self, node):
         log_manager = await node.start()
         node.disk.broken |= {str(node.a), str(node.b)}
         with pytest.raises(KafkaError) as caught:
             log_manager.create("orders", ORDERS, 0, CONFIG)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    async def test_a_directory_that_does_not_work_at_the_start_begins_offline(self, node):
+    async def test_directory_that_fails_at_the_start_is_offline(self, node):
         node.disk.broken.add(str(node.a))
         log_manager = await node.start()
         assert not log_manager.is_online(str(node.a))
         assert [usage.error is None for usage in log_manager.usage()] == [False, True]
         assert len(log_manager.directory_ids) == 1
 
-    async def test_a_node_without_any_directory_does_not_start(self, node):
+    async def test_node_without_an_online_directory_does_not_start(self, node):
         node.disk.broken |= {str(node.a), str(node.b)}
         with pytest.raises(NoLogDirOnline):
             await node.start()
 
-    async def test_a_node_that_loses_its_last_directory_ends(self, node):
+    async def test_node_ends_when_its_last_directory_fails(self, node):
         log_manager = await node.start()
         with pytest.RaisesGroup(NoLogDirOnline):
             async with trio.open_nursery() as nursery:
@@ -84,20 +84,20 @@ class TestFailure:
                 for directory in (node.a, node.b):
                     log_manager.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
 
-    async def test_a_node_that_loses_its_metadata_directory_ends(self, node):
+    async def test_node_ends_when_its_metadata_directory_fails(self, node):
         node.config = attrs.evolve(node.config, metadata_directory=str(node.a))
         log_manager = await node.start()
         log_manager.mark_offline(str(node.a), OSError(errno.EIO, "Input/output error"))
         with pytest.RaisesGroup(NoLogDirOnline):
             await node.housekeeping().run()
 
-    async def test_a_failed_fsync_is_not_survived(self, node):
+    async def test_failed_fsync_ends_the_node(self, node):
         await node.start()
         node.disk.unsyncable.add(str(node.a))
         with pytest.raises(FsyncFailed):
             await node.housekeeping().checkpoint_recovery_points()
 
-    async def test_a_failed_fsync_of_a_log_that_is_closed_is_not_survived(self, node):
+    async def test_failed_fsync_of_a_closed_log_ends_the_node(self, node):
         log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
         produce(log, 3)
         node.disk.unsyncable.add(str(node.a / "orders-0"))
@@ -107,7 +107,7 @@ class TestFailure:
 
 
 async def unwrapped(run) -> None:
-    """Run, and raise the one error of an exception group as itself."""
+    """Run, and raise the only error of an exception group directly."""
     try:
         await run()
     except BaseExceptionGroup as group:
@@ -135,7 +135,7 @@ class TestHousekeeping:
         assert log.durability.recovery_point == 0
 
     async def test_retention_of_many_logs_with_new_records_lets_other_tasks_run(self, node):
-        """The indexes of 100 logs were completed in one go, which held the loop for 30 ms."""
+        """The indexes of 100 logs were completed in one turn, which blocked the event loop for 30 ms."""
         log_manager = await node.start()
         logs = [log_manager.create("orders", ORDERS, partition, CONFIG) for partition in range(200)]
         for log in logs:
@@ -161,7 +161,7 @@ class TestHousekeeping:
         await housekeeping.tidy()
         assert not [entry.name for entry in (node.a / "orders-0").iterdir() if entry.name.endswith(".deleted")]
 
-    async def test_a_log_start_moved_by_delete_records_survives_a_crash(self, node):
+    async def test_log_start_moved_by_delete_records_survives_a_crash(self, node):
         log_manager = await node.start()
         log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log, 1)

@@ -1,4 +1,4 @@
-"""Leader epochs (KIP-101, KIP-279): who wrote what, and where each epoch ends."""
+"""Leader epochs (KIP-101, KIP-279): the start and end offset of each."""
 
 import pytest
 import trio
@@ -18,13 +18,13 @@ def cache_of(directory, *entries: tuple[int, int]) -> LeaderEpochCache:
     return cache
 
 
-def test_an_epoch_is_assigned_once(tmp_path):
+def test_epoch_is_assigned_once(tmp_path):
     cache = cache_of(tmp_path, (2, 6))
     cache.assign(2, 7)
     assert cache.entries == [(2, 6)]
 
 
-def test_an_earlier_start_of_the_newest_epoch_counts(tmp_path):
+def test_earlier_start_of_the_latest_epoch_replaces_the_later_one(tmp_path):
     assert cache_of(tmp_path, (1, 0), (2, 6), (2, 5)).entries == [(1, 0), (2, 5)]
 
 
@@ -33,12 +33,12 @@ def test_entries_that_contradict_a_new_one_are_dropped(tmp_path):
     assert cache_of(tmp_path, (2, 6), (3, 7), (4, 5)).entries == [(4, 5)]
 
 
-def test_an_epoch_without_records_gives_way_to_the_next(tmp_path):
+def test_epoch_without_records_is_replaced_by_the_next(tmp_path):
     assert cache_of(tmp_path, (1, 0), (2, 10), (3, 10)).entries == [(1, 0), (3, 10)]
 
 
 @pytest.mark.parametrize("entry", [(-1, 0), (0, -1)])
-def test_negative_entries_are_our_bug(tmp_path, entry):
+def test_negative_entries_raise_an_assertion(tmp_path, entry):
     with pytest.raises(ValueError, match="invalid partition leader epoch"):
         cache_of(tmp_path, entry)
 
@@ -60,7 +60,7 @@ class TestEndOffset:
     def test_end_offset_for(self, tmp_path, requested, answer):
         assert cache_of(tmp_path, (3, 10), (5, 20), (7, 40)).end_offset_for(requested, 100) == answer
 
-    def test_nothing_is_known_of_an_empty_log(self, tmp_path):
+    def test_empty_log_has_no_epochs(self, tmp_path):
         assert cache_of(tmp_path).end_offset_for(0, 0) == (-1, -1)
 
 
@@ -91,14 +91,14 @@ class TestTruncation:
             (99, [(7, 99)]),
         ],
     )
-    def test_from_the_start_keeps_the_epoch_of_the_first_record(self, tmp_path, start, left):
+    def test_truncation_from_the_start_keeps_the_epoch_of_the_first_record(self, tmp_path, start, left):
         cache = cache_of(tmp_path, (3, 10), (5, 20), (7, 30))
         cache.truncate_from_start(start)
         assert cache.entries == left
 
 
 class TestFile:
-    async def test_the_text_is_kafkas(self, tmp_path):
+    async def test_file_has_kafkas_format(self, tmp_path):
         await cache_of(tmp_path, (0, 0), (3, 120)).flush()
         assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n3 120\n"
 
@@ -111,7 +111,7 @@ class TestFile:
         await cache.flush()
         assert not (tmp_path / "leader-epoch-checkpoint").exists()
 
-    async def test_what_is_flushed_is_loaded(self, tmp_path):
+    async def test_flushed_epochs_are_loaded(self, tmp_path):
         cache = cache_of(tmp_path, (0, 0), (3, 120))
         await cache.flush()
         loaded = LeaderEpochCache.load(RealDisk(), str(tmp_path))
@@ -131,7 +131,7 @@ class TestFile:
             await trio.testing.wait_all_tasks_blocked()
             cache.assign(1, 10)
 
-    def test_no_file_and_an_empty_file_hold_no_epochs(self, tmp_path):
+    def test_missing_or_empty_file_has_no_epochs(self, tmp_path):
         assert LeaderEpochCache.load(RealDisk(), str(tmp_path)).entries == []
         (tmp_path / "leader-epoch-checkpoint").touch()
         assert LeaderEpochCache.load(RealDisk(), str(tmp_path)).entries == []
@@ -139,7 +139,7 @@ class TestFile:
     @pytest.mark.parametrize(
         "content", ["1\n0\n", "x", "0\n2\n0 0\n", "0\n1\n0\n", "0\n1\n0 x\n", "0\n1\n-1 0\n", "\xff"]
     )
-    def test_a_bad_file_is_told(self, tmp_path, content):
+    def test_corrupt_file_is_reported(self, tmp_path, content):
         (tmp_path / "leader-epoch-checkpoint").write_text(content, encoding="latin-1")
         with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
             LeaderEpochCache.load(RealDisk(), str(tmp_path))

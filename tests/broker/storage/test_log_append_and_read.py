@@ -1,4 +1,4 @@
-"""What a log gives out is what was appended, in order, at the offsets that were answered."""
+"""Reads return the appended records in order, at the offsets that the appends returned."""
 
 import errno
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_every_leader_epoch_is_remembered_with_its_first_offset(tmp_path: Path) 
     assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text() == "0\n3\n3 0\n4 2\n9 3\n"
 
 
-def test_staged_batches_are_given_offsets_at_once_but_read_after_commit_only(log: Log) -> None:
+def test_staged_batches_have_offsets_and_are_readable_after_commit(log: Log) -> None:
     log.append(batch(b"a"), leader_epoch=0, now_ms=NOW_MS)
     log.append(batch(b"b"), leader_epoch=0, now_ms=NOW_MS)
     assert (log.log_end_offset, log.readable_end_offset, log.staged) == (2, 0, True)
@@ -65,14 +65,14 @@ def test_staged_batches_are_given_offsets_at_once_but_read_after_commit_only(log
     assert values(log) == [b"a", b"b"]
 
 
-def test_a_read_begins_with_the_batch_that_holds_the_offset(log: Log) -> None:
+def test_read_begins_with_the_batch_that_contains_the_offset(log: Log) -> None:
     append(log, b"a", b"b", b"c")
     append(log, b"d")
     piece = log.read(1, 10_000, upper_bound=4, min_one_batch=True)
     assert [header.base_offset for _, header in iter_headers(slice_bytes(piece))] == [0, 3]
 
 
-def test_a_read_ends_below_the_upper_bound(log: Log) -> None:
+def test_read_ends_below_the_upper_bound(log: Log) -> None:
     for number in range(30):
         append(log, b"%d" % number)
     for bound in range(31):
@@ -80,7 +80,7 @@ def test_a_read_ends_below_the_upper_bound(log: Log) -> None:
     assert read_records(log, 12, upper_bound=12) == []
 
 
-def test_a_read_is_bounded_by_bytes_and_may_cut_the_last_batch(log: Log) -> None:
+def test_read_is_limited_in_bytes_and_may_cut_off_the_last_batch(log: Log) -> None:
     size = len(batch(b"x" * 100))
     for _ in range(3):
         append(log, b"x" * 100)
@@ -91,7 +91,7 @@ def test_a_read_is_bounded_by_bytes_and_may_cut_the_last_batch(log: Log) -> None
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-def test_a_first_batch_that_is_too_large_is_returned_whole_or_not_at_all(log: Log, offset: int) -> None:
+def test_oversized_first_batch_is_returned_whole_or_not_at_all(log: Log, offset: int) -> None:
     append(log, b"small")
     append(log, b"x" * 5000)
     append(log, b"x" * 5000)
@@ -119,13 +119,13 @@ def test_offsets_outside_of_the_log_are_out_of_range(log: Log, offset: int) -> N
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_the_end_of_the_log_is_in_range_and_empty(log: Log) -> None:
+def test_read_at_the_log_end_is_empty(log: Log) -> None:
     assert log.read(0, 100, upper_bound=0, min_one_batch=True).size == 0
     append(log, b"a")
     assert log.read(1, 100, upper_bound=1, min_one_batch=True).size == 0
 
 
-def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_stored_again(log: Log) -> None:
+def test_retried_batch_returns_its_first_offsets_and_is_not_stored_again(log: Log) -> None:
     for sequence in range(3):
         append(log, b"x", producer_id=4, producer_epoch=0, base_sequence=sequence)
     retry = batch(b"x", producer_id=4, producer_epoch=0, base_sequence=1)
@@ -134,7 +134,7 @@ def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_stored_again
     assert (log.log_end_offset, log.staged) == (3, False)
 
 
-def test_a_gap_in_sequence_numbers_changes_nothing(log: Log) -> None:
+def test_batch_with_a_sequence_gap_changes_nothing(log: Log) -> None:
     append(log, b"x", producer_id=4, producer_epoch=0, base_sequence=0)
     with pytest.raises(KafkaError) as refused:
         append(log, b"x", producer_id=4, producer_epoch=0, base_sequence=5)
@@ -143,7 +143,7 @@ def test_a_gap_in_sequence_numbers_changes_nothing(log: Log) -> None:
     append(log, b"x", producer_id=4, producer_epoch=0, base_sequence=1)
 
 
-def test_a_failed_write_ends_the_log(tmp_path: Path) -> None:
+def test_failed_write_fails_the_log(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path / "t-0", disk=disk)
     append(log, b"kept")
@@ -174,7 +174,7 @@ def test_failed_roll_raises_and_drops_staged_batches(tmp_path: Path) -> None:
         log.commit()
 
 
-def test_an_unreadable_file_is_a_storage_error(tmp_path: Path) -> None:
+def test_unreadable_file_is_a_storage_error(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=150))
     for _ in range(3):
         append(log, b"x" * 50)
@@ -184,7 +184,7 @@ def test_an_unreadable_file_is_a_storage_error(tmp_path: Path) -> None:
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_timestamps_lead_to_the_first_record_that_is_not_older(tmp_path: Path) -> None:
+def test_timestamp_search_finds_the_first_record_that_is_not_older(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=1500, index_interval_bytes=100))
     times = [NOW_MS + 10 * number + (500 if number == 20 else 0) for number in range(60)]
     for time in times:
@@ -197,7 +197,7 @@ def test_timestamps_lead_to_the_first_record_that_is_not_older(tmp_path: Path) -
     assert find_max_timestamp(log) == TimestampAndOffset(NOW_MS + 700, 20, 2)
 
 
-def test_timestamps_are_looked_for_within_batches_and_below_the_bound(log: Log) -> None:
+def test_timestamp_search_looks_within_batches_and_below_the_bound(log: Log) -> None:
     append(log, b"a", b"b", timestamp=NOW_MS - 50)
     append(log, b"c", timestamp=NOW_MS)
     assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 0, 0)
@@ -205,13 +205,13 @@ def test_timestamps_are_looked_for_within_batches_and_below_the_bound(log: Log) 
     assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 1, 0)
 
 
-def test_a_log_without_timestamps_has_no_largest_one(log: Log) -> None:
+def test_log_without_timestamps_has_no_max_timestamp(log: Log) -> None:
     assert find_max_timestamp(log) is None
     append(log, b"x", timestamp=-1)
     assert find_max_timestamp(log) is None
 
 
-def test_the_positions_of_recent_commits_are_remembered_only_while_they_hold(log: Log) -> None:
+def test_remembered_positions_of_commits_are_dropped_by_truncation(log: Log) -> None:
     for number in range(100):
         append(log, b"%d" % number)
     log.truncate_to(97)

@@ -1,4 +1,4 @@
-"""A follower's log: it holds what the leader's log holds, byte for byte, and drops what the leader does not have."""
+"""A follower's log: it has the same bytes as the leader's log, and truncates records that the leader lacks."""
 
 import itertools
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def content(log: Log) -> bytes:
     return b"".join(segment.file.read(0, segment.written) for segment in log.segments)
 
 
-def test_a_follower_holds_the_very_bytes_the_leader_does(leader: Log, follower: Log, tmp_path: Path) -> None:
+def test_follower_has_the_same_bytes_as_the_leader(leader: Log, follower: Log, tmp_path: Path) -> None:
     catch_up(follower, leader)
     assert content(follower) == content(leader)
     assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (1, 4), (2, 8)]
@@ -68,13 +68,13 @@ def test_a_follower_holds_the_very_bytes_the_leader_does(leader: Log, follower: 
     assert values(open_log(tmp_path / "follower-0", SMALL)) == values(leader)
 
 
-def test_what_a_response_has_cut_off_is_left_for_the_next_one(leader: Log, follower: Log) -> None:
+def test_incomplete_last_batch_is_left_for_the_next_fetch(leader: Log, follower: Log) -> None:
     catch_up(follower, leader, max_bytes=130)
     assert content(follower) == content(leader)
 
 
 class CountingDisk(RealDisk):
-    """Notes how many buffers each write to a log's segment gathers."""
+    """Records the number of buffers in each write to a segment."""
 
     def __init__(self) -> None:
         self.writes: list[int] = []
@@ -103,7 +103,7 @@ def test_one_response_is_one_write(leader: Log, tmp_path: Path) -> None:
     assert disk.writes == [6]
 
 
-def test_producers_are_known_to_the_follower_as_to_the_leader(leader: Log, follower: Log) -> None:
+def test_follower_has_the_producer_states_of_the_leader(leader: Log, follower: Log) -> None:
     for sequence in range(3):
         append(leader, b"x", producer_id=7, producer_epoch=1, base_sequence=sequence, leader_epoch=2)
     catch_up(follower, leader)
@@ -133,7 +133,7 @@ def test_damaged_batches_are_refused_and_leave_the_log_as_it_was(leader: Log, fo
 
 
 @pytest.mark.parametrize("offset", [2, 10])
-def test_batches_that_do_not_follow_are_refused(leader: Log, follower: Log, offset: int) -> None:
+def test_batches_that_do_not_continue_the_log_are_refused(leader: Log, follower: Log, offset: int) -> None:
     follow(follower, fetched(leader, 0)[: len(fetched(leader, 0)) // 2])
     assert follower.log_end_offset == 6
     with pytest.raises(KafkaError) as refused:
@@ -142,8 +142,8 @@ def test_batches_that_do_not_follow_are_refused(leader: Log, follower: Log, offs
     assert follower.log_end_offset == 6
 
 
-def test_a_gap_that_is_shown_again_is_one(leader: Log, follower: Log) -> None:
-    """The leader's log was compacted in earlier times: nothing is there to come. From then on gaps are no surprise."""
+def test_repeated_gap_is_accepted(leader: Log, follower: Log) -> None:
+    """The leader's log was compacted earlier, so the gap is permanent. After that further gaps are accepted."""
     for _ in range(2):
         with pytest.raises(KafkaError):
             follow(follower, fetched(leader, 4))
@@ -154,20 +154,20 @@ def test_a_gap_that_is_shown_again_is_one(leader: Log, follower: Log) -> None:
     assert follower.cleaned_offset == 0
 
 
-def test_a_compacted_log_has_gaps(leader: Log, tmp_path: Path) -> None:
+def test_compacted_log_accepts_gaps(leader: Log, tmp_path: Path) -> None:
     follower = open_log(tmp_path / "follower-0", LogConfig(cleanup_policy=("compact",)))
     follow(follower, fetched(leader, 4))
     assert [record.offset for record in read_all(follower)] == list(range(4, 12))
 
 
-def test_batches_of_later_epochs_than_that_asked_for_are_left(leader: Log, follower: Log) -> None:
-    """The leader has become a follower while it sent this: its answer's range of the file holds other bytes by now."""
+def test_batches_of_later_epochs_than_the_leaders_are_not_appended(leader: Log, follower: Log) -> None:
+    """The leader became a follower while it sent the response, and the sent range of its file was overwritten."""
     follow(follower, fetched(leader, 0), leader_epoch=1)
     assert follower.log_end_offset == 8
     assert follower.epochs.latest_epoch == 1
 
 
-def test_an_empty_log_may_begin_within_a_batch(leader: Log, follower: Log) -> None:
+def test_empty_log_may_begin_within_a_batch(leader: Log, follower: Log) -> None:
     leader.advance_log_start_offset(5)
     follower.truncate_fully_and_start_at(5)
     trio.run(follower.durability.settle)
@@ -177,7 +177,7 @@ def test_an_empty_log_may_begin_within_a_batch(leader: Log, follower: Log) -> No
     assert values(follower) == values(leader)
 
 
-def test_a_disk_that_fails_ends_the_log(leader: Log, tmp_path: Path) -> None:
+def test_failed_disk_fails_the_log(leader: Log, tmp_path: Path) -> None:
     disk = FailingDisk()
     follower = open_log(tmp_path / "follower-0", disk=disk)
     disk.error = OSError("no")
@@ -188,10 +188,10 @@ def test_a_disk_that_fails_ends_the_log(leader: Log, tmp_path: Path) -> None:
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-# Cutting
+# Truncation
 
 
-def test_a_log_that_was_cut_takes_nothing_until_the_cut_is_durable(leader: Log, follower: Log) -> None:
+def test_truncated_log_refuses_appends_until_it_is_settled(leader: Log, follower: Log) -> None:
     catch_up(follower, leader)
     assert follower.truncate_to(6)
     assert follower.durability.is_unsettled
@@ -204,7 +204,7 @@ def test_a_log_that_was_cut_takes_nothing_until_the_cut_is_durable(leader: Log, 
     assert content(follower) == content(leader)
 
 
-async def test_a_cut_while_a_cut_is_being_settled_is_settled_too(leader: Log, follower: Log) -> None:
+async def test_truncation_during_settling_is_settled_too(leader: Log, follower: Log) -> None:
     catch_up(follower, leader)
     follower.truncate_to(6)
     async with trio.open_nursery() as nursery:
@@ -215,9 +215,9 @@ async def test_a_cut_while_a_cut_is_being_settled_is_settled_too(leader: Log, fo
     assert follower.log_end_offset == 2
 
 
-def test_a_cut_at_the_end_is_none_but_for_an_epoch_without_records(leader: Log, follower: Log) -> None:
+def test_truncation_at_the_log_end_only_drops_an_epoch_without_records(leader: Log, follower: Log) -> None:
     catch_up(follower, leader)
-    follower.epochs.assign(9, 12)  # it led, and wrote nothing
+    follower.epochs.assign(9, 12)  # it led and wrote no records
     assert not follower.truncate_to(12)
     assert not follower.durability.is_unsettled
     assert follower.epochs.latest_epoch == 2
@@ -239,7 +239,7 @@ def test_truncation_to_a_segment_deletes_the_later_segments(leader: Log, followe
 def test_diverged_logs_become_equal_again(
     tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[bool, int, bool]], max_bytes: int
 ) -> None:
-    """Two replicas lead in turn, each epoch by one of them; the other one follows in some epochs and not in others."""
+    """Two replicas lead alternately; in some epochs the other one follows, in others it is down."""
     root = tmp_path_factory.mktemp("parted")
     logs = [open_log(root / "a-0", SMALL), open_log(root / "b-0", SMALL)]
     numbers = itertools.count()
@@ -260,7 +260,7 @@ def test_diverged_logs_become_equal_again(
 
 
 def _agrees(leader: Log, follower: Log) -> bool:
-    """One exchange of the follower's last epoch and end for the leader's verdict (KIP-595); whether they agree."""
+    """Send the follower's last epoch and end to the leader once (KIP-595); returns whether the logs agree."""
     last_epoch = follower.epochs.latest_epoch
     if last_epoch < 0:
         return True

@@ -1,4 +1,4 @@
-"""A node's log directories: claiming, loading, creating, deleting and closing them."""
+"""The log manager: claiming and loading log directories, creating, deleting and closing logs."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def node(tmp_path) -> Node:
 
 
 class TestClaiming:
-    async def test_new_directories_are_made_and_formatted(self, node):
+    async def test_new_directories_are_created_and_formatted(self, node):
         log_manager = await node.start()
         for directory in (node.a, node.b):
             lines = (directory / "meta.properties").read_text().splitlines()
@@ -29,23 +29,23 @@ class TestClaiming:
             assert "node.id=1" in lines
         assert len(set(log_manager.directory_ids)) == 2
 
-    async def test_a_power_cut_cannot_take_a_new_directory_away(self, node, tmp_path):
+    async def test_new_directory_survives_a_power_cut(self, node, tmp_path):
         node.config = attrs.evolve(node.config, directories=(f"{tmp_path}/new/deep/a",))
         await node.start()
         assert {str(tmp_path), f"{tmp_path}/new", f"{tmp_path}/new/deep"} <= set(node.disk.synced)
 
-    async def test_directory_ids_stay(self, node):
+    async def test_directory_ids_are_kept(self, node):
         before = (await node.start()).directory_ids
         await node.stop()
         assert (await node.start()).directory_ids == before
 
-    async def test_kip_858_a_directory_without_an_id_gets_one(self, node):
+    async def test_directory_without_an_id_gets_one_kip_858(self, node):
         node.a.mkdir()
         (node.a / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")
         await node.start()
         assert "directory.id=" in (node.a / "meta.properties").read_text()
 
-    async def test_a_directory_in_use_is_refused_and_the_others_are_let_go(self, node):
+    async def test_directory_in_use_is_refused_and_the_others_are_released(self, node):
         await node.start()
         second = Node(node.a.parent)
         second.config = attrs.evolve(second.config, directories=(str(node.a.parent / "c"), str(node.a)))
@@ -54,25 +54,25 @@ class TestClaiming:
         await node.stop()
         await second.start()
 
-    async def test_another_clusters_directory_is_refused(self, node):
+    async def test_directory_of_another_cluster_is_refused(self, node):
         await node.start()
         await node.stop()
         with pytest.raises(InconsistentClusterId, match="Expected other, but read MkU3OEVBNTcwNTJENDM2Qg"):
             await node.start(cluster_id="other")
 
-    async def test_another_nodes_directory_is_refused(self, node):
+    async def test_directory_of_another_node_is_refused(self, node):
         await node.start()
         await node.stop()
         node.config = attrs.evolve(node.config, node_id=2)
         with pytest.raises(InconsistentNodeId, match="Stored node id 1 doesn't match"):
             await node.start()
 
-    async def test_a_directory_named_twice_is_refused(self, node):
+    async def test_directory_configured_twice_is_refused(self, node):
         node.config = attrs.evolve(node.config, directories=(str(node.a), str(node.a)))
         with pytest.raises(DuplicateLogDir, match="Duplicate log directory found"):
             await node.start()
 
-    async def test_a_metadata_directory_of_its_own_is_claimed_and_gets_no_partitions(self, node):
+    async def test_separate_metadata_directory_is_claimed_and_gets_no_partitions(self, node):
         metadata = node.a.parent / "metadata"
         node.config = attrs.evolve(node.config, metadata_directory=str(metadata))
         log_manager = await node.start()
@@ -83,24 +83,24 @@ class TestClaiming:
 
 
 class TestPartitions:
-    async def test_a_partition_is_made_where_the_fewest_are(self, node):
+    async def test_partition_is_created_in_the_directory_with_the_fewest(self, node):
         log_manager = await node.start()
         for partition in range(4):
             log_manager.create("orders", ORDERS, partition, CONFIG)
         assert node.partitions() == ["a/orders-0", "a/orders-2", "b/orders-1", "b/orders-3"]
 
-    async def test_making_it_again_gives_the_same_log(self, node):
+    async def test_creating_an_existing_partition_returns_its_log(self, node):
         log_manager = await node.start()
         assert log_manager.create("orders", ORDERS, 0, CONFIG) is log_manager.create("orders", ORDERS, 0, CONFIG)
 
-    async def test_kip_516_another_topics_id_is_refused(self, node):
+    async def test_other_topic_id_is_refused_kip_516(self, node):
         log_manager = await node.start()
         log_manager.create("orders", ORDERS, 0, CONFIG)
         with pytest.raises(KafkaError) as caught:
             log_manager.create("orders", PAYMENTS, 0, CONFIG)
         assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
 
-    async def test_partitions_and_their_topic_ids_are_found_again(self, node):
+    async def test_partitions_and_topic_ids_are_loaded(self, node):
         log_manager = await node.start()
         log_manager.create("orders", ORDERS, 0, CONFIG)
         log_manager.create("my-payments.v1", PAYMENTS, 7, CONFIG)
@@ -109,7 +109,7 @@ class TestPartitions:
         assert again.topic_ids == {("orders", 0): ORDERS, ("my-payments.v1", 7): PAYMENTS}
         assert set(again.logs) == set(again.topic_ids)
 
-    async def test_a_partition_that_lost_its_topic_id_has_none_until_it_is_made_again(self, node):
+    async def test_partition_with_a_lost_topic_id_gets_one_when_it_is_created(self, node):
         (await node.start()).create("orders", ORDERS, 0, CONFIG)
         node.crash()
         (node.a / "orders-0" / "partition.metadata").write_bytes(b"")
@@ -119,7 +119,7 @@ class TestPartitions:
         node.crash()
         assert (await node.start()).topic_ids == {("orders", 0): ORDERS}
 
-    async def test_what_is_no_partition_is_passed_over(self, node):
+    async def test_other_directories_and_files_are_ignored(self, node):
         for name in ("lost+found", "__cluster_metadata-0", "orders-0.0123456789abcdef-stray", "x-1.0123-future"):
             (node.a / name).mkdir(parents=True)
         (node.a / "notes-1").write_text("a file")
@@ -128,7 +128,7 @@ class TestPartitions:
         assert skipped == {"orders-0.0123456789abcdef-stray", "x-1.0123-future"}
         assert [event["path"] for event in node.traced("storage_file_ignored")] == [str(node.a / "notes-1")]
 
-    async def test_the_same_partition_in_two_directories_is_refused(self, node):
+    async def test_partition_in_two_directories_is_refused(self, node):
         for directory in (node.a, node.b):
             (directory / "orders-0").mkdir(parents=True)
         with pytest.raises(DuplicateLogDir, match=r"Duplicate log directories found: .*/b/orders-0"):
@@ -161,7 +161,7 @@ class TestPartitions:
 
 
 class TestDeleting:
-    async def test_it_is_gone_at_once_and_removed_after_file_delete_delay_ms(self, node, mock_clock):
+    async def test_deleted_partition_is_removed_after_file_delete_delay_ms(self, node, mock_clock):
         log_manager = await node.start()
         log_manager.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=60_000))
         log_manager.delete("orders", 0)
@@ -177,7 +177,7 @@ class TestDeleting:
         await housekeeping.tidy()
         assert node.partitions() == []
 
-    async def test_running_housekeeping_removes_without_being_asked(self, node):
+    async def test_running_housekeeping_removes_deleted_files(self, node):
         log_manager = await node.start()
         log_manager.create("orders", ORDERS, 0, attrs.evolve(CONFIG, file_delete_delay_ms=20))
         async with trio.open_nursery() as nursery:
@@ -188,7 +188,7 @@ class TestDeleting:
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
 
-    async def test_the_name_is_free_at_once(self, node):
+    async def test_deleted_partition_can_be_created_again_at_once(self, node):
         log_manager = await node.start()
         produce(log_manager.create("orders", ORDERS, 0, CONFIG))
         log_manager.delete("orders", 0)
@@ -196,7 +196,7 @@ class TestDeleting:
         assert log.log_end_offset == 0
         assert log_manager.topic_ids == {("orders", 0): PAYMENTS}
 
-    async def test_a_checkpoint_does_not_outlive_its_partition(self, node):
+    async def test_checkpoint_entry_is_dropped_with_its_partition(self, node):
         log_manager = await node.start()
         log = log_manager.create("orders", ORDERS, 0, CONFIG)
         produce(log, 3)
@@ -209,7 +209,7 @@ class TestDeleting:
         await housekeeping.tidy()
         assert checkpoint.read_text() == "0\n0\n"
 
-    async def test_what_a_crash_left_half_removed_is_removed(self, node):
+    async def test_interrupted_removal_is_finished_at_the_next_start(self, node):
         (node.a / "orders-0.0123456789abcdef0123456789abcdef-delete").mkdir(parents=True)
         await node.start()
         await node.housekeeping().tidy()
@@ -220,7 +220,7 @@ class TestDeleting:
 
 
 class TestShutdown:
-    async def test_a_clean_shutdown_is_vouched_for_once(self, node):
+    async def test_clean_shutdown_marker_is_valid_once(self, node):
         produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
         await node.stop()
         assert json.loads((node.a / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 5}
@@ -231,22 +231,22 @@ class TestShutdown:
         assert [event["clean"] for event in node.traced("storage_log_dir_loaded")] == [True, True]
         assert not (node.a / ".kafka_cleanshutdown").exists()
 
-    async def test_after_a_crash_the_logs_are_recovered(self, node):
+    async def test_logs_are_recovered_after_a_crash(self, node):
         produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
         node.crash()
         again = await node.start()
         assert [event["clean"] for event in node.traced("storage_log_dir_loaded")] == [False, False]
         assert again.logs["orders", 0].log_end_offset == 3
 
-    async def test_leader_epochs_that_the_log_contradicts_do_not_survive_a_crash(self, node):
-        # As a power cut may leave them that came after a truncation: the file is older than the log.
+    async def test_leader_epochs_that_contradict_the_log_are_dropped_by_recovery(self, node):
+        # The file is older than the log, as after a truncation and a power cut.
         log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
         produce(log, 3, leader_epoch=4)
         node.crash()
         (node.a / "orders-0" / "leader-epoch-checkpoint").write_text("0\n2\n3 0\n5 1\n")
         assert (await node.start()).logs["orders", 0].epochs.entries == [(4, 0)]
 
-    async def test_a_corrupt_checkpoint_costs_a_longer_recovery_and_no_more(self, node):
+    async def test_corrupt_checkpoint_only_makes_recovery_longer(self, node):
         produce((await node.start()).create("orders", ORDERS, 0, CONFIG), 3)
         await node.stop()
         (node.a / "recovery-point-offset-checkpoint").write_text("junk")
@@ -255,7 +255,7 @@ class TestShutdown:
         assert len(node.traced("storage_checkpoint_corrupt")) == 1
 
     @pytest.mark.parametrize("records", [0, 3])
-    async def test_a_directory_that_fails_while_closing_is_not_vouched_for(self, node, records):
+    async def test_directory_that_fails_while_closing_gets_no_marker(self, node, records):
         log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
         if records:
             produce(log, records)

@@ -1,4 +1,4 @@
-"""A log against a model that is a list: whatever is done to it in whatever order, it holds what the list holds."""
+"""A log compared with a list: random operations leave the same records in both."""
 
 import shutil
 import tempfile
@@ -93,7 +93,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def crash_and_reopen(self) -> None:
-        """The process dies: what was committed is in the page cache, what was staged is lost."""
+        """The process dies: committed batches are in the page cache, staged ones are lost."""
         self.values, self.epochs = self.values[: self.readable], self.epochs[: self.readable]
         self.begins = [begin for begin in self.begins if begin < self.readable]
         self._reopen(clean=False)
@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
         assert piece.size <= max_bytes
         assert len(slice_bytes(piece)) == piece.size
         records = read_records(self.log, offset, upper_bound=bound, max_bytes=max_bytes)
-        # A bound within a batch keeps the whole batch back.
+        # A batch that contains the bound is not returned.
         limit = max(min(bound, self.readable), self.start)
         end = max(begin for begin in [*self.begins, self.readable, self.start] if begin <= limit)
         assert bool(records) == (offset < end)

@@ -1,4 +1,4 @@
-"""After a crash a log opens with the longest prefix of intact batches, and what was interrupted is finished."""
+"""After a crash a log opens with the longest prefix of intact batches, and interrupted operations are finished."""
 
 import shutil
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ def damaged(directory: Path, data: bytes) -> Log:
     return open_log(directory)
 
 
-def test_everything_the_page_cache_held_is_there_after_a_kill(five: Path) -> None:
+def test_page_cache_contents_survive_a_kill(five: Path) -> None:
     log = open_log(five)
     assert (log.log_start_offset, log.log_end_offset, log.durability.recovery_point) == (0, 10, 0)
     assert values(log) == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3", b"4", b"4"]
     assert append(log, b"next") == 10
 
 
-def test_a_torn_last_batch_is_cut_at_every_byte(five: Path) -> None:
+def test_torn_last_batch_is_cut_at_every_byte(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     last = batch_positions(five)[-2]
     for size in range(last, len(whole)):
@@ -61,7 +61,7 @@ def test_a_torn_last_batch_is_cut_at_every_byte(five: Path) -> None:
 def test_every_flipped_bit_that_the_checksum_covers_cuts_the_last_batch(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     last = batch_positions(five)[-2]
-    leader_epoch = range(last + 12, last + 16)  # the one field that is neither covered nor checked
+    leader_epoch = range(last + 12, last + 16)  # the only field that is neither covered by the checksum nor checked
     for at in (at for at in range(last, len(whole)) if at not in leader_epoch):
         for bit in range(8):
             flipped = bytearray(whole)
@@ -69,7 +69,7 @@ def test_every_flipped_bit_that_the_checksum_covers_cuts_the_last_batch(five: Pa
             assert damaged(five, flipped).log_end_offset == 8, f"byte {at - last}, bit {bit}"
 
 
-def test_a_flipped_leader_epoch_loses_no_record(five: Path) -> None:
+def test_flipped_leader_epoch_loses_no_record(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     last = batch_positions(five)[-2]
     for at in range(last + 12, last + 16):
@@ -82,7 +82,7 @@ def test_a_flipped_leader_epoch_loses_no_record(five: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 61, b"\0" * 5000, b"\xff" * 200, b"nonsense" * 40, b"\0" * 16 + b"\2"])
-def test_bytes_that_are_no_batch_end_the_log(five: Path, tail: bytes) -> None:
+def test_bytes_that_are_not_a_batch_end_the_log(five: Path, tail: bytes) -> None:
     whole = (five / LOG).read_bytes()
     log = damaged(five, whole + tail)
     assert log.log_end_offset == 10
@@ -92,21 +92,21 @@ def test_bytes_that_are_no_batch_end_the_log(five: Path, tail: bytes) -> None:
     assert open_log(five).log_end_offset == 11
 
 
-def test_a_batch_that_overlaps_the_one_before_it_ends_the_log(five: Path) -> None:
+def test_batch_that_overlaps_its_predecessor_ends_the_log(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     positions = batch_positions(five)
     again = whole[positions[1] : positions[2]]
     assert damaged(five, whole + again).log_end_offset == 10
 
 
-def test_a_batch_with_a_base_offset_too_far_ahead_ends_the_log(five: Path) -> None:
+def test_batch_with_a_base_offset_too_far_ahead_ends_the_log(five: Path) -> None:
     whole = bytearray((five / LOG).read_bytes())
     third = batch_positions(five)[2]
     whole[third : third + 8] = pack(">q", 50)
     assert damaged(five, whole).log_end_offset == 4
 
 
-def test_compaction_may_leave_gaps(five: Path) -> None:
+def test_gaps_left_by_compaction_are_kept(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     positions = batch_positions(five)
     (five / LOG).write_bytes(whole[: positions[1]] + whole[positions[2] :])
@@ -121,10 +121,10 @@ def test_compaction_may_leave_gaps(five: Path) -> None:
     [(1, -1, True), (1, 2, True), (1, 3, False), (6, -1, False), (UNKNOWN, -1, False)],
     ids=["unflushed", "cleaned before", "cleaned", "durable", "nothing known"],
 )
-def test_a_compacted_log_may_have_lost_the_end_of_a_segment_that_was_not_cleaned_yet(
+def test_compacted_log_with_a_gap_after_an_uncleaned_segment_is_cut(
     tmp_path: Path, recovery_point: int, cleaned_offset: int, *, is_damage: bool
 ) -> None:
-    """Segments of two records each: one at 2 has lost the second of them, in a power cut or to compaction."""
+    """Segments of two records each: the one at 2 has lost its second record, by a power cut or by compaction."""
     directory = tmp_path / "t-0"
     config = LogConfig(cleanup_policy=("compact",))
     log = open_log(directory, config)
@@ -134,7 +134,7 @@ def test_a_compacted_log_may_have_lost_the_end_of_a_segment_that_was_not_cleaned
             log.roll()
     second = directory / listing(directory, ".log")[1]
     second.write_bytes(second.read_bytes()[: batch_positions(directory, second.name)[1]])
-    (directory / "leader-epoch-checkpoint").write_text("damaged")  # all of it has to be read
+    (directory / "leader-epoch-checkpoint").write_text("damaged")  # the whole segment must be read
 
     log = open_log(directory, config, recovery_point=recovery_point, cleaned_offset=cleaned_offset)
 
@@ -162,7 +162,7 @@ def test_segments_after_a_bad_batch_are_deleted(tmp_path: Path) -> None:
     assert {path.rpartition("/")[2] for path in discarded} == set(listing(directory, ".deleted"))
 
 
-def test_what_lies_before_the_recovery_point_is_trusted(tmp_path: Path) -> None:
+def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(60):
@@ -177,7 +177,7 @@ def test_what_lies_before_the_recovery_point_is_trusted(tmp_path: Path) -> None:
     assert open_log(directory, SMALL, recovery_point=bases[1] - 1).log_end_offset == bases[1] - 1
 
 
-def test_a_clean_log_is_taken_as_it_is(five: Path) -> None:
+def test_cleanly_closed_log_is_not_validated(five: Path) -> None:
     trio.run(close_log, open_log(five))
     content = bytearray((five / LOG).read_bytes())
     content[-1] ^= 1
@@ -211,9 +211,7 @@ def test_indexes_are_rebuilt_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "odd", "zeros", "reversed", "beyond"])
 @pytest.mark.parametrize("segment", [0, 1, -1])
-def test_a_bad_index_of_a_clean_log_is_rebuilt_when_it_is_needed(
-    tmp_path: Path, suffix: str, damage: str, segment: int
-) -> None:
+def test_corrupt_index_of_a_clean_log_is_rebuilt_on_use(tmp_path: Path, suffix: str, damage: str, segment: int) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(61):
@@ -265,7 +263,7 @@ def test_epoch_that_begins_after_the_cut_is_dropped(five: Path) -> None:
 
 @pytest.mark.parametrize("has_snapshots", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_producers_are_known_again(tmp_path: Path, has_snapshots: bool, clean: bool) -> None:
+def test_producer_states_are_rebuilt(tmp_path: Path, has_snapshots: bool, clean: bool) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(40):
@@ -281,7 +279,7 @@ def test_producers_are_known_again(tmp_path: Path, has_snapshots: bool, clean: b
     assert append(log, b"x", producer_id=1, producer_epoch=1, base_sequence=13) == 40
 
 
-def test_a_producers_lost_batch_may_be_sent_again(five: Path) -> None:
+def test_producer_may_resend_a_lost_batch(five: Path) -> None:
     log = open_log(five)
     append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
     append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1)
@@ -290,7 +288,7 @@ def test_a_producers_lost_batch_may_be_sent_again(five: Path) -> None:
     assert append(log, b"y", producer_id=1, producer_epoch=0, base_sequence=1) == 11
 
 
-def test_files_of_interrupted_operations_are_put_aside(five: Path) -> None:
+def test_files_of_interrupted_operations_are_discarded(five: Path) -> None:
     for name in ("00000000000000000000.log.cleaned", "00000000000000000000.index.cleaned", "0.log.deleted"):
         (five / name).write_bytes(b"whatever")
     (five / "00000000000000000007.index").write_bytes(b"orphan")
@@ -319,7 +317,7 @@ def test_finished_cleaning_replaces_its_segments_at_the_next_start(tmp_path: Pat
     assert values(log) == [b"%02d" % number for number in range(60)]
 
 
-def test_a_cleaning_still_under_way_is_dropped_with_its_swap_files(tmp_path: Path) -> None:
+def test_unfinished_compaction_is_dropped_with_its_swap_files(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory, SMALL)
     for number in range(30):
@@ -331,7 +329,7 @@ def test_a_cleaning_still_under_way_is_dropped_with_its_swap_files(tmp_path: Pat
     assert listing(directory, ".swap") == []
 
 
-def test_a_log_that_ends_before_its_start_begins_again_there(five: Path) -> None:
+def test_log_that_ends_before_its_start_is_restarted_there(five: Path) -> None:
     log = open_log(five, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
     trio.run(log.durability.settle)
@@ -339,7 +337,7 @@ def test_a_log_that_ends_before_its_start_begins_again_there(five: Path) -> None
     assert log.epochs.entries == [(0, 100)]
 
 
-def test_an_empty_directory_is_an_empty_log_at_the_given_start(tmp_path: Path) -> None:
+def test_empty_directory_is_an_empty_log_at_the_given_start(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", log_start_offset=42, clean=True)
     assert (log.log_start_offset, log.log_end_offset) == (42, 42)
     assert listing(tmp_path / "t-0", ".log") == ["00000000000000000042.log"]
@@ -355,7 +353,7 @@ def test_recovery_reads_batches_longer_than_its_chunks(tmp_path: Path) -> None:
     assert unpack(">q", (tmp_path / "t-0" / LOG).read_bytes()[:8]) == (0,)
 
 
-def test_ten_thousand_bytes_of_anything_never_stop_a_log_from_opening(five: Path) -> None:
+def test_log_with_arbitrary_bytes_opens(five: Path) -> None:
     whole = (five / LOG).read_bytes()
     for seed in range(0, len(whole), 7):
         noisy = bytearray(whole)
@@ -365,8 +363,8 @@ def test_ten_thousand_bytes_of_anything_never_stop_a_log_from_opening(five: Path
         assert [record.offset for record in read_all(log)] == list(range(log.log_end_offset))
 
 
-def test_a_segment_that_lost_its_end_at_the_edge_of_a_batch_takes_the_later_ones_with_it(tmp_path: Path) -> None:
-    """A power cut may keep a segment's file and lose the last writes to the one before it: no byte of them is torn."""
+def test_segment_that_lost_its_end_at_a_batch_boundary_ends_the_log(tmp_path: Path) -> None:
+    """A power cut may keep a segment and lose the last writes to the segment before it, without a torn batch."""
     log = open_log(tmp_path / "t-0", SMALL)
     while len(log.segments) < 3:
         append(log, b"x" * 100)
@@ -380,7 +378,7 @@ def test_a_segment_that_lost_its_end_at_the_edge_of_a_batch_takes_the_later_ones
 
 
 class NotingDisk(RealDisk):
-    """Notes where the files of segments are written, and which are synced."""
+    """Records the writes to segment files, and which files are synced."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, int]] = []
@@ -415,8 +413,8 @@ def test_recovery_rewrites_pages_that_a_failed_fsync_may_have_left_in_the_page_c
     assert values(open_log(five)) == values(log)
 
 
-async def test_what_recovery_has_cut_is_settled_even_where_the_recovery_point_is_at_the_cut(five: Path) -> None:
-    """A flush begins at the recovery point: the cut could come back with a power cut, below what was appended since."""
+async def test_cut_by_recovery_is_settled_even_at_the_recovery_point(five: Path) -> None:
+    """A flush begins at the recovery point, so a power cut could bring the removed records back, below later ones."""
     end_offset = open_log(five).log_end_offset
     untouched = NotingDisk()
     await open_log(five, disk=untouched, recovery_point=end_offset).durability.settle()
@@ -431,14 +429,14 @@ async def test_what_recovery_has_cut_is_settled_even_where_the_recovery_point_is
     assert disk.synced == [str(five / LOG)]
 
 
-async def test_the_largest_timestamp_of_a_segment_that_rested_before_it_was_rolled_is_known_again(
+async def test_largest_timestamp_of_a_released_segment_survives_its_roll(
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"0")
     log.commit()
     await log.flush()
-    delete_old_segments(log, NOW_MS, 1)  # retention looks at the log, and releases what it holds in memory
+    delete_old_segments(log, NOW_MS, 1)  # retention checks the log, and releases its memory
     log.roll()
     await close_log(log)
     found = find_timestamp(open_log(tmp_path / "t-0", clean=True), 0)

@@ -1,4 +1,4 @@
-"""When segments begin and end: rolling, retention, truncation, flushing, closing."""
+"""Segments of a log: rolling, retention, truncation, flushing, closing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_a_segment_rolls_before_it_exceeds_segment_bytes(tmp_path: Path) -> None:
+def test_segment_rolls_before_it_exceeds_segment_bytes(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=3 * BATCH))
     for _ in range(7):
         append(log, b"x")
@@ -41,21 +41,21 @@ def test_roll_commits_batches_staged_for_the_old_segment(tmp_path: Path) -> None
     assert values(log) == [b"%d" % number for number in range(7)]
 
 
-def test_a_segment_rolls_segment_ms_after_its_first_timestamp(tmp_path: Path) -> None:
+def test_segment_rolls_segment_ms_after_its_first_timestamp(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
     for timestamp in (NOW_MS, NOW_MS - 5000, NOW_MS + 1000, NOW_MS + 1001):
         append(log, b"x", timestamp=timestamp)
     assert bases(log) == [0, 3]
 
 
-def test_without_timestamps_a_segment_rolls_by_the_clock(tmp_path: Path) -> None:
+def test_segment_without_timestamps_rolls_by_the_clock(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_ms=1000))
     for now_ms in (NOW_MS + 5000, NOW_MS + 1000, NOW_MS + 1001):
         append(log, b"x", timestamp=-1, now_ms=now_ms)
     assert bases(log) == [0, 2]
 
 
-def test_jitter_takes_off_at_most_itself_and_differs(tmp_path: Path) -> None:
+def test_segment_jitter_is_bounded_and_random(tmp_path: Path) -> None:
     rolled_at = set()
     for partition in range(10):
         log = open_log(tmp_path / f"t-{partition}", LogConfig(segment_ms=1000, segment_jitter_ms=400))
@@ -69,7 +69,7 @@ def test_jitter_takes_off_at_most_itself_and_differs(tmp_path: Path) -> None:
     assert all(600 < late <= 1010 for late in rolled_at)
 
 
-def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path) -> None:
+def test_segment_rolls_when_an_index_is_full(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_index_bytes=12 * 8, index_interval_bytes=0))
     for _ in range(30):
         append(log, b"x", timestamp=NOW_MS)
@@ -82,7 +82,7 @@ def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path) -> None:
     assert [(tmp_path / "t-1" / name).stat().st_size for name in listing(tmp_path / "t-1", ".timeindex")] == [36] * 3
 
 
-def test_a_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
+def test_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
     config = LogConfig(segment_index_bytes=12 * 8, index_interval_bytes=0)
     log = open_log(tmp_path / "t-0", config)
     for _ in range(13):
@@ -93,7 +93,7 @@ def test_a_full_segment_stays_full_after_a_restart(tmp_path: Path) -> None:
     assert bases(log) == [0, 13]
 
 
-def test_a_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
+def test_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
     trio.run(close_log, log)
@@ -102,7 +102,7 @@ def test_a_segment_rolls_by_age_after_a_restart(tmp_path: Path) -> None:
     assert bases(log) == [0, 1]
 
 
-def test_a_change_of_config_counts_at_once(tmp_path: Path) -> None:
+def test_changed_config_takes_effect_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
     log.config = LogConfig(segment_bytes=BATCH)
@@ -122,8 +122,8 @@ def test_rolling_an_empty_segment_does_nothing(tmp_path: Path) -> None:
     assert bases(log) == [0, 1]
 
 
-def test_index_entries_are_kafkas(tmp_path: Path) -> None:
-    """The last offset of a batch and its position; and the largest timestamp with its batch's last offset."""
+def test_index_entries_have_kafkas_format(tmp_path: Path) -> None:
+    """The last offset of a batch with its position, and the largest timestamp with its batch's last offset."""
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=2 * BATCH - 1))
     for number in range(5):
         append(log, b"x", timestamp=NOW_MS + (90 if number == 1 else number))
@@ -135,7 +135,7 @@ def test_index_entries_are_kafkas(tmp_path: Path) -> None:
     assert times == (NOW_MS + 90).to_bytes(8, "big") + (1).to_bytes(4, "big")
 
 
-def test_the_snapshot_of_producers_is_taken_at_the_roll(tmp_path: Path) -> None:
+def test_producer_snapshot_is_written_at_the_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=0)
     log.roll()
@@ -158,7 +158,7 @@ def evolve(log: Log, **changes: object) -> None:
     log.config = attrs.evolve(log.config, **changes)
 
 
-def test_retention_ms_deletes_segments_whose_every_record_is_older(six: Log, tmp_path: Path) -> None:
+def test_retention_ms_deletes_segments_with_only_older_records(six: Log, tmp_path: Path) -> None:
     evolve(six, retention_ms=4 * 3_600_000)
     removed = delete_old_segments(six, NOW_MS, 6)
     assert (six.log_start_offset, bases(six)) == (2, [2, 3, 4, 5])
@@ -174,13 +174,13 @@ def test_retention_bytes_keeps_at_least_that_much(six: Log) -> None:
 
 
 @pytest.mark.parametrize("high_watermark", range(7))
-def test_nothing_at_or_above_the_high_watermark_is_deleted(six: Log, high_watermark: int) -> None:
+def test_retention_keeps_segments_at_or_above_the_high_watermark(six: Log, high_watermark: int) -> None:
     evolve(six, retention_ms=0)
     delete_old_segments(six, NOW_MS, high_watermark)
     assert six.log_start_offset == high_watermark
 
 
-def test_when_everything_is_expired_an_empty_segment_goes_on(six: Log) -> None:
+def test_expired_active_segment_is_replaced_by_an_empty_one(six: Log) -> None:
     evolve(six, retention_ms=0)
     delete_old_segments(six, NOW_MS, 6)
     assert (bases(six), six.log_start_offset, six.log_end_offset) == ([6], 6, 6)
@@ -196,12 +196,12 @@ def test_compacted_topics_keep_old_segments(six: Log) -> None:
     assert bases(six) == [2, 3, 4, 5]
 
 
-def test_no_limits_delete_nothing(six: Log) -> None:
+def test_retention_without_limits_deletes_nothing(six: Log) -> None:
     evolve(six, retention_ms=-1, retention_bytes=-1)
     assert delete_old_segments(six, NOW_MS + 10**12, 6) == []
 
 
-def test_the_log_start_offset_hides_records_and_frees_whole_segments(tmp_path: Path) -> None:
+def test_log_start_offset_hides_records_and_deletes_whole_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=2 * BATCH))
     for number in range(6):
         append(log, b"%d" % number, leader_epoch=number // 2)
@@ -236,7 +236,7 @@ def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path
     assert bases(log) == [2, 3, 4, 5]
 
 
-def test_a_look_for_retention_closes_idle_files_and_the_log_goes_on(six: Log, tmp_path: Path) -> None:
+def test_retention_check_closes_idle_files_and_the_log_continues(six: Log, tmp_path: Path) -> None:
     def open_files() -> int:
         links = Path("/proc/self/fd").iterdir()
         return sum(1 for link in links if link.exists() and link.resolve().is_relative_to(tmp_path))
@@ -293,7 +293,7 @@ def test_truncation_reloads_producer_states(tmp_path: Path) -> None:
     assert append(log, b"x", producer_id=1, producer_epoch=0, base_sequence=2) == 2
 
 
-def test_a_log_may_begin_again_elsewhere(tmp_path: Path) -> None:
+def test_log_can_be_restarted_at_another_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH))
     for _ in range(3):
         append(log, b"x")
@@ -305,7 +305,7 @@ def test_a_log_may_begin_again_elsewhere(tmp_path: Path) -> None:
     assert values(open_log(tmp_path / "t-0")) == [b"y"]
 
 
-def test_truncation_below_the_first_segment_begins_again_there(six: Log) -> None:
+def test_truncation_below_the_first_segment_restarts_the_log_there(six: Log) -> None:
     evolve(six, retention_ms=4 * 3_600_000)
     delete_old_segments(six, NOW_MS, 6)
     assert six.truncate_to(1)
@@ -335,7 +335,7 @@ async def test_flush_moves_the_recovery_point_to_the_committed_end(tmp_path: Pat
     assert log.durability.recovery_point == 2
 
 
-def test_flush_messages_and_flush_ms_ask_for_a_flush(tmp_path: Path) -> None:
+def test_flush_messages_and_flush_ms_require_a_flush(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(flush_messages=3, flush_ms=100))
     assert not log.needs_flush(NOW_MS + 10_000)
     append(log, b"x")
@@ -348,7 +348,7 @@ def test_flush_messages_and_flush_ms_ask_for_a_flush(tmp_path: Path) -> None:
     assert not log.needs_flush(NOW_MS + 10_000)
 
 
-def test_a_rolled_segment_asks_for_a_flush(tmp_path: Path) -> None:
+def test_rolled_segment_requires_a_flush(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")
     assert not log.needs_flush(NOW_MS + DAY_MS)
@@ -357,7 +357,7 @@ def test_a_rolled_segment_asks_for_a_flush(tmp_path: Path) -> None:
 
 
 class CountingDisk(RealDisk):
-    """Notes the names of files that were synced."""
+    """Records the names of synced files."""
 
     def __init__(self) -> None:
         self.synced: list[str] = []
@@ -404,7 +404,7 @@ async def test_flush_syncs_only_files_that_are_not_durable(tmp_path: Path) -> No
     assert disk.synced == []
 
 
-async def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_error(tmp_path: Path) -> None:
+async def test_segment_deleted_during_its_flush_is_no_error(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=0))
     for _ in range(20):
         append(log, b"x")
@@ -415,7 +415,7 @@ async def test_a_segment_that_is_deleted_while_it_is_flushed_is_no_error(tmp_pat
     assert log.durability.recovery_point == 20
 
 
-async def test_a_cleanly_closed_log_opens_without_a_look_at_its_batches(tmp_path: Path) -> None:
+async def test_cleanly_closed_log_opens_without_reading_its_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=4 * BATCH, index_interval_bytes=BATCH))
     for number in range(10):
         append(log, b"x", producer_id=3, producer_epoch=0, base_sequence=number, leader_epoch=2)
@@ -429,7 +429,7 @@ async def test_a_cleanly_closed_log_opens_without_a_look_at_its_batches(tmp_path
     assert len(read_records(log, 8)) == 3
 
 
-async def test_reserved_space_is_given_back(tmp_path: Path) -> None:
+async def test_reserved_space_is_released(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=64 << 20, max_message_bytes=4 << 20))
     append(log, b"x" * 3_000_000)
     path = tmp_path / "t-0/00000000000000000000.log"
@@ -443,7 +443,7 @@ async def test_reserved_space_is_given_back(tmp_path: Path) -> None:
     assert path.stat().st_blocks * 512 <= size + 8192
 
 
-async def test_an_idle_partition_costs_one_empty_file(tmp_path: Path) -> None:
+async def test_idle_partition_has_one_empty_file(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     assert delete_old_segments(log, NOW_MS, 0) == []
     await close_log(log)

@@ -1,4 +1,4 @@
-"""What a leader refuses, with which error, and what it rewrites."""
+"""Validation of a producer's batch: refused batches with their errors, and rewritten batches."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ FIELDS = (
 
 
 def changed(buffer: memoryview, **fields: int) -> memoryview:
-    """The batch with other header fields and, unless that is one of them, the checksum that goes with them."""
+    """The batch with other header fields and, unless the checksum is given, the matching checksum."""
     values = dict(zip(FIELDS, HEADER.unpack_from(buffer), strict=True)) | fields
     HEADER.pack_into(buffer, 0, *values.values())
     if "crc" not in fields and "length" not in fields:
@@ -80,25 +80,25 @@ def refusal(log: Log, buffer: memoryview, *, now_ms: int = NOW_MS) -> KafkaError
         ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP, "rejected"),
     ],
 )
-def test_bad_headers(tmp_path: Path, fields: dict[str, int], code: ErrorCode, message: str) -> None:
+def test_invalid_headers_are_refused(tmp_path: Path, fields: dict[str, int], code: ErrorCode, message: str) -> None:
     error = refusal(open_log(tmp_path / "t-0"), changed(batch(b"a", b"b"), **fields))
     assert error.code is code
     assert message in error.message
 
 
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 60])
-def test_less_than_a_header(tmp_path: Path, size: int) -> None:
+def test_incomplete_header_is_refused(tmp_path: Path, size: int) -> None:
     assert refusal(open_log(tmp_path / "t-0"), batch(b"x")[:size]).code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_more_than_one_batch(tmp_path: Path) -> None:
+def test_more_than_one_batch_is_refused(tmp_path: Path) -> None:
     two = memoryview(bytearray(bytes(batch(b"a")) + bytes(batch(b"b"))))
     error = refusal(open_log(tmp_path / "t-0"), two)
     assert error.code is ErrorCode.INVALID_RECORD
     assert "more than one record batch" in error.message
 
 
-def test_every_damaged_byte_of_the_body_is_noticed(tmp_path: Path) -> None:
+def test_damaged_byte_of_the_body_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     whole = bytes(batch(b"value", producer_id=1, producer_epoch=0, base_sequence=0))
     for at in range(21, len(whole)):
@@ -107,7 +107,7 @@ def test_every_damaged_byte_of_the_body_is_noticed(tmp_path: Path) -> None:
         assert refusal(log, memoryview(damaged)).code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
 
-def test_the_size_limit_counts_the_whole_batch(tmp_path: Path) -> None:
+def test_size_limit_applies_to_the_whole_batch(tmp_path: Path) -> None:
     size = len(batch(b"x" * 100))
     log = open_log(tmp_path / "t-0", LogConfig(max_message_bytes=size - 1))
     error = refusal(log, batch(b"x" * 100))
@@ -117,12 +117,12 @@ def test_the_size_limit_counts_the_whole_batch(tmp_path: Path) -> None:
     log.append(batch(b"x" * 100), leader_epoch=0, now_ms=NOW_MS)
 
 
-def test_a_batch_that_no_segment_can_hold(tmp_path: Path) -> None:
+def test_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=150))
     assert refusal(log, batch(b"x" * 100)).code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_timestamps_too_far_ahead_are_named_by_record(tmp_path: Path) -> None:
+def test_timestamps_too_far_ahead_are_rejected_by_record(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=1000))
     records = [Record(timestamp=NOW_MS + ahead, value=b"x") for ahead in (0, 1001, 1000, 5000)]
     error = refusal(log, memoryview(bytearray(encode_batch(records))))
@@ -155,7 +155,7 @@ def test_log_append_time_overwrites_the_producers_time(tmp_path: Path) -> None:
     assert latest.offset == 1
 
 
-def test_a_duplicate_is_answered_with_the_append_time_it_got(tmp_path: Path) -> None:
+def test_duplicate_returns_its_first_append_time(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
     sent = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     log.append(batch(b"a", **sent), leader_epoch=0, now_ms=NOW_MS)
@@ -163,7 +163,7 @@ def test_a_duplicate_is_answered_with_the_append_time_it_got(tmp_path: Path) -> 
     assert (info.duplicate, info.log_append_time_ms) == (True, NOW_MS)
 
 
-def test_compacted_topics_demand_keys(tmp_path: Path) -> None:
+def test_compacted_topics_require_keys(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(cleanup_policy=("compact", "delete")))
     records = [Record(timestamp=NOW_MS, key=b"k", value=b"x"), Record(timestamp=NOW_MS, value=b"x")]
     error = refusal(log, memoryview(bytearray(encode_batch(records))))
@@ -173,7 +173,7 @@ def test_compacted_topics_demand_keys(tmp_path: Path) -> None:
     log.append(batch(b"x", key=b"k"), leader_epoch=0, now_ms=NOW_MS)
 
 
-def test_records_that_are_looked_at_must_be_well_formed(tmp_path: Path) -> None:
+def test_records_that_are_decoded_must_be_well_formed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(cleanup_policy=("compact",)))
     buffer = batch(b"value", key=b"k", compression=Compression.GZIP)
     buffer[-1] ^= 0xFF
@@ -201,7 +201,7 @@ def test_compression_type_recompresses_batches_of_other_codecs(
     assert read_all(log) == list(iter_records(sent, 0, read_header(sent)))
 
 
-def test_a_batch_that_recompression_makes_too_large(tmp_path: Path) -> None:
+def test_batch_that_recompression_makes_too_large_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(compression_type="uncompressed", max_message_bytes=1000))
     error = refusal(log, batch(b"x" * 5000, compression=Compression.ZSTD))
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -217,7 +217,7 @@ def test_batches_are_stored_as_they_came(tmp_path: Path) -> None:
     assert stored[17:] == before[17:]
 
 
-def test_a_config_has_the_values_of_its_topic() -> None:
+def test_log_config_has_the_values_of_its_topic() -> None:
     values = TOPIC_CONFIGS.parse(
         {
             "segment.bytes": "1048576",

@@ -1,4 +1,4 @@
-"""Recovery tells the operator which records a log has lost: in one event, with the offsets, the file and the reason."""
+"""Recovery reports lost records to the operator in one event, with the offsets, the file and the reason."""
 
 import os
 from pathlib import Path
@@ -118,7 +118,7 @@ def test_recovery_point_bounds_the_reported_loss(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("zeros", [1, 61, 5000])
-def test_a_preallocated_tail_of_zeros_is_no_loss(directory: Path, zeros: int) -> None:
+def test_preallocated_zeros_are_not_reported(directory: Path, zeros: int) -> None:
     last = directory / listing(directory, ".log")[-1]
     last.write_bytes(last.read_bytes() + bytes(zeros))
     log, traced = recovered(directory)
@@ -158,7 +158,7 @@ def test_missing_segment_below_the_recovery_point_is_reported_and_nothing_is_cut
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_recovery_opens_one_segment_after_the_other(directory: Path, clean: bool) -> None:
-    """A log may have more of them than the process may open files."""
+    """A log may have more segments than the process may open files."""
     trio.run(close_log, open_log(directory, SMALL))
     disk = CountingDisk()
     log = open_log(directory, SMALL, recovery_point=COUNT, clean=clean, disk=disk)
@@ -188,7 +188,7 @@ def test_missing_first_segment_is_reported_if_the_log_start_is_known(directory: 
     assert f"from offset 0 to {log.log_start_offset - 1}" in missing["lost"]
 
 
-def test_a_clean_log_with_another_end_than_it_was_closed_at_is_recovered(directory: Path) -> None:
+def test_clean_log_with_an_unexpected_end_is_recovered(directory: Path) -> None:
     trio.run(close_log, open_log(directory, SMALL))
     (directory / "00000000000000005000.log").touch()
     log, traced = recovered(directory, recovery_point=COUNT, clean=True)
@@ -197,7 +197,7 @@ def test_a_clean_log_with_another_end_than_it_was_closed_at_is_recovered(directo
 
 
 @pytest.mark.parametrize("name", ["99999999999999999999.log", "9223372036854775807.log", "notes.log"])
-def test_a_file_that_is_no_segment_is_ignored_and_named(directory: Path, name: str) -> None:
+def test_file_with_an_unknown_name_is_ignored_and_reported(directory: Path, name: str) -> None:
     (directory / name).write_bytes(b"whatever")
     log, traced = recovered(directory)
     assert log.log_end_offset == COUNT
@@ -205,7 +205,7 @@ def test_a_file_that_is_no_segment_is_ignored_and_named(directory: Path, name: s
     assert (directory / name).exists()
 
 
-def test_a_damaged_swap_file_is_dropped_while_the_segments_are_there_that_it_was_made_from(directory: Path) -> None:
+def test_damaged_swap_file_is_dropped_if_its_segments_exist(directory: Path) -> None:
     first, second = listing(directory, ".log")[:2]
     cleaned = bytearray((directory / first).read_bytes() + (directory / second).read_bytes())
     cleaned[(directory / first).stat().st_size - 1] ^= 1
@@ -216,7 +216,7 @@ def test_a_damaged_swap_file_is_dropped_while_the_segments_are_there_that_it_was
 
 
 @pytest.mark.parametrize("line", ["t 0 -1", f"t 0 {2**63}", f"t {2**31} 0", "t 0", "t x 0", "t 0 " + "9" * 5000])
-def test_a_checkpoint_with_a_number_out_of_range_is_damaged(tmp_path: Path, line: str) -> None:
+def test_checkpoint_with_a_number_out_of_range_is_corrupt(tmp_path: Path, line: str) -> None:
     (tmp_path / "checkpoint").write_text(f"0\n1\n{line}\n")
     with pytest.raises(CorruptCheckpoint) as raised:
         OffsetCheckpoint(RealDisk(), str(tmp_path / "checkpoint")).read()
@@ -224,7 +224,7 @@ def test_a_checkpoint_with_a_number_out_of_range_is_damaged(tmp_path: Path, line
 
 
 @pytest.mark.parametrize("line", [f"{2**31} 0", f"0 {2**63}", "-1 0", "0 -1", "0", "x 0"])
-def test_leader_epochs_with_a_number_out_of_range_are_damaged(tmp_path: Path, line: str) -> None:
+def test_leader_epochs_with_a_number_out_of_range_are_corrupt(tmp_path: Path, line: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n1\n{line}\n")
     with pytest.raises(CorruptCheckpoint):
         LeaderEpochCache.load(RealDisk(), str(tmp_path))

@@ -1,4 +1,4 @@
-"""Producer snapshots: Kafka's bytes, which ones are kept, and what happens to a bad one."""
+"""Producer snapshots: Kafka's format, which of them are kept, and the handling of corrupt ones."""
 
 import pytest
 from hypothesis import given
@@ -53,7 +53,7 @@ def directory(tmp_path) -> Directory:
     return Directory(tmp_path)
 
 
-def test_the_bytes_are_those_kafka_4_1_writes():
+def test_snapshot_has_the_bytes_that_kafka_4_1_writes():
     assert encode_snapshot([ENTRY]).hex(" ", 4) == bytes.fromhex(
         "0001"  # version
         "d711e2f2"  # CRC-32C of what follows
@@ -69,7 +69,7 @@ def test_the_bytes_are_those_kafka_4_1_writes():
     ).hex(" ", 4)
 
 
-def test_a_snapshot_without_producers_is_ten_bytes():
+def test_snapshot_without_producers_has_ten_bytes():
     assert len(encode_snapshot([])) == 10
     assert decode_snapshot(encode_snapshot([])) == []
 
@@ -79,12 +79,12 @@ ENTRIES = st.lists(st.builds(ProducerEntry, INT64, INT16, INT32, INT64, INT32, I
 
 
 @given(ENTRIES)
-def test_what_is_written_is_read(entries):
+def test_written_snapshot_is_read(entries):
     assert decode_snapshot(encode_snapshot(entries)) == entries
 
 
 @given(ENTRIES, st.data())
-def test_a_changed_byte_or_a_torn_tail_is_noticed(entries, data):
+def test_changed_byte_or_torn_tail_is_detected(entries, data):
     content = bytearray(encode_snapshot(entries))
     position = data.draw(st.integers(0, len(content) - 1))
     content[position] ^= data.draw(st.integers(1, 255))
@@ -95,7 +95,7 @@ def test_a_changed_byte_or_a_torn_tail_is_noticed(entries, data):
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_corrupt_and_nothing_else(content):
+def test_arbitrary_bytes_only_raise_corrupt_snapshot(content):
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(content)
 
@@ -103,23 +103,23 @@ def test_garbage_is_corrupt_and_nothing_else(content):
 @pytest.mark.parametrize(
     "name", ["00000000000000000042.log", "42.snapshot", "00000000000000000042.snapshot.deleted", "x.snapshot"]
 )
-def test_other_files_are_no_snapshots(name):
+def test_other_files_are_not_snapshots(name):
     assert snapshot_offset(name) is None
 
 
-def test_names_carry_twenty_digits():
+def test_snapshot_names_have_twenty_digits():
     assert snapshot_name(42) == "00000000000000000042.snapshot"
     assert snapshot_offset(snapshot_name(42)) == 42
 
 
-def test_the_newest_snapshot_is_loaded(directory):
+def test_newest_snapshot_is_loaded(directory):
     snapshots = directory.open()
     snapshots.write(10, [])
     snapshots.write(20, [ENTRY])
     assert directory.open().load_latest(default_offset=0) == (20, [ENTRY])
 
 
-def test_a_corrupt_snapshot_is_deleted_and_an_older_one_used(directory):
+def test_corrupt_snapshot_is_deleted_and_an_older_one_used(directory):
     snapshots = directory.open()
     snapshots.write(10, [ENTRY])
     snapshots.write(20, [])
@@ -132,12 +132,12 @@ def test_a_corrupt_snapshot_is_deleted_and_an_older_one_used(directory):
     assert directory.traced == ["storage_snapshot_corrupt"]
 
 
-def test_without_a_readable_snapshot_replay_begins_at_the_logs_start(directory):
+def test_replay_without_a_readable_snapshot_begins_at_the_log_start(directory):
     (directory.path / snapshot_name(20)).write_bytes(b"junk")
     assert directory.open().load_latest(default_offset=7) == (7, [])
 
 
-def test_a_rewritten_snapshot_leaves_nothing_of_a_longer_one(directory):
+def test_rewritten_snapshot_replaces_a_longer_one(directory):
     directory.open().write(10, [ENTRY, ENTRY])
     directory.open().write(10, [ENTRY])
     assert decode_snapshot((directory.path / snapshot_name(10)).read_bytes()) == [ENTRY]
@@ -167,7 +167,7 @@ def test_snapshots_outside_the_log_are_dropped(directory):
     assert list(snapshots.offsets) == [10, 15]
 
 
-def test_removed_segments_take_their_snapshots_along(directory):
+def test_snapshots_are_deleted_with_their_segments(directory):
     snapshots = directory.open()
     for offset in (5, 10, 15):
         snapshots.write(offset, [])

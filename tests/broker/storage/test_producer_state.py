@@ -1,4 +1,4 @@
-"""The rules for producers' sequence numbers and epochs (KIP-98, KIP-360), and of transactions as far as replay goes."""
+"""The rules for producers' sequence numbers and epochs (KIP-98, KIP-360), and the replay of transactions."""
 
 import pytest
 from hypothesis import given
@@ -112,18 +112,18 @@ class TestSequenceNumbers:
         append(states, batch(0, SEQUENCE_MAX - 1, count=2))
         assert append(states, batch(2, 0)) is None
 
-    def test_a_batch_may_wrap_within_itself_and_is_recognized_again(self, states):
+    def test_batch_with_a_sequence_wrap_is_recognized_as_a_duplicate(self, states):
         append(states, batch(0, SEQUENCE_MAX - 1, count=4))
         assert states.get(1).last_sequence == 1
         assert states.check(batch(9, SEQUENCE_MAX - 1, count=4)) == Duplicate(0, 3, 1000)
         assert append(states, batch(4, 2)) is None
 
-    def test_an_unknown_producer_may_begin_anywhere(self, states):
-        # Its records were deleted, or it expired: KIP-360 lets it go on rather than fail with UNKNOWN_PRODUCER_ID.
+    def test_unknown_producer_may_begin_with_any_sequence_kip_360(self, states):
+        # Its records were deleted, or it expired: by KIP-360 it continues instead of failing with UNKNOWN_PRODUCER_ID.
         assert append(states, batch(0, 4711, epoch=3)) is None
         assert refused(states, batch(1, 4711 + 2, epoch=3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def test_producers_do_not_mix(self, states):
+    def test_producers_have_separate_states(self, states):
         append(states, batch(0, 0, producer_id=1))
         append(states, batch(1, 50, producer_id=2))
         assert append(states, batch(2, 1, producer_id=1)) is None
@@ -136,16 +136,16 @@ class TestEpochs:
         assert refused(states, batch(10, 10, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert append(states, batch(10, 0, epoch=1)) is None
 
-    def test_a_bumped_epoch_forgets_the_batches_of_the_old_one(self, states):
+    def test_bumped_epoch_forgets_the_batches_of_the_old_one(self, states):
         append(states, batch(0, 0))
         append(states, batch(1, 0, epoch=1))
         assert states.check(batch(2, 0, epoch=1)) == Duplicate(1, 1, 1000)
 
-    def test_a_lower_epoch_is_fenced(self, states):
+    def test_lower_epoch_is_fenced(self, states):
         append(states, batch(0, 0, epoch=2))
         assert refused(states, batch(1, 1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_a_coordinators_append_has_an_epoch_and_no_sequences(self, states):
+    def test_coordinators_append_is_checked_by_epoch_only(self, states):
         states.update(batch(0, -1, epoch=2))
         states.check_epoch(batch(1, -1, epoch=2))
         with pytest.raises(KafkaError) as caught:
@@ -162,12 +162,12 @@ class TestExpiration:
         states.expire(1000 + DAY_MS)
         assert len(states) == 0
 
-    def test_a_producer_with_a_running_transaction_does_not_expire(self, states):
+    def test_producer_with_an_open_transaction_does_not_expire(self, states):
         append(states, batch(0, 0, txn=True))
         states.expire(10 * DAY_MS)
         assert len(states) == 1
 
-    def test_an_expired_producer_is_not_loaded_from_a_snapshot(self, states, tmp_path):
+    def test_expired_producer_is_not_loaded_from_a_snapshot(self, states, tmp_path):
         append(states, batch(0, 0, timestamp=1000))
         states.take_snapshot(1)
         again = open_states(tmp_path)
@@ -180,14 +180,14 @@ class TestTransactions:
         marker = batch(offset, -1, epoch=epoch, producer_id=producer_id, txn=True)
         return states.end_transaction(marker, coordinator_epoch=coordinator_epoch, aborted=aborted, timestamp=2000)
 
-    def test_the_first_unstable_offset_is_the_oldest_running_transactions(self, states):
+    def test_first_unstable_offset_is_the_start_of_the_oldest_open_transaction(self, states):
         assert states.first_unstable_offset is None
         append(states, batch(5, 0, producer_id=1, txn=True))
         append(states, batch(6, 0, producer_id=2, txn=True))
         append(states, batch(7, 1, producer_id=1, txn=True))
         assert states.first_unstable_offset == 5
 
-    def test_a_decided_transaction_stays_unstable_until_its_marker_is_replicated(self, states):
+    def test_ended_transaction_stays_unstable_until_its_marker_is_replicated(self, states):
         append(states, batch(5, 0, txn=True))
         completed = self.end(states, 6, aborted=True)
         assert completed == CompletedTransaction(1, 5, 6, aborted=True)
@@ -197,7 +197,7 @@ class TestTransactions:
         states.advance_high_watermark(7)
         assert states.first_unstable_offset is None
 
-    def test_the_last_stable_offset_beside_an_aborted_transaction_is_the_next_running_one(self, states):
+    def test_last_stable_offset_of_an_aborted_transaction_is_the_next_open_one(self, states):
         append(states, batch(0, 0, producer_id=1, txn=True))
         append(states, batch(1, 0, producer_id=2, txn=True))
         assert states.last_stable_offset_after(self.end(states, 2, producer_id=1)) == 1
@@ -205,29 +205,29 @@ class TestTransactions:
         states.complete(CompletedTransaction(1, 0, 2, aborted=False))
         assert states.last_stable_offset_after(completed) == 4
 
-    def test_a_marker_without_records_completes_nothing(self, states):
+    def test_marker_without_records_completes_no_transaction(self, states):
         assert self.end(states, 0) is None
         assert states.first_unstable_offset is None
         assert append(states, batch(1, 0, txn=True)) is None
 
-    def test_sequences_go_on_after_a_marker_of_the_same_epoch(self, states):
+    def test_sequences_continue_after_a_marker_of_the_same_epoch(self, states):
         append(states, batch(0, 0, txn=True))
         states.complete(self.end(states, 1))
         assert append(states, batch(2, 1, txn=True)) is None
         assert states.first_unstable_offset == 0
 
-    def test_a_marker_with_a_bumped_epoch_fences_and_resets(self, states):
+    def test_marker_with_a_bumped_epoch_fences_and_resets_sequences(self, states):
         append(states, batch(0, 0, txn=True))
         self.end(states, 1, epoch=1, aborted=True)
         assert refused(states, batch(2, 1, txn=True)) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert refused(states, batch(2, 1, epoch=1, txn=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert append(states, batch(2, 0, epoch=1, txn=True)) is None
 
-    def test_a_plain_write_within_a_transaction_is_invalid(self, states):
+    def test_non_transactional_batch_within_a_transaction_is_refused(self, states):
         append(states, batch(0, 0, txn=True))
         assert refused(states, batch(1, 1)) == ErrorCode.INVALID_TXN_STATE
 
-    def test_a_zombie_coordinators_marker_is_fenced(self, states):
+    def test_marker_of_a_fenced_coordinator_is_refused(self, states):
         append(states, batch(0, 0, txn=True))
         self.end(states, 1, coordinator_epoch=5)
         states.check_marker(batch(2, -1, txn=True), coordinator_epoch=5)
@@ -235,7 +235,7 @@ class TestTransactions:
             states.check_marker(batch(2, -1, txn=True), coordinator_epoch=4)
         assert caught.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
-    def test_running_transactions_survive_in_a_snapshot(self, states, tmp_path):
+    def test_open_transactions_are_kept_in_a_snapshot(self, states, tmp_path):
         append(states, batch(3, 0, producer_id=9, txn=True))
         append(states, batch(4, 0, producer_id=8, txn=True))
         states.take_snapshot(5)
@@ -249,7 +249,7 @@ class TestTransactions:
 
 
 def rebuilt(states: ProducerStates, log: list[BatchHeader], log_end: int) -> ProducerStates:
-    """Truncate or reopen: load what a snapshot has, replay the rest."""
+    """The states after a truncation or restart: load a snapshot, and replay the later batches."""
     replay_from = states.truncate_and_reload(0, log_end, now_ms=0)
     for header in log:
         if replay_from <= header.base_offset < log_end:
@@ -269,7 +269,7 @@ def remembered(states: ProducerStates) -> dict[int, ProducerEntry]:
     ),
     cut=st.integers(0, 30),
 )
-def test_truncation_and_replay_equal_a_fresh_replay(tmp_path_factory, appends, cut):
+def test_truncation_and_replay_equal_a_replay_from_the_start(tmp_path_factory, appends, cut):
     directory = tmp_path_factory.mktemp("model")
     states = open_states(directory)
     log: list[BatchHeader] = []
@@ -299,7 +299,7 @@ def test_truncation_and_replay_equal_a_fresh_replay(tmp_path_factory, appends, c
 
 
 def test_snapshot_with_two_transactions_at_one_offset_survives_the_end_of_both(states) -> None:
-    """No log can lead to it, but a snapshot is a file, and this one's checksum is right."""
+    """No log leads to this state, but a snapshot is a file, and the checksum of this one is correct."""
     snapshot = [ProducerEntry(number, 0, 0, 3, 0, 1000, 0, 3) for number in (1, 2)]
     states.snapshots.write(4, snapshot)
     states.truncate_and_reload(0, 4, now_ms=1000)

@@ -1,4 +1,4 @@
-"""A segment that is rolled is flushed at once, in the background, and the recovery point follows (UnifiedLog.roll)."""
+"""A rolled segment is flushed at once in the background, and moves the recovery point (UnifiedLog.roll)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from kraft.env import FsyncFailed
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.storage_node import CONFIG, ORDERS, Node, produce
 
-# Far less than the 10 s after which the logs are looked at for what is due.
+# Far less than the 10 s between checks for due flushes.
 SOON_S = 5
 
 
@@ -34,7 +34,7 @@ async def looked_after(node: Node) -> AsyncIterator[None]:
     with trio.fail_after(SOON_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node.housekeeping().run)
-            await trio.testing.wait_all_tasks_blocked()  # the first look at what is due is over
+            await trio.testing.wait_all_tasks_blocked()  # the first check for due flushes is over
             yield
             nursery.cancel_scope.cancel()
 
@@ -44,7 +44,7 @@ async def until_recovered_from(log, offset: int) -> None:
         await trio.sleep(0.001)
 
 
-async def test_the_recovery_point_follows_a_roll(node: Node) -> None:
+async def test_roll_moves_the_recovery_point(node: Node) -> None:
     log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
     async with looked_after(node):
         for end_offset in (3, 6, 9):
@@ -57,7 +57,7 @@ async def test_the_recovery_point_follows_a_roll(node: Node) -> None:
             await log.durability.settle()
 
 
-async def test_what_was_rolled_is_on_the_disk_before_the_recovery_point_moves(node: Node, disk: FaultyDisk) -> None:
+async def test_rolled_segment_is_durable_before_the_recovery_point_moves(node: Node, disk: FaultyDisk) -> None:
     log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
     async with looked_after(node):
         produce(log, 3)
@@ -70,9 +70,7 @@ async def test_what_was_rolled_is_on_the_disk_before_the_recovery_point_moves(no
     assert "00000000000000000003.log" not in synced
 
 
-async def test_a_log_that_is_truncated_during_the_flush_keeps_a_recovery_point_within_it(
-    node: Node, disk: FaultyDisk
-) -> None:
+async def test_log_truncated_during_the_flush_keeps_a_recovery_point_within_it(node: Node, disk: FaultyDisk) -> None:
     log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
     async with looked_after(node):
         for _ in range(3):
@@ -88,7 +86,7 @@ async def test_a_log_that_is_truncated_during_the_flush_keeps_a_recovery_point_w
         assert log.durability.recovery_point <= 1
 
 
-async def test_a_log_that_is_deleted_during_the_flush_does_no_harm(node: Node, disk: FaultyDisk) -> None:
+async def test_log_deleted_during_the_flush_is_no_error(node: Node, disk: FaultyDisk) -> None:
     log_manager = await node.start()
     log = log_manager.create("orders", ORDERS, 0, CONFIG)
     other = log_manager.create("orders", ORDERS, 1, CONFIG)
@@ -106,7 +104,7 @@ async def test_a_log_that_is_deleted_during_the_flush_does_no_harm(node: Node, d
         assert log_manager.is_online(str(node.b))
 
 
-async def test_a_failed_fsync_of_a_rolled_segment_ends_the_node(node: Node, disk: FaultyDisk) -> None:
+async def test_failed_fsync_of_a_rolled_segment_ends_the_node(node: Node, disk: FaultyDisk) -> None:
     log = (await node.start()).create("orders", ORDERS, 0, CONFIG)
     with pytest.RaisesGroup(FsyncFailed, flatten_subgroups=True):
         async with looked_after(node):
@@ -116,7 +114,7 @@ async def test_a_failed_fsync_of_a_rolled_segment_ends_the_node(node: Node, disk
             await trio.sleep_forever()
 
 
-async def test_a_directory_that_fails_during_the_flush_goes_offline_alone(node: Node, disk: FaultyDisk) -> None:
+async def test_directory_that_fails_during_the_flush_goes_offline_alone(node: Node, disk: FaultyDisk) -> None:
     log_manager = await node.start()
     log = log_manager.create("orders", ORDERS, 0, CONFIG)
     async with looked_after(node):
@@ -129,8 +127,8 @@ async def test_a_directory_that_fails_during_the_flush_goes_offline_alone(node: 
         assert log_manager.is_online(str(node.b))
 
 
-async def test_no_more_than_ten_rolled_logs_are_flushed_at_the_same_time(node: Node, disk: FaultyDisk) -> None:
-    """All of them are, in the end: also those that were added while all tasks were busy."""
+async def test_at_most_ten_rolled_logs_are_flushed_at_the_same_time(node: Node, disk: FaultyDisk) -> None:
+    """All of them are flushed in the end, including those added while all tasks were busy."""
     log_manager = await node.start()
     logs = [log_manager.create("orders", ORDERS, index, CONFIG) for index in range(3 * FLUSHING_TASKS)]
     async with looked_after(node):

@@ -1,4 +1,4 @@
-"""The small files beside the logs: offset checkpoints, meta.properties, partition.metadata, in Kafka's formats."""
+"""The small files next to the logs: offset checkpoints, meta.properties, partition.metadata, in Kafka's formats."""
 
 import pytest
 import trio
@@ -31,22 +31,22 @@ DIRECTORY_ID = decode_uuid("J_2i43lWSuyhc-YrR3YGdw")
 
 
 class TestOffsetCheckpoint:
-    async def test_the_text_is_kafkas(self, tmp_path):
+    async def test_file_has_kafkas_format(self, tmp_path):
         checkpoint = OffsetCheckpoint(DISK, f"{tmp_path}/recovery-point-offset-checkpoint")
         await checkpoint.write({("orders", 0): 17, ("a.b-c_d", 11): 0})
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 17\na.b-c_d 11 0\n"
 
-    async def test_what_is_written_is_read(self, tmp_path):
+    async def test_written_content_is_read(self, tmp_path):
         offsets = {("orders", 0): 17, ("orders", 1): 2**40}
         await OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint").write(offsets)
         assert OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint").read() == offsets
 
-    def test_no_file_and_an_empty_file_hold_no_offsets(self, tmp_path):
+    def test_missing_or_empty_file_has_no_offsets(self, tmp_path):
         assert OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint").read() == {}
         (tmp_path / "checkpoint").touch()
         assert OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint").read() == {}
 
-    async def test_the_same_again_is_not_written(self, tmp_path):
+    async def test_unchanged_offsets_are_not_written(self, tmp_path):
         checkpoint = OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint")
         await checkpoint.write({("orders", 0): 17})
         written = (tmp_path / "checkpoint").stat().st_ino
@@ -55,7 +55,7 @@ class TestOffsetCheckpoint:
         await checkpoint.write({("orders", 0): 18})
         assert checkpoint.read() == {("orders", 0): 18}
 
-    async def test_two_writers_at_once_follow_one_another(self, tmp_path):
+    async def test_concurrent_writes_are_serialized(self, tmp_path):
         checkpoint = OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(checkpoint.write, {("orders", 0): 17})
@@ -72,7 +72,7 @@ class TestOffsetCheckpoint:
             ("zero", "Malformed line"),
         ],
     )
-    def test_a_bad_file_is_told(self, tmp_path, content, message):
+    def test_corrupt_file_is_reported(self, tmp_path, content, message):
         (tmp_path / "checkpoint").write_text(content)
         with pytest.raises(CorruptCheckpoint, match=message):
             OffsetCheckpoint(DISK, f"{tmp_path}/checkpoint").read()
@@ -81,7 +81,7 @@ class TestOffsetCheckpoint:
 class TestMetaProperties:
     PROPERTIES = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 1, DIRECTORY_ID)
 
-    async def test_the_text_is_kip_631s(self, tmp_path):
+    async def test_file_has_the_format_of_kip_631(self, tmp_path):
         await write_meta_properties(DISK, str(tmp_path), self.PROPERTIES)
         assert (tmp_path / "meta.properties").read_text().splitlines() == [
             "cluster.id=MkU3OEVBNTcwNTJENDM2Qg",
@@ -91,15 +91,15 @@ class TestMetaProperties:
         ]
         assert read_meta_properties(DISK, str(tmp_path)) == self.PROPERTIES
 
-    def test_a_directory_without_the_file_is_not_formatted(self, tmp_path):
+    def test_directory_without_the_file_is_not_formatted(self, tmp_path):
         assert read_meta_properties(DISK, str(tmp_path)) is None
 
-    def test_what_kafka_writes_is_read(self):
+    def test_file_written_by_kafka_is_read(self):
         content = b"#\n#Fri Nov 20 21:58:00 UTC 2026\nnode.id=7\nversion=1\ncluster.id = my\\:cluster\n"
         assert decode_meta_properties(content, "meta.properties") == MetaProperties("my:cluster", 7, None)
 
     @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1), st.integers(0, 2**31 - 1))
-    def test_any_cluster_id_survives(self, cluster_id, node_id):
+    def test_arbitrary_cluster_id_is_kept(self, cluster_id, node_id):
         properties = MetaProperties(cluster_id, node_id, DIRECTORY_ID)
         assert decode_meta_properties(properties.encode(), "meta.properties") == properties
 
@@ -114,21 +114,21 @@ class TestMetaProperties:
             (b"\xff", "Unable to read"),
         ],
     )
-    def test_a_bad_file_is_told(self, content, message):
+    def test_corrupt_file_is_reported(self, content, message):
         with pytest.raises(MetaPropertiesError, match=message):
             decode_meta_properties(content, "/data/meta.properties")
 
-    def test_another_clusters_directory_is_refused(self):
+    def test_directory_of_another_cluster_is_refused(self):
         with pytest.raises(
             InconsistentClusterId, match=r"Invalid cluster\.id in: /a/meta\.properties\. Expected x, but read"
         ):
             verify_meta_properties({"/a": self.PROPERTIES}, cluster_id="x", node_id=1)
 
-    def test_another_nodes_directory_is_refused(self):
+    def test_directory_of_another_node_is_refused(self):
         with pytest.raises(InconsistentNodeId, match="Stored node id 1 doesn't match previous node id 2"):
             verify_meta_properties({"/a": self.PROPERTIES}, cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=2)
 
-    def test_kip_858_a_copied_directory_is_refused(self):
+    def test_copied_directory_is_refused_kip_858(self):
         with pytest.raises(MetaPropertiesError, match="Duplicate directory ID J_2i43lWSuyhc-YrR3YGdw"):
             verify_meta_properties(
                 {"/a": self.PROPERTIES, "/b": self.PROPERTIES}, cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=1
@@ -136,12 +136,12 @@ class TestMetaProperties:
 
 
 class TestPartitionMetadata:
-    def test_the_text_is_kafkas(self, tmp_path):
+    def test_file_has_kafkas_format(self, tmp_path):
         write_topic_id(DISK, str(tmp_path), DIRECTORY_ID)
         assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: J_2i43lWSuyhc-YrR3YGdw"
         assert read_topic_id(DISK, str(tmp_path)) == DIRECTORY_ID
 
-    def test_no_file_no_id(self, tmp_path):
+    def test_missing_file_has_no_topic_id(self, tmp_path):
         assert read_topic_id(DISK, str(tmp_path)) is None
 
     @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ class TestPartitionMetadata:
             "version: 0\ntopic_id: short",
         ],
     )
-    def test_a_bad_file_is_told(self, tmp_path, content):
+    def test_corrupt_file_is_reported(self, tmp_path, content):
         (tmp_path / "partition.metadata").write_text(content)
         with pytest.raises(CorruptPartitionMetadata, match=r"partition\.metadata"):
             read_topic_id(DISK, str(tmp_path))
@@ -173,13 +173,13 @@ class TestPartitionDirectory:
             ("orders-0.0123456789abcdef0123456789abcdef-stray", PartitionDirectory("orders", 0, "stray")),
         ],
     )
-    def test_names_are_read(self, name, parsed):
+    def test_directory_names_are_parsed(self, name, parsed):
         assert parse_partition_directory(name) == parsed
 
     @pytest.mark.parametrize(
         "name", ["meta.properties", "recovery-point-offset-checkpoint", ".lock", "lost+found", "-1", "x-"]
     )
-    def test_other_names_are_no_partitions(self, name):
+    def test_other_names_are_not_partitions(self, name):
         assert parse_partition_directory(name) is None
 
     @given(
@@ -187,7 +187,7 @@ class TestPartitionDirectory:
         st.integers(0, 2**31 - 1),
         st.binary(min_size=16, max_size=16),
     )
-    def test_what_is_named_is_read_and_fits(self, topic, partition, unique_id):
+    def test_formatted_names_are_parsed_and_fit(self, topic, partition, unique_id):
         assert parse_partition_directory(partition_directory_name(topic, partition)) == PartitionDirectory(
             topic, partition, ""
         )

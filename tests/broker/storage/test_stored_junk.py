@@ -1,7 +1,7 @@
-"""Batches that an older version, or another broker, has stored unread: a right checksum, and anything inside.
+"""Stored batches with a correct checksum and malformed records, written by an older version or another broker.
 
-A leader refuses such a batch today. What is in a log already is replicated, read, searched and dumped all the same, and
-must cost whoever meets it no more than an error of its own.
+A leader refuses such a batch today. A batch that is in a log already is still replicated, read, searched and dumped,
+and must only cause an error for the batch itself.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ LONG_MAX = 2**63 - 1
 
 
 def junk_batch(data: bytes, *, attributes: int = 0, count: int = 1, max_timestamp: int = NOW_MS) -> bytes:
-    """A batch of these bytes at offset 0 that a follower takes from its leader."""
+    """A batch with these bytes as records, at offset 0, which a follower accepts from its leader."""
     header = (0, 49 + len(data), 0, 2, 0, attributes, max(count, 1) - 1, NOW_MS, max_timestamp, 7, 0, 0, count)
     stored = bytearray(HEADER.pack(*header) + data)
     seal(stored, 0, len(stored))
@@ -49,7 +49,7 @@ def log_with(stored: bytes) -> Iterator[Log]:
 )
 @example(b"", 0, 2**31 - 1, LONG_MAX)
 @example(b"\x0e\0\0\0\x04\0\0\0", CONTROL_FLAG, 1, NOW_MS)
-def test_junk_in_a_log_is_followed_searched_and_reopened_without_a_failure(
+def test_junk_in_a_log_is_replicated_searched_and_reopened_without_failure(
     data: bytes, attributes: int, count: int, max_timestamp: int
 ) -> None:
     stored = junk_batch(data, attributes=attributes, count=count, max_timestamp=max_timestamp)
@@ -66,7 +66,7 @@ def test_junk_in_a_log_is_followed_searched_and_reopened_without_a_failure(
 
 @given(data=st.binary(max_size=80), attributes=st.integers(0, 7), count=st.integers(0, 3) | st.just(2**31 - 1))
 def test_cleaner_and_record_readers_raise_the_same_error_for_junk(data: bytes, attributes: int, count: int) -> None:
-    """Which each of them catches: it is neither an IndexError nor memory for 2^31 records."""
+    """All callers catch this error; there is no IndexError, and no memory is allocated for 2^31 records."""
     stored = junk_batch(data, attributes=attributes, count=count)
     header = read_header(stored)
     try:

@@ -1,4 +1,4 @@
-"""Which logs are cleaned, when, and what happens to those that fail."""
+"""Which logs the cleaner cleans, when it does, and how it handles failures."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ TOPIC_ID = bytes([1] * 16)
 
 
 class World:
-    """Logs in two directories, all of a topic with the same config, and a clock."""
+    """Logs of one topic in two directories, and a clock."""
 
     def __init__(self, path: Path, config: LogConfig = COMPACTED) -> None:
         self.path = path
@@ -91,7 +91,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await trio.sleep(0.005)
 
 
-async def test_logs_are_cleaned_the_dirtiest_first_and_it_is_noted(world: World) -> None:
+async def test_dirtiest_log_is_cleaned_first_and_checkpointed(world: World) -> None:
     clean, dirty, dirtier = (world.create(partition) for partition in range(3))
     fill(dirty, 30)
     fill(dirtier, 30)
@@ -111,7 +111,7 @@ async def test_logs_are_cleaned_the_dirtiest_first_and_it_is_noted(world: World)
         assert (line in world.checkpoint(partition)) == (log is not clean)
 
 
-async def test_where_cleaning_ended_is_known_after_a_restart(world: World) -> None:
+async def test_cleaned_offset_survives_a_restart(world: World) -> None:
     log = world.create(0)
     fill(log, 30)
     await world.cleaner().clean_dirtiest()
@@ -131,7 +131,7 @@ async def test_only_compacted_topics_are_cleaned(world: World) -> None:
     assert await world.cleaner().clean_dirtiest()
 
 
-async def test_a_log_that_begins_within_its_only_closed_segment_is_cleaned(world: World) -> None:
+async def test_log_that_begins_within_its_only_inactive_segment_is_cleaned(world: World) -> None:
     log = world.create(0)
     fill(log, 4)
     log.roll()
@@ -141,7 +141,7 @@ async def test_a_log_that_begins_within_its_only_closed_segment_is_cleaned(world
     assert not await world.cleaner().clean_dirtiest()
 
 
-async def test_min_cleanable_dirty_ratio_says_how_dirty_a_log_has_to_be(world: World) -> None:
+async def test_min_cleanable_dirty_ratio_is_the_least_dirty_ratio_to_clean(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.5))
     fill(log, 60, keys=60)
     cleaner = world.cleaner()
@@ -166,7 +166,7 @@ async def test_min_compaction_lag_ms_keeps_young_records(world: World) -> None:
     assert not await world.cleaner().clean_dirtiest()
 
 
-async def test_kip_354_max_compaction_lag_ms_has_a_log_cleaned_that_is_hardly_dirty(world: World) -> None:
+async def test_max_compaction_lag_ms_makes_a_hardly_dirty_log_due_kip_354(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.99, max_compaction_lag_ms=60_000))
     fill(log, 30)
     assert await world.cleaner().clean_dirtiest()
@@ -177,21 +177,21 @@ async def test_kip_354_max_compaction_lag_ms_has_a_log_cleaned_that_is_hardly_di
     assert log.cleaned_offset == log.segments.active.base_offset
 
 
-def test_kip_354_a_segment_of_a_compacted_log_is_closed_after_max_compaction_lag_ms() -> None:
+def test_segment_of_a_compacted_log_is_rolled_after_max_compaction_lag_ms_kip_354() -> None:
     config = LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=5_000)
     assert config.max_segment_ms == 5_000
     assert attrs.evolve(config, cleanup_policy=("delete",)).max_segment_ms == 7 * DAY_MS
     assert attrs.evolve(config, segment_ms=4_000).max_segment_ms == 4_000
 
 
-async def test_what_is_not_committed_is_not_cleaned(world: World) -> None:
+async def test_uncommitted_segments_are_not_cleaned(world: World) -> None:
     log = world.create(0)
     fill(log, 30)
     world.high_watermarks[0] = 0
     assert not await world.cleaner().clean_dirtiest()
 
 
-async def test_a_damaged_log_is_left_alone_and_others_are_not(world: World) -> None:
+async def test_damaged_log_is_not_cleaned_and_others_are(world: World) -> None:
     damaged, sound = world.create(0), world.create(1)
     fill(damaged, 60)
     fill(sound, 30)
@@ -207,7 +207,9 @@ async def test_a_damaged_log_is_left_alone_and_others_are_not(world: World) -> N
     assert damaged.failure is None
 
 
-async def test_a_directory_that_fails_meanwhile_goes_offline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_directory_that_fails_during_a_compaction_goes_offline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = world.create(0)
     fill(log, 30)
     directory = world.log_manager.directory_of("t", 0)
@@ -238,7 +240,7 @@ async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World
     assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
 
 
-async def test_it_runs_by_itself_and_obeys_another_config_at_once(world: World) -> None:
+async def test_running_cleaner_applies_a_changed_config_at_once(world: World) -> None:
     logs = [world.create(partition) for partition in range(4)]
     for log in logs:
         fill(log, 30)
@@ -252,14 +254,14 @@ async def test_it_runs_by_itself_and_obeys_another_config_at_once(world: World) 
         await until(lambda: logs[0].cleaned_offset == logs[0].segments.active.base_offset)
 
 
-async def test_io_max_bytes_per_second_is_kept(world: World, autojump_clock: object) -> None:
+async def test_io_max_bytes_per_second_is_not_exceeded(world: World, autojump_clock: object) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, segment_bytes=200_000))
     for number in range(200):
         put(log, (b"%d" % number, b"x" * 10_000))
     size = sum(segment.size_bytes for segment in log.segments if segment is not log.segments.active)
     began = trio.current_time()
     await world.cleaner(io_max_bytes_per_second=1e6).clean_dirtiest()
-    # It reads everything twice, and writes all of it.
+    # It reads all bytes twice, and writes them once.
     assert trio.current_time() - began == pytest.approx(3 * size / 1e6, rel=0.25)
 
 

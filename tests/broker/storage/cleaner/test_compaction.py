@@ -1,4 +1,4 @@
-"""What a cleaning leaves of a log, and what it must not touch."""
+"""Which records a compaction keeps, and which segments it must not change."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def key(number: int) -> bytes:
 
 
 def fill(log: Log, count: int, keys: int = 5, **fields: object) -> None:
-    """`count` batches of two records, each key again and again."""
+    """Append `count` batches of two records with repeated keys."""
     for number in range(count):
         first, second = 2 * number, 2 * number + 1
         put(log, (key(first % keys), b"%d" % first), (key(second % keys), b"%d" % second), **fields)
@@ -54,7 +54,7 @@ def headers(log: Log) -> list[BatchHeader]:
     return found
 
 
-async def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
+async def test_last_record_of_each_key_keeps_its_offset(log: Log) -> None:
     fill(log, 40)
     before = read_all(log)
     end = log.segments.active.base_offset
@@ -64,7 +64,7 @@ async def test_the_last_record_of_each_key_stays_where_it_was(log: Log) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 80)
 
 
-async def test_the_active_segment_is_left_alone(log: Log) -> None:
+async def test_active_segment_is_not_compacted(log: Log) -> None:
     fill(log, 3, keys=1)
     assert len(log.segments) == 1
     assert log_to_clean(log).dirty_bytes == 0
@@ -72,7 +72,7 @@ async def test_the_active_segment_is_left_alone(log: Log) -> None:
     assert len(read_all(log)) == 6
 
 
-async def test_what_is_not_committed_is_left_alone(log: Log) -> None:
+async def test_uncommitted_segments_are_not_compacted(log: Log) -> None:
     fill(log, 40, keys=1)
     second = log.segments[2].base_offset
     await clean(log, high_watermark=second + 1)
@@ -81,14 +81,14 @@ async def test_what_is_not_committed_is_left_alone(log: Log) -> None:
     assert [offset for offset in offsets(log) if offset >= second] == list(range(second, 80))
 
 
-async def test_what_an_undecided_transaction_follows_is_left_alone(log: Log) -> None:
+async def test_segments_after_an_open_transaction_are_not_compacted(log: Log) -> None:
     fill(log, 20, keys=1)
     first = put(log, (key(0), b"x"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     fill(log, 20, keys=1)
     assert log_to_clean(log).end <= first
 
 
-async def test_segments_are_put_together_up_to_the_size_of_one(log: Log, tmp_path: Path) -> None:
+async def test_small_segments_are_merged_up_to_segment_bytes(log: Log, tmp_path: Path) -> None:
     fill(log, 60, keys=3)
     assert len(log.segments) > 8
     for _ in range(4):
@@ -101,7 +101,7 @@ async def test_segments_are_put_together_up_to_the_size_of_one(log: Log, tmp_pat
     assert listing(tmp_path / "t-0", ".log") == bases
 
 
-async def test_the_old_files_are_renamed_and_handed_out_for_removal(log: Log, tmp_path: Path) -> None:
+async def test_replaced_files_are_renamed_and_discarded(log: Log, tmp_path: Path) -> None:
     fill(log, 40)
     await clean(log)
     discarded = {Path(path).name for path in log.take_discarded()}
@@ -109,7 +109,7 @@ async def test_the_old_files_are_renamed_and_handed_out_for_removal(log: Log, tm
     assert listing(tmp_path / "t-0", ".cleaned") == listing(tmp_path / "t-0", ".swap") == []
 
 
-async def test_offsets_in_a_gap_are_read_from_the_next_record_on(log: Log) -> None:
+async def test_read_at_a_gap_begins_with_the_next_record(log: Log) -> None:
     fill(log, 40)
     before = read_all(log)
     await clean(log)
@@ -122,7 +122,7 @@ async def test_offsets_in_a_gap_are_read_from_the_next_record_on(log: Log) -> No
     assert latest(read_all(log)) == latest(before)
 
 
-async def test_records_are_found_by_time_afterwards(log: Log) -> None:
+async def test_timestamp_search_works_after_a_compaction(log: Log) -> None:
     for number in range(40):
         put(log, (key(number % 5), b"%d" % number), now_ms=NOW_MS + number)
     before = read_all(log)
@@ -144,7 +144,7 @@ async def test_compressed_batches_are_compressed_again(tmp_path: Path, compressi
     assert {header.compression for header in headers(log) if header.count} == {compression}
 
 
-async def test_a_batch_that_loses_records_keeps_its_offsets_and_what_follows_it_its_time(log: Log) -> None:
+async def test_batch_that_loses_records_keeps_offsets_and_timestamps(log: Log) -> None:
     pairs = [(key(number), b"v") for number in range(8)]
     put(log, *pairs, producer_id=7, producer_epoch=3, base_sequence=100)
     put(log, *pairs[:3], *pairs[5:])
@@ -159,7 +159,7 @@ async def test_a_batch_that_loses_records_keeps_its_offsets_and_what_follows_it_
 # Tombstones
 
 
-async def test_kip_534_a_tombstone_stays_for_delete_retention_ms_from_its_first_cleaning_on(log: Log) -> None:
+async def test_tombstone_stays_for_delete_retention_ms_after_its_first_compaction_kip_534(log: Log) -> None:
     put(log, (b"gone", b"v"), (b"kept", b"v"))
     put(log, (b"gone", None))
     fill(log, 40)
@@ -176,7 +176,7 @@ async def test_kip_534_a_tombstone_stays_for_delete_retention_ms_from_its_first_
     assert latest(read_all(log))[b"kept"] == b"v"
 
 
-async def test_kip_534_the_timestamps_of_a_batch_with_a_horizon_are_what_they_were(log: Log) -> None:
+async def test_batch_with_a_delete_horizon_keeps_its_timestamps_kip_534(log: Log) -> None:
     records = [Record(timestamp=NOW_MS + 7 * at, key=key(at), value=None if at % 2 else b"v") for at in range(6)]
     log.append(memoryview(bytearray(encode_batch(records))), leader_epoch=0, now_ms=NOW_MS)
     log.commit()
@@ -191,8 +191,8 @@ async def test_kip_534_the_timestamps_of_a_batch_with_a_horizon_are_what_they_we
 # Producers
 
 
-async def test_the_last_batch_of_a_producer_stays_without_its_records(log: Log) -> None:
-    """Or it could not go on with its sequence after a restart."""
+async def test_last_batch_of_a_producer_stays_without_its_records(log: Log) -> None:
+    """Otherwise the producer could not continue its sequence after a restart."""
     for sequence in range(4):
         put(log, (b"k", b"%d" % sequence), producer_id=7, producer_epoch=1, base_sequence=sequence)
     for number in range(40):
@@ -203,7 +203,7 @@ async def test_the_last_batch_of_a_producer_stays_without_its_records(log: Log) 
     assert 3 not in offsets(log)
 
 
-async def test_sequences_go_on_after_a_cleaning_and_a_crash(log: Log, tmp_path: Path) -> None:
+async def test_sequences_continue_after_a_compaction_and_a_crash(log: Log, tmp_path: Path) -> None:
     for sequence in range(4):
         put(log, (b"k", b"%d" % sequence), producer_id=7, producer_epoch=1, base_sequence=sequence)
     for number in range(40):
@@ -218,8 +218,8 @@ async def test_sequences_go_on_after_a_cleaning_and_a_crash(log: Log, tmp_path: 
     assert producer.last_sequence == 3
 
 
-async def test_what_transactions_wrote_stays_and_takes_the_place_of_nothing(log: Log) -> None:
-    """Nobody knows yet which of them were aborted."""
+async def test_transactional_records_stay_and_replace_no_others(log: Log) -> None:
+    """It is not known which of the transactions were aborted."""
     put(log, (b"k", b"0"))
     put(log, (b"k", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     marker = encode_end_transaction_marker(
@@ -240,7 +240,7 @@ async def test_what_transactions_wrote_stays_and_takes_the_place_of_nothing(log:
 # Many keys
 
 
-async def test_a_map_too_small_for_all_keys_takes_several_rounds(log: Log) -> None:
+async def test_small_offset_map_needs_several_compactions(log: Log) -> None:
     fill(log, 60, keys=20)
     before = read_all(log)
     end = log.segments.active.base_offset
@@ -263,10 +263,10 @@ async def test_offset_map_distinguishes_long_keys(log: Log) -> None:
     assert read_all(log) == without_repeats(before, log.cleaned_offset)
 
 
-# Others at the same time
+# Concurrent changes
 
 
-async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path) -> None:
+async def test_truncation_aborts_the_compaction(log: Log, tmp_path: Path) -> None:
     fill(log, 40)
 
     class TruncatingPacer:
@@ -285,7 +285,7 @@ async def test_a_truncation_meanwhile_ends_the_cleaning(log: Log, tmp_path: Path
     assert listing(tmp_path / "t-0", ".cleaned") == []
 
 
-async def test_a_damaged_batch_ends_the_cleaning(log: Log, tmp_path: Path) -> None:
+async def test_damaged_batch_ends_the_compaction(log: Log, tmp_path: Path) -> None:
     fill(log, 40)
     path = tmp_path / "t-0" / f"{log.segments[1].base_offset:020d}.log"
     content = bytearray(path.read_bytes())
@@ -296,7 +296,7 @@ async def test_a_damaged_batch_ends_the_cleaning(log: Log, tmp_path: Path) -> No
     assert listing(tmp_path / "t-0", ".cleaned") == []
 
 
-async def test_a_slice_that_was_read_before_can_still_be_sent(log: Log) -> None:
+async def test_slice_read_before_a_compaction_can_still_be_sent(log: Log) -> None:
     fill(log, 40)
     piece = log.read(3, 1 << 20, upper_bound=1 << 60, min_one_batch=True)
     expected = slice_bytes(piece)
@@ -305,7 +305,7 @@ async def test_a_slice_that_was_read_before_can_still_be_sent(log: Log) -> None:
     assert slice_bytes(piece) == expected
 
 
-async def test_a_log_that_was_compacted_survives_a_crash_when_it_is_not_any_more(log: Log, tmp_path: Path) -> None:
+async def test_formerly_compacted_log_keeps_its_gaps_after_a_crash(log: Log, tmp_path: Path) -> None:
     fill(log, 40)
     await clean(log)
     before = read_all(log)

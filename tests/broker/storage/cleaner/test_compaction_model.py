@@ -1,4 +1,4 @@
-"""A compacted log against a model: whatever is done to it in whatever order, each key's last value is what it was."""
+"""A compacted log compared with a model: random operations never change the last value of a key."""
 
 import shutil
 import tempfile
@@ -43,7 +43,7 @@ class ConsumingPacer:
 
 
 class CompactedLogMachine(RuleBasedStateMachine):
-    """The model is all records that were ever written, by offset."""
+    """The model is the list of all records that were written, by offset."""
 
     @initialize()
     def begin(self) -> None:

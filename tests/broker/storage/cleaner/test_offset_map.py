@@ -1,4 +1,4 @@
-"""The last offset of each key, within the memory that it may have."""
+"""The offset map: the last offset of each key, in bounded memory."""
 
 import tracemalloc
 
@@ -7,7 +7,7 @@ import pytest
 from broker.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 
 
-def test_the_last_offset_counts() -> None:
+def test_last_offset_of_a_key_replaces_earlier_ones() -> None:
     offsets = OffsetMap(10 * ENTRY_BYTES)
     offsets.put(b"a", 1)
     offsets.put(b"b", 2)
@@ -26,7 +26,7 @@ def test_offset_map_holds_the_keys_that_fit_and_at_least_one() -> None:
 
 
 @pytest.mark.parametrize("size", [8, 32, 33, 1000])
-def test_keys_take_no_more_than_is_reckoned(size: int) -> None:
+def test_entries_take_at_most_the_estimated_memory(size: int) -> None:
     count = 30_000
     offsets = OffsetMap(count * ENTRY_BYTES)
     tracemalloc.start()
