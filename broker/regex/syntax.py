@@ -1,7 +1,7 @@
-"""The syntax of RE2 (https://github.com/google/re2/wiki/Syntax), as far as it can tell topics' names apart.
+"""Parses the syntax of RE2 (https://github.com/google/re2/wiki/Syntax), as far as it matters for topic names.
 
-Names are of ASCII, so what a character class says of other characters makes no difference. Not served, and refused:
-classes by Unicode property (\\pN), \\C, and what RE2 itself does not know, such as back references and looking around.
+Topic names are ASCII, so other characters in a class make no difference. Not supported, and refused: classes by Unicode
+property (\\pN), \\C, and everything that RE2 does not support either, such as back references and lookaround.
 """
 
 from enum import Enum
@@ -14,21 +14,21 @@ CharSet: TypeAlias = int
 ALL: Final[CharSet] = (1 << 128) - 1
 REPEATS_MAX: Final = 1000  # RE2's own bound
 _DEPTH_MAX: Final = 100
-# "{", two numbers of up to ten digits, a comma, "}": a longer text in braces is no repetition, and int() stays cheap.
+# "{", two numbers of up to ten digits, a comma, "}". A longer text in braces is not a repetition; int() stays cheap.
 _BOUNDS_SIZE_MAX: Final = 24
 
 
 class RegexError(ValueError):
-    """It is no regular expression, or none that is served."""
+    """The text is not a regular expression, or uses unsupported syntax."""
 
 
-class Place(Enum):
-    """What an assertion says of where it stands."""
+class Condition(Enum):
+    """The condition of an assertion on its position."""
 
     BEGIN = "begin"
     END = "end"
     WORD_BOUNDARY = "word boundary"
-    NO_WORD_BOUNDARY = "no word boundary"
+    NOT_WORD_BOUNDARY = "no word boundary"
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class Chars:
 
 @attrs.frozen
 class Assertion:
-    place: Place
+    condition: Condition
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Choice:
 
 @attrs.frozen
 class Repeat:
-    """`most` is None without a bound."""
+    """`most` is None if the repetition has no upper bound."""
 
     node: "Node"
     least: int
@@ -96,17 +96,17 @@ _POSIX: Final = {
 _NOT_ASCII: Final = "\x80"
 _LITERALS: Final = tuple(Chars(1 << code) for code in range(128))
 _CONTROL: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_PLACES: Final = {
-    "A": Place.BEGIN,
-    "z": Place.END,
-    "b": Place.WORD_BOUNDARY,
-    "B": Place.NO_WORD_BOUNDARY,
+_CONDITIONS: Final = {
+    "A": Condition.BEGIN,
+    "z": Condition.END,
+    "b": Condition.WORD_BOUNDARY,
+    "B": Condition.NOT_WORD_BOUNDARY,
 }
 
 
 @attrs.define
 class Parser:
-    """Reads `text` from `at` on. `folds` and `dot_takes_newline` are the flags i and s, as they are there."""
+    """A recursive-descent parser at position `at`. `folds` and `dot_takes_newline` are the current flags i and s."""
 
     text: str
     at: int = 0
@@ -115,7 +115,7 @@ class Parser:
     depth: int = 0
 
     def parse(self) -> Node:
-        """The whole expression. Raises RegexError."""
+        """Parse the whole expression. Raises RegexError."""
         node = self._choice()
         if self.at < len(self.text):
             raise RegexError(f"unexpected ')' at {self.at}")
@@ -134,7 +134,7 @@ class Parser:
         return nodes[0] if len(nodes) == 1 else Sequence(tuple(nodes))
 
     def _repeated(self) -> list[Node]:
-        """One item with what repeats it; several, or none, where the item is a text of its own (\\Q...\\E) or flags."""
+        """An item with its repetition. A quoted text (\\Q...\\E) is several items, a group of flags is none."""
         if self.text.startswith("\\Q", self.at):
             return self._quoted()
         item = self._item()
@@ -143,7 +143,7 @@ class Parser:
         bounds = self._bounds()
         if bounds is None:
             return [item]
-        self._take("?")  # which of several ways is taken makes no difference to whether there is one
+        self._take("?")  # greedy or not makes no difference to whether the text matches
         if self.at < len(self.text) and self.text[self.at] in "*+?":
             raise RegexError(f"nothing to repeat at {self.at}")
         return [Repeat(item, *bounds)]
@@ -159,11 +159,11 @@ class Parser:
             return None
         least, comma, most = self.text[self.at + 1 : end].partition(",")
         if not least.isascii() or not least.isdigit() or (most and not (most.isascii() and most.isdigit())):
-            return None  # the brace stands for itself
+            return None  # the brace is a literal
         self.at = end + 1
         first, last = int(least), int(most or least)
         if max(first, last) > REPEATS_MAX or last < first:
-            raise RegexError(f"there is no repeating {{{least}{comma}{most}}}")
+            raise RegexError(f"invalid repetition {{{least}{comma}{most}}}")
         return first, None if comma and not most else last
 
     def _item(self) -> Node | None:
@@ -175,9 +175,9 @@ class Parser:
         if char == ".":
             return Chars(ALL if self.dot_takes_newline else ALL & ~char_set("\n"))
         if char == "^":
-            return Assertion(Place.BEGIN)
+            return Assertion(Condition.BEGIN)
         if char == "$":
-            return Assertion(Place.END)
+            return Assertion(Condition.END)
         if char == "\\":
             return self._escape()
         if char in "*+?":
@@ -185,7 +185,7 @@ class Parser:
         return self._literal(char)
 
     def _group(self) -> Node | None:
-        """None where it only sets flags for what follows."""
+        """Parse a group; returns None if it only sets flags for the rest of the enclosing group."""
         flags = self.folds, self.dot_takes_newline
         if self._take("?") and not self._group_head():
             return None
@@ -200,7 +200,7 @@ class Parser:
         return node
 
     def _group_head(self) -> bool:
-        """What follows "(?". Whether a group follows."""
+        """Parse the name or flags after "(?"; returns whether a group follows."""
         for head in ("P<", "<"):
             if self._take(head):
                 name, end, rest = self.text[self.at :].partition(">")
@@ -216,7 +216,7 @@ class Parser:
                 self.dot_takes_newline = is_on
             elif char == "-" and is_on:
                 is_on = False
-            elif char not in "mU":  # of lines, and of preferences: neither makes a difference here
+            elif char not in "mU":  # multi-line and ungreedy make no difference here
                 raise RegexError(f"there is no flag {char!r}")
         return char == ":"
 
@@ -224,12 +224,12 @@ class Parser:
         char = self._next()
         if char in _CLASSES:
             return Chars(_CLASSES[char])
-        if char in _PLACES:
-            return Assertion(_PLACES[char])
+        if char in _CONDITIONS:
+            return Assertion(_CONDITIONS[char])
         return self._literal(self._escaped(char))
 
     def _escaped(self, char: str) -> str:
-        """The character that an escape stands for, outside of classes and within."""
+        """The character that an escape stands for, inside or outside of a class."""
         if char in _CONTROL:
             return _CONTROL[char]
         if char == "x":
@@ -254,7 +254,7 @@ class Parser:
             self.at += 2
         is_number = 0 < len(digits) <= 6 and all(digit in "0123456789abcdefABCDEF" for digit in digits)
         if not end or not is_number or int(digits, 16) > 0x10FFFF:
-            raise RegexError("a character's number is missing")
+            raise RegexError("a character's hexadecimal number is invalid")
         return chr(int(digits, 16))
 
     def _quoted(self) -> list[Node]:
@@ -276,7 +276,7 @@ class Parser:
     # Classes
 
     def _class(self) -> CharSet:
-        """What follows "["."""
+        """Parse a character class after its "["."""
         is_negated = self._take("^")
         chars, is_first = 0, True
         while is_first or not self._take("]"):

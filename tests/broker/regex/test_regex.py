@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: those that both know mean what Python's mean, in a bounded time."""
+"""Regular expressions of subscriptions: the common syntax matches as Python's does, in bounded time."""
 
 import re
 from contextlib import suppress
@@ -28,7 +28,7 @@ def _grown(expressions: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @given(expression=st.recursive(ATOMS, _grown, max_leaves=8), names=st.lists(NAMES, min_size=5))
 @example(expression="(?:a|ab)(?:c|bcd)(?:d*)", names=["abcd", "ab", "acd"])
-def test_they_mean_what_they_mean_elsewhere(expression: str, names: list[str]) -> None:
+def test_common_syntax_matches_as_in_python(expression: str, names: list[str]) -> None:
     ours, other = compile_regex(expression), re.compile(expression)
     assert {name: ours.matches(name) for name in names} == {name: other.fullmatch(name) is not None for name in names}
 
@@ -50,7 +50,7 @@ def test_they_mean_what_they_mean_elsewhere(expression: str, names: list[str]) -
         ("(?i)[^A]", ["b"], ["a", "A"]),
     ],
 )
-def test_what_re2_knows(expression: str, matching: list[str], other: list[str]) -> None:
+def test_syntax_of_re2(expression: str, matching: list[str], other: list[str]) -> None:
     regex = compile_regex(expression)
     assert [name for name in matching if not regex.matches(name)] == []
     assert [name for name in other if regex.matches(name)] == []
@@ -63,19 +63,19 @@ def test_what_re2_knows(expression: str, matching: list[str], other: list[str]) 
         *("((a{99}){99}){99}", "(" * 500 + ")" * 500, r"\xZZ", "[[:nothing:]]", r"[\q]", "(?P<1>a)"),
     ],
 )
-def test_what_it_does_not_know_is_refused(expression: str) -> None:
+def test_unsupported_or_invalid_syntax_is_refused(expression: str) -> None:
     with pytest.raises(RegexError):
         compile_regex(expression)
 
 
-def test_no_expression_takes_long() -> None:
-    """Matched by trying, it would take longer than anybody waits."""
+def test_nested_repetition_matches_in_linear_time() -> None:
+    """A backtracking matcher would need exponential time."""
     regex = compile_regex("(a+)+(a|aa)*b")
     assert not regex.matches("a" * 249)
     assert regex.matches("a" * 248 + "b")
 
 
 @given(expression=st.text(max_size=20))
-def test_whatever_is_sent_is_an_expression_or_is_refused(expression: str) -> None:
+def test_any_text_compiles_or_raises_regex_error(expression: str) -> None:
     with suppress(RegexError):
         compile_regex(expression).matches("topic-1")

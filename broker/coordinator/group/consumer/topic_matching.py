@@ -70,7 +70,7 @@ class _Search:
                 self.left.pop()
                 self.state, self.at = None, 0
         if not self.left:
-            regex.forget()
+            regex.clear_cache()
         return end - regex.work
 
 
