@@ -81,7 +81,7 @@ _Controller: TypeAlias = LocalController | Connection
 class ControllerChannel:
     """See the module's docstring. A listener of the quorum, to be registered after the controller.
 
-    `request_timeout_ms` is how long a controller may leave a request timed_out before its connection counts as dead.
+    `request_timeout_ms` is how long a controller may leave a request unanswered before its connection counts as dead.
     It has to be well below the broker's session timeout, as heartbeats take the same way.
     """
 

@@ -1,4 +1,4 @@
-"""Three nodes as processes: what an operator and a client see of their start, of a controller's death, of their end."""
+"""Three nodes as processes: start, crash of a controller, and end, as operators and clients see them."""
 
 import shutil
 import socket
@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster_process import ClusterProcess, new_cluster
 
-# So long that a failover that waits for the end of a session is noticed, also on a busy machine.
+# So long that a failover which waits for the end of a session is detected, even on a busy machine.
 PATIENT = {"broker.session.timeout.ms": "60000"}
 FAILOVER_SECONDS_MAX = 30.0
-# Far above what it takes. Every node stops cleanly, also the last ones, which have no majority left.
+# Far more than needed. Every node stops cleanly, even the last ones, which have no majority left.
 STOP_SECONDS_MAX = 15.0
 
 
@@ -30,12 +30,12 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def create(client: AdminClient, topic: str) -> None:
-    """Returns once it is acknowledged; raises KafkaException."""
+    """Create a topic; returns once that is acknowledged. Raises KafkaException."""
     client.create_topics([NewTopic(topic, num_partitions=3)], request_timeout=20)[topic].result()
 
 
 def topics(bootstrap: str) -> dict[str, int]:
-    """The topics and how many partitions each has, as one node knows them."""
+    """The partition counts of the topics that one node knows."""
     found = admin(bootstrap).list_topics(timeout=10).topics
     return {name: len(topic.partitions) for name, topic in found.items()}
 
@@ -53,11 +53,11 @@ def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
 
 
 def wait_for_topics(bootstrap: str, *names: str) -> None:
-    """A broker hears of what was created a moment later than who created it."""
+    """Wait until a broker knows a topic; other brokers learn of it a moment later than the one that created it."""
     wait_for(lambda: topics(bootstrap) == dict.fromkeys(names, 3))
 
 
-def test_the_cluster_goes_on_without_its_controller_and_has_it_back(cluster: ClusterProcess) -> None:
+def test_cluster_continues_without_its_controller_which_rejoins(cluster: ClusterProcess) -> None:
     client = admin(cluster.bootstrap)
     create(client, "before")
     dead = cluster.controller_id()
@@ -78,7 +78,7 @@ def test_the_cluster_goes_on_without_its_controller_and_has_it_back(cluster: Clu
     assert cluster.stop() < STOP_SECONDS_MAX
 
 
-def test_a_cluster_that_was_stopped_starts_again_with_what_it_had(cluster: ClusterProcess) -> None:
+def test_stopped_cluster_restarts_with_its_data(cluster: ClusterProcess) -> None:
     create(admin(cluster.bootstrap), "kept")
     assert cluster.stop() < STOP_SECONDS_MAX
     for node in cluster.nodes.values():
@@ -88,20 +88,20 @@ def test_a_cluster_that_was_stopped_starts_again_with_what_it_had(cluster: Clust
     wait_for_topics(cluster.bootstrap, "kept")
 
 
-def test_one_node_of_three_waits_and_can_be_stopped_while_it_does(tmp_path: Path) -> None:
+def test_one_node_of_three_waits_and_can_be_stopped(tmp_path: Path) -> None:
     with new_cluster(tmp_path) as cluster:
         cluster.format(1)
         node = cluster.nodes[1]
         node.launch()
         wait_for(lambda: is_open(node.controller_port))
-        time.sleep(1)  # it might do what it must not
+        time.sleep(1)  # it might act on stale state
         assert "listening" not in node.output()
         began = time.monotonic()
         node.stop()
         assert time.monotonic() - began < STOP_SECONDS_MAX
 
 
-def test_a_node_of_a_quorum_that_was_not_formatted_does_not_start(tmp_path: Path) -> None:
+def test_unformatted_node_of_a_quorum_does_not_start(tmp_path: Path) -> None:
     with new_cluster(tmp_path) as cluster:
         node = cluster.nodes[1]
         node.launch()
@@ -110,7 +110,7 @@ def test_a_node_of_a_quorum_that_was_not_formatted_does_not_start(tmp_path: Path
         assert not node.data_dir.exists() or not (node.data_dir / "meta.properties").exists()
 
 
-def test_a_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterProcess) -> None:
+def test_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterProcess) -> None:
     client = admin(cluster.bootstrap)
     create(client, "before")
     unlucky = next(node_id for node_id in cluster.nodes if node_id != cluster.controller_id())
@@ -118,7 +118,7 @@ def test_a_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterP
     node.kill()
     shutil.rmtree(node.data_dir)
     node.launch()
-    assert node.wait_ended() == 1  # it forgot how it voted, so it may not just begin anew
+    assert node.wait_ended() == 1  # it forgot its votes, so it must not vote again under the same id
     assert "kraft format" in node.output()
 
     cluster.format(unlucky, joins=True)
@@ -132,7 +132,7 @@ def test_a_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterP
     wait_for_topics(node.bootstrap, "before", "meanwhile")
 
 
-def test_one_voter_becomes_three_and_one_again(tmp_path: Path) -> None:
+def test_quorum_grows_from_one_voter_to_three_and_shrinks_again(tmp_path: Path) -> None:
     others = {2: "broker,controller", 3: "controller"}
     with new_cluster(tmp_path, voters=(1,), others=others) as cluster:
         cluster.start()

@@ -1,6 +1,6 @@
-"""Every kind of file in a data directory, damaged in every way, after a clean stop and after a crash.
+"""All kinds of files in a data directory, damaged in several ways, after a clean stop and after a crash.
 
-Whatever it is, a node starts, or refuses in a sentence that says what to do. Where records are less, a line says so.
+A node starts, or refuses with a message that says what to do. If records are lost, an event reports it.
 """
 
 import re
@@ -17,7 +17,7 @@ UNKNOWN = {("last segment", "absent", "crash"), ("last segment", "empty", "crash
 READ_BY_CONSUMERS = {
     (file, "flipped bit", ending) for file in ("first segment", "middle segment", "last segment") for ending in ENDINGS
 }
-# A node logs these lines before it refuses; the refusal itself is the command's.
+# Events before the node refuses to start; the command prints the refusal itself.
 EVENT_LINE = re.compile(r"kraft: \S+ (warning|error) node 1: ")
 
 
@@ -32,7 +32,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("file", FILES)
-def test_a_node_starts_or_says_what_to_do(prepared: dict[str, Path], tmp_path: Path, file: str, ending: str) -> None:
+def test_node_starts_or_its_message_says_what_to_do(
+    prepared: dict[str, Path], tmp_path: Path, file: str, ending: str
+) -> None:
     wrong = {}
     for how in DAMAGES:
         found = run_case(prepared[ending], tmp_path / "case", file, how)

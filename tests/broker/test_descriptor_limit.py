@@ -17,7 +17,7 @@ SEGMENT_BYTES = 1024 * 1024
 
 
 class LimitedNode(NodeProcess):
-    """A node whose process may have DESCRIPTORS descriptors, whatever it asks for."""
+    """A node whose process is limited to DESCRIPTORS descriptors."""
 
     def command(self) -> list[str]:
         return ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *super().command()]
@@ -25,7 +25,7 @@ class LimitedNode(NodeProcess):
 
 @asynccontextmanager
 async def idle_connections(port: int, count: int) -> AsyncIterator[list[trio.SocketStream]]:
-    """Connections that say nothing, open within the block unless the node closes them."""
+    """Connections without requests, open within the block unless the node closes them."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(await trio.open_tcp_stream("127.0.0.1", port)) for _ in range(count)]
 
@@ -46,7 +46,7 @@ async def until_closed(stream: trio.SocketStream) -> None:
 
 
 async def reconnected(port: int) -> None:
-    """Until a new connection is served."""
+    """Wait until a new connection is served."""
     with trio.fail_after(20):
         while True:
             try:
@@ -63,7 +63,7 @@ async def write_beyond_one_segment(client: WireClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize("port", ["port", "controller_port"])
-async def test_a_node_out_of_descriptors_for_clients_serves_on_and_recovers(tmp_path: Path, port: str) -> None:
+async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_path: Path, port: str) -> None:
     overrides = {"log.segment.bytes": str(SEGMENT_BYTES), "max.connections": "65"}
     node = LimitedNode(tmp_path / "data", overrides)
     try:
@@ -72,7 +72,7 @@ async def test_a_node_out_of_descriptors_for_clients_serves_on_and_recovers(tmp_
             await create_topic(client)
             await produce(client, batch(b"first"))
             async with idle_connections(getattr(node, port), 2 * DESCRIPTORS) as idle:
-                await until_closed(idle[-1])  # the last one that it accepts
+                await until_closed(idle[-1])  # the last connection that it accepts
                 assert node.is_running, node.output_tail()
                 # Its own files: a topic with new logs, and new segments of old and new ones.
                 await create_topic(client, "new", partitions=8)

@@ -1,4 +1,4 @@
-"""A metadata directory that is not as a node has left it is refused, and nothing in the log directories is touched."""
+"""A changed metadata directory is refused, and nothing in the log directories is changed."""
 
 import shutil
 from collections.abc import Callable
@@ -43,7 +43,7 @@ async def serves_what_it_had(directory: Path) -> None:
         assert await read_values(client) == [b"kept"]
 
 
-async def test_data_without_meta_properties_is_refused_and_no_cluster_is_founded(tmp_path: Path) -> None:
+async def test_data_without_meta_properties_is_refused_and_no_cluster_is_created(tmp_path: Path) -> None:
     properties = (await used(tmp_path)) / "meta.properties"
     content = properties.read_text()
     properties.unlink()
@@ -61,7 +61,7 @@ async def test_data_without_meta_properties_is_refused_and_no_cluster_is_founded
     ],
     ids=["directory gone", "directory emptied", "log gone"],
 )
-async def test_a_lost_metadata_log_is_refused_and_no_topic_is_put_aside(
+async def test_lost_metadata_log_is_refused_and_no_log_is_renamed(
     tmp_path: Path, lose: Callable[[Path], object]
 ) -> None:
     data = await used(tmp_path)
@@ -74,7 +74,7 @@ async def test_a_lost_metadata_log_is_refused_and_no_topic_is_put_aside(
     await serves_what_it_had(tmp_path)
 
 
-async def test_another_directory_id_of_the_only_voter_is_refused_and_the_right_one_is_named(tmp_path: Path) -> None:
+async def test_wrong_directory_id_of_the_only_voter_is_refused_and_the_right_one_is_named(tmp_path: Path) -> None:
     properties = (await used(tmp_path)) / "meta.properties"
     lines = properties.read_text().splitlines()
     right = next(line for line in lines if line.startswith("directory.id="))
@@ -86,7 +86,7 @@ async def test_another_directory_id_of_the_only_voter_is_refused_and_the_right_o
     await serves_what_it_had(tmp_path)
 
 
-async def test_a_metadata_log_in_another_log_directory_is_refused(tmp_path: Path) -> None:
+async def test_metadata_log_in_another_log_directory_is_refused(tmp_path: Path) -> None:
     """KafkaRaftServer.initializeLogDirs has the same rule."""
     data = await used(tmp_path)
     with pytest.RaisesGroup(
@@ -97,8 +97,8 @@ async def test_a_metadata_log_in_another_log_directory_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["bootstrap.checkpoint", f"{METADATA}/{CHECKPOINT}", f"{METADATA}/{0:020}.log"])
-async def test_a_directory_of_apache_kafkas_own_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    """`kafka-storage format` leaves the first (metadata.version) or, with voters, the second, and Kafka the third."""
+async def test_directory_of_apache_kafka_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    """`kafka-storage format` writes the first file or, with voters, the second; a Kafka node writes the third."""
     data = await used(tmp_path)
     shutil.rmtree(data / METADATA)
     (data / name).parent.mkdir(exist_ok=True)
@@ -106,8 +106,8 @@ async def test_a_directory_of_apache_kafkas_own_is_refused_by_name(tmp_path: Pat
     await refused(tmp_path, MetadataDirectoryRefused, f"Apache Kafka.*{name}.* has a format of its own.*kraft format")
 
 
-async def test_a_founding_that_a_crash_interrupted_is_begun_again(tmp_path: Path) -> None:
-    """The empty metadata log is there before meta.properties is."""
+async def test_interrupted_creation_of_a_cluster_starts_again(tmp_path: Path) -> None:
+    """The empty metadata log is written before meta.properties."""
     log = tmp_path / "data" / METADATA / f"{0:020}.log"
     log.parent.mkdir(parents=True)
     log.touch()

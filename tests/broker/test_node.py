@@ -1,4 +1,4 @@
-"""A node as a whole: what a restart and a crash leave of it, what it refuses to start on, and flush.messages."""
+"""A whole node: restarts and crashes, refused starts, and flush.messages."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ CLEAN, CRASH = False, True
 
 
 def end(node: RunningNode, crash: bool) -> None:
-    """Let the end of the block that the node runs in be a crash, or leave it to be a clean stop."""
+    """Crash the node at the end of the block in which it runs, or let it stop cleanly."""
     if crash:
         node.crash()
 
@@ -41,7 +41,7 @@ async def topics(port: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("crash", [CLEAN, CRASH])
-async def test_topics_records_and_offsets_outlive_the_node(tmp_path: Path, crash: bool) -> None:
+async def test_topics_records_and_offsets_survive_a_restart(tmp_path: Path, crash: bool) -> None:
     ids = {}
     for life in range(3):
         async with running_node(tmp_path) as node, connected(node.port) as client:
@@ -60,11 +60,11 @@ async def test_topics_records_and_offsets_outlive_the_node(tmp_path: Path, crash
 
 
 @pytest.mark.parametrize("crash", [CLEAN, CRASH])
-async def test_a_retry_is_known_after_a_restart(tmp_path: Path, crash: bool) -> None:
+async def test_retry_is_detected_after_a_restart(tmp_path: Path, crash: bool) -> None:
     def numbered(sequence: int) -> bytes:
         return batch(b"value", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
-    now_ms = int(time.time() * 1000)  # by which a snapshot's producers may have expired
+    now_ms = int(time.time() * 1000)  # after which the producers in a snapshot may have expired
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
         for sequence in range(3):
@@ -78,7 +78,7 @@ async def test_a_retry_is_known_after_a_restart(tmp_path: Path, crash: bool) -> 
 
 
 @pytest.mark.parametrize("crash", [CLEAN, CRASH])
-async def test_the_cluster_keeps_its_id(tmp_path: Path, crash: bool) -> None:
+async def test_cluster_id_survives_a_restart(tmp_path: Path, crash: bool) -> None:
     cluster_ids = set()
     for _ in range(2):
         async with running_node(tmp_path) as node:
@@ -89,10 +89,10 @@ async def test_the_cluster_keeps_its_id(tmp_path: Path, crash: bool) -> None:
     assert len(cluster_ids.pop()) == 22
 
 
-async def test_only_a_crash_begins_a_leader_epoch(tmp_path: Path) -> None:
-    """What was in the page cache may be lost then, and whoever read it has to be able to tell (KIP-320).
+async def test_only_a_crash_starts_a_new_leader_epoch(tmp_path: Path) -> None:
+    """Records in the page cache may be lost then, and their readers must be able to detect that (KIP-320).
 
-    One epoch without a leader until the broker is ready again, and one in which it leads.
+    There is one epoch without a leader until the broker is ready again, and one in which it leads.
     """
     epochs = []
     for crash in (CLEAN, CLEAN, CRASH, CLEAN, CRASH, CRASH, CLEAN):
@@ -105,8 +105,8 @@ async def test_only_a_crash_begins_a_leader_epoch(tmp_path: Path) -> None:
     assert epochs == [0, 0, 0, 2, 2, 4, 6]
 
 
-async def test_each_life_has_a_broker_epoch_of_its_own(tmp_path: Path) -> None:
-    """The marker of a clean shutdown names it (KIP-966), and vouches once."""
+async def test_each_incarnation_has_its_own_broker_epoch(tmp_path: Path) -> None:
+    """The clean-shutdown marker contains it (KIP-966), and is valid once."""
     marker = tmp_path / "data" / ".kafka_cleanshutdown"
     epochs = []
     for crash in (CLEAN, CLEAN, CRASH, CLEAN):
@@ -121,7 +121,7 @@ async def test_each_life_has_a_broker_epoch_of_its_own(tmp_path: Path) -> None:
     assert len(epochs) == 3
 
 
-async def test_a_parked_fetch_does_not_keep_the_node_from_stopping(tmp_path: Path) -> None:
+async def test_parked_fetch_does_not_delay_a_stop(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
         await client.send(fetch_request(max_wait_ms=600_000), 12)
@@ -137,15 +137,15 @@ async def test_thousands_of_clients_may_wait_to_be_accepted(tmp_path: Path) -> N
         for bound in node.node.bound:
             (listener,) = bound.sockets
             info = listener.socket.getsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_INFO, 32)
-            (queue_max,) = struct.unpack_from("I", info, 28)  # tcpi_sacked, which is this for a socket that listens
+            (queue_max,) = struct.unpack_from("I", info, 28)  # tcpi_sacked, which is the backlog of a listening socket
             assert queue_max == min(4096, system_max)
 
 
-# What lies about in a log directory
+# Other files in a log directory
 
 
-async def test_a_log_that_the_metadata_does_not_know_is_put_aside(tmp_path: Path) -> None:
-    """And kept: should the metadata be what is lost, the records are not."""
+async def test_log_unknown_to_the_metadata_is_renamed_as_stray(tmp_path: Path) -> None:
+    """And kept, in case the metadata was lost."""
     data = tmp_path / "data"
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
@@ -173,7 +173,7 @@ async def test_a_log_that_the_metadata_does_not_know_is_put_aside(tmp_path: Path
         assert all(path.exists() for path in strays)
 
 
-async def test_the_log_of_another_topic_of_the_same_name_is_put_aside(tmp_path: Path) -> None:
+async def test_log_of_another_topic_with_the_same_name_is_renamed_as_stray(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
@@ -189,7 +189,7 @@ async def test_the_log_of_another_topic_of_the_same_name_is_put_aside(tmp_path: 
         assert (await produce(client, batch(b"new"))).base_offset == 0
 
 
-async def test_what_is_no_log_is_left_alone(tmp_path: Path) -> None:
+async def test_other_files_are_left_unchanged(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with running_node(tmp_path):
         pass
@@ -203,7 +203,7 @@ async def test_what_is_no_log_is_left_alone(tmp_path: Path) -> None:
     assert (data / "notes-1").read_text() == "a file"
 
 
-async def test_what_a_crash_left_half_deleted_is_removed(tmp_path: Path) -> None:
+async def test_interrupted_deletion_is_finished_at_the_next_start(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
@@ -218,7 +218,7 @@ async def test_what_a_crash_left_half_deleted_is_removed(tmp_path: Path) -> None
                 await trio.sleep(0.01)
 
 
-# What a node does not start on
+# Refused starts
 
 
 async def test_two_nodes_do_not_share_a_directory(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_two_nodes_do_not_share_a_directory(tmp_path: Path) -> None:
         pass
 
 
-async def test_a_port_that_is_taken_is_named_and_leaves_the_directory_free(tmp_path: Path) -> None:
+async def test_port_in_use_is_named_and_the_directory_is_released(tmp_path: Path) -> None:
     async with running_node(tmp_path / "one") as node:
         listeners = f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:0"
         with pytest.RaisesGroup(pytest.RaisesExc(OSError, match=str(node.port)), flatten_subgroups=True) as raised:
@@ -244,7 +244,7 @@ async def test_a_port_that_is_taken_is_named_and_leaves_the_directory_free(tmp_p
         pass
 
 
-async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+async def test_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     both = f"{tmp_path / 'one'},{tmp_path / 'two'}"
     for name in ("one", "two"):
         async with running_node(tmp_path, log_dirs=tmp_path / name):
@@ -258,7 +258,7 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None
         pass
 
 
-async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+async def test_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     async with running_node(tmp_path):
         pass
 
@@ -271,15 +271,15 @@ def of_several(node_id: int) -> dict[str, Any]:
     return {"controller_quorum_voters": f"{node_id}@127.0.0.1:19093,7@127.0.0.1:29093", "node_id": node_id}
 
 
-async def test_one_of_several_voters_founds_no_cluster(tmp_path: Path) -> None:
+async def test_one_of_several_voters_creates_no_cluster(tmp_path: Path) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(NotFormatted, match="kraft format"), flatten_subgroups=True):
         async with running_node(tmp_path, **of_several(1)):
             pass
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_node_that_has_lost_its_metadata_founds_no_other_cluster(tmp_path: Path) -> None:
-    """Its logs would all be strays there."""
+async def test_node_that_lost_its_metadata_creates_no_other_cluster(tmp_path: Path) -> None:
+    """All its logs would be strays in the new cluster."""
     both = {"log_dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
     async with running_node(tmp_path, **both) as node, connected(node.port) as client:
         await create_topic(client, partitions=2)
@@ -297,7 +297,7 @@ async def test_a_node_that_has_lost_its_metadata_founds_no_other_cluster(tmp_pat
         assert await read_values(client, indexes=[1]) == [b"kept"]
 
 
-async def test_a_failed_start_gives_its_ports_back(tmp_path: Path) -> None:
+async def test_failed_start_releases_its_ports(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         taken = f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}"
     metadata_log = tmp_path / "data" / "__cluster_metadata-0"
@@ -315,7 +315,7 @@ async def test_a_failed_start_gives_its_ports_back(tmp_path: Path) -> None:
 # flush.messages
 
 
-async def test_with_flush_messages_1_nothing_is_acknowledged_before_it_is_synced(tmp_path: Path) -> None:
+async def test_flush_messages_1_syncs_records_before_they_are_acknowledged(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
         await create_topic(client, configs={"flush.messages": "1"})
@@ -330,10 +330,10 @@ async def test_with_flush_messages_1_nothing_is_acknowledged_before_it_is_synced
         for offset in range(3):
             answer = only(only((await client.receive()).responses).partition_responses)
             assert (answer.error_code, answer.base_offset) == (0, offset)
-        assert 1 <= disk.synced.count(segment) <= 2  # those that wait at the same time share a sync
+        assert 1 <= disk.synced.count(segment) <= 2  # requests that wait at the same time share a sync
 
 
-async def test_without_it_nothing_is_synced(tmp_path: Path) -> None:
+async def test_produce_without_flush_messages_syncs_nothing(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
         await create_topic(client)

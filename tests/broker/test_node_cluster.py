@@ -1,4 +1,4 @@
-"""Several nodes: roles, what is forwarded, and what a node meets when it or its controller dies or is stopped."""
+"""Several nodes: roles, forwarded requests, and crashes and stops of brokers and controllers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ async def until_live(cluster: RunningCluster, node_id: int, wanted: list[int]) -
 
 
 async def assert_all_describe(cluster: RunningCluster, wanted: list[str]) -> None:
-    """Every broker describes these topics once it knows what the active controller has committed."""
+    """Wait until every broker knows the committed metadata, and check that it describes these topics."""
     await cluster.until_images_match()
     for node in cluster.nodes.values():
         if node.is_up and node.config.is_broker:
@@ -56,7 +56,7 @@ async def assert_all_describe(cluster: RunningCluster, wanted: list[str]) -> Non
 
 
 @pytest.mark.parametrize("roles", [{1: COMBINED, 2: COMBINED, 3: COMBINED}, TWO_AND_ONE, {1: COMBINED, 2: "broker"}])
-async def test_what_one_broker_is_asked_all_of_them_know(tmp_path: Path, roles: Mapping[int, str]) -> None:
+async def test_topic_created_at_one_broker_is_known_to_all(tmp_path: Path, roles: Mapping[int, str]) -> None:
     async with running_cluster(tmp_path, roles) as cluster:
         brokers = [node_id for node_id, role in roles.items() if "broker" in role]
         for node_id in brokers:
@@ -67,7 +67,7 @@ async def test_what_one_broker_is_asked_all_of_them_know(tmp_path: Path, roles: 
             assert await live_brokers(cluster, node_id) == brokers
 
 
-async def test_partitions_are_spread_and_each_broker_serves_its_own(tmp_path: Path) -> None:
+async def test_partitions_are_spread_and_each_broker_serves_its_own_partitions(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, TWO_AND_ONE) as cluster:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=4)
@@ -84,7 +84,7 @@ async def test_partitions_are_spread_and_each_broker_serves_its_own(tmp_path: Pa
                 assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_controller_answers_kafka_and_other_replicas_on_one_port(tmp_path: Path) -> None:
+async def test_controller_serves_kafka_and_quorum_requests_on_one_port(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, {1: COMBINED, 2: COMBINED, 3: "controller"}) as cluster:
         for node in cluster.nodes.values():
             async with connected(node.controller_port) as client:
@@ -95,7 +95,7 @@ async def test_a_controller_answers_kafka_and_other_replicas_on_one_port(tmp_pat
                 }
 
 
-async def test_every_change_goes_through_any_broker(tmp_path: Path) -> None:
+async def test_every_broker_forwards_every_change(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         active = await cluster.active_after()
         other = next(node_id for node_id in cluster.nodes if node_id != active.node_id)
@@ -116,7 +116,7 @@ async def test_every_change_goes_through_any_broker(tmp_path: Path) -> None:
         assert len(only((await metadata(cluster, active.node_id)).topics).partitions) == 3
 
 
-async def test_a_controller_takes_over_what_is_set_for_all_brokers(tmp_path: Path) -> None:
+async def test_controller_applies_configs_set_for_all_brokers(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, TWO_AND_ONE) as cluster, connected(cluster.port(1)) as client:
         change = AlterableConfig(name="log.retention.ms", config_operation=0, value="1234")
         resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
@@ -136,7 +136,7 @@ async def test_a_controller_takes_over_what_is_set_for_all_brokers(tmp_path: Pat
 # Ends
 
 
-async def test_the_death_of_the_active_controller_is_a_short_pause(tmp_path: Path) -> None:
+async def test_crash_of_the_active_controller_causes_a_short_pause(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         names = []
         for life in range(3):
@@ -151,8 +151,8 @@ async def test_the_death_of_the_active_controller_is_a_short_pause(tmp_path: Pat
         await assert_all_describe(cluster, sorted(names))
 
 
-async def test_a_broker_that_dies_is_not_told_of_for_long(tmp_path: Path) -> None:
-    """Its kernel resets the connection of its heartbeats: nobody has to wait for its session to end."""
+async def test_crashed_broker_leaves_the_metadata_quickly(tmp_path: Path) -> None:
+    """Its kernel resets the connection of its heartbeats, so no client waits for its session to expire."""
     async with running_cluster(tmp_path, TWO_AND_ONE, overrides={"broker.session.timeout.ms": "60000"}) as cluster:
         await cluster.nodes[1].crash()
         await until_live(cluster, 2, [2])
@@ -160,7 +160,7 @@ async def test_a_broker_that_dies_is_not_told_of_for_long(tmp_path: Path) -> Non
         assert await live_brokers(cluster, 1) == [1, 2]
 
 
-async def test_a_broker_that_stops_says_goodbye(tmp_path: Path) -> None:
+async def test_stopping_broker_shuts_down_in_a_controlled_way(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, TWO_AND_ONE) as cluster:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=2)
@@ -178,7 +178,7 @@ async def test_a_broker_that_stops_says_goodbye(tmp_path: Path) -> None:
         assert [event["clean"] for event in cluster.nodes[1].traced.of("storage_log_dir_loaded")] == [False, True]
 
 
-async def test_an_active_controller_that_stops_hands_over(tmp_path: Path) -> None:
+async def test_stopping_active_controller_hands_over(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         active = await cluster.active_after()
         survivor = next(node_id for node_id in cluster.nodes if node_id != active.node_id)
@@ -189,7 +189,7 @@ async def test_an_active_controller_that_stops_hands_over(tmp_path: Path) -> Non
         assert roles[roles.index("leader") + 1] == "resigned"
 
 
-async def test_who_was_connected_to_a_deposed_controller_connects_again(tmp_path: Path) -> None:
+async def test_broker_reconnects_after_its_controller_is_deposed(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         active = await cluster.active_after()
         async with connected(active.controller_port) as client:
@@ -208,8 +208,8 @@ async def test_who_was_connected_to_a_deposed_controller_connects_again(tmp_path
 # Starts and stops
 
 
-async def test_a_cluster_that_is_stopped_at_once_ends_with_clean_logs(tmp_path: Path) -> None:
-    """The last node has nobody to hand over to."""
+async def test_cluster_stopped_at_once_ends_with_clean_logs(tmp_path: Path) -> None:
+    """The last node has no other node to hand over to."""
     async with running_cluster(tmp_path) as cluster:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=6)
@@ -220,8 +220,8 @@ async def test_a_cluster_that_is_stopped_at_once_ends_with_clean_logs(tmp_path: 
         assert all((tmp_path / f"node-{node_id}" / ".kafka_cleanshutdown").exists() for node_id in cluster.nodes)
 
 
-async def test_a_node_that_finds_no_quorum_can_be_stopped(tmp_path: Path) -> None:
-    """And leaves the logs that it has not touched as clean as they were."""
+async def test_node_without_a_quorum_can_be_stopped(tmp_path: Path) -> None:
+    """Logs that it has not opened remain cleanly closed."""
     async with running_cluster(tmp_path) as cluster:
         async with connected(cluster.port(1)) as client:
             await create_topic(client, partitions=6)
@@ -238,7 +238,7 @@ async def test_a_node_that_finds_no_quorum_can_be_stopped(tmp_path: Path) -> Non
         assert [event["clean"] for event in cluster.nodes[1].traced.of("storage_log_dir_loaded")] == [False, True]
 
 
-async def test_two_of_three_are_enough_to_start(tmp_path: Path) -> None:
+async def test_two_of_three_nodes_are_enough_to_start(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, is_started=False) as cluster:
         await cluster.start(1, 3)
         async with connected(cluster.port(3)) as client:
@@ -250,7 +250,7 @@ async def test_two_of_three_are_enough_to_start(tmp_path: Path) -> None:
 # Snapshots
 
 
-async def test_nodes_start_from_snapshots_and_a_new_one_is_sent_one(tmp_path: Path) -> None:
+async def test_nodes_start_from_snapshots_and_a_new_one_fetches_one(tmp_path: Path) -> None:
     roles = {1: COMBINED, 2: COMBINED, 3: COMBINED, 4: "broker"}
     small = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
     async with running_cluster(tmp_path, roles, overrides=small, is_started=False) as cluster:

@@ -1,4 +1,4 @@
-"""What a node does when its disks fail: what goes on, what ends, and who hears of it."""
+"""A node whose disks fail: which parts keep working, when the node ends, and which clients are notified."""
 
 import errno
 from pathlib import Path
@@ -27,7 +27,7 @@ def index_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-async def test_a_log_directory_that_fails_goes_alone(tmp_path: Path, error: int) -> None:
+async def test_failed_log_directory_goes_offline_alone(tmp_path: Path, error: int) -> None:
     disk = FaultyDisk()
     async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node:
         async with connected(node.port) as client:
@@ -35,7 +35,7 @@ async def test_a_log_directory_that_fails_goes_alone(tmp_path: Path, error: int)
             lost, left = index_in(tmp_path / "two"), index_in(tmp_path / "one")
             disk.failing, disk.error = (str(tmp_path / "two"),), error
 
-            # Nothing of a request that fails so is acknowledged: its connection is closed.
+            # No part of such a failed request is acknowledged: its connection is closed.
             await client.send(produce_request(batch(b"lost"), index=lost), 9)
             await client.expect_close()
 
@@ -58,7 +58,7 @@ async def test_a_log_directory_that_fails_goes_alone(tmp_path: Path, error: int)
         assert only(node.traced.of("storage_log_dir_offline"))["path"] == str(tmp_path / "two")
 
 
-async def test_a_parked_fetch_hears_of_a_failed_directory(tmp_path: Path) -> None:
+async def test_parked_fetch_completes_when_its_directory_fails(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with (
         running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node,
@@ -76,7 +76,7 @@ async def test_a_parked_fetch_hears_of_a_failed_directory(tmp_path: Path) -> Non
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_repaired_directory_is_back_after_a_restart(tmp_path: Path) -> None:
+async def test_repaired_directory_is_used_after_a_restart(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node, connected(node.port) as client:
         await create_topic(client, partitions=2)
@@ -91,7 +91,7 @@ async def test_a_repaired_directory_is_back_after_a_restart(tmp_path: Path) -> N
         assert (await produce(client, batch(b"after"), index=lost)).base_offset == 1
 
 
-async def test_a_node_that_has_lost_its_last_directory_ends(tmp_path: Path) -> None:
+async def test_node_ends_when_its_last_directory_fails(tmp_path: Path) -> None:
     disk = FaultyDisk()
     with trio.fail_after(10), pytest.RaisesGroup(NoLogDirOnline, flatten_subgroups=True):
         async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:
@@ -101,7 +101,7 @@ async def test_a_node_that_has_lost_its_last_directory_ends(tmp_path: Path) -> N
             await trio.sleep_forever()
 
 
-async def test_a_node_that_cannot_write_its_metadata_ends(tmp_path: Path) -> None:
+async def test_node_ends_when_it_cannot_write_its_metadata(tmp_path: Path) -> None:
     disk = FaultyDisk()
     with trio.fail_after(10), pytest.RaisesGroup(OSError, flatten_subgroups=True):
         async with running_node(tmp_path, disk=disk, **two_directories(tmp_path)) as node:
@@ -109,13 +109,15 @@ async def test_a_node_that_cannot_write_its_metadata_ends(tmp_path: Path) -> Non
                 disk.failing = (str(tmp_path / "one" / "__cluster_metadata-0"),)
                 await client.send(MetadataRequest(topics=[], allow_auto_topic_creation=True), 9)
                 await client.receive()
-                with pytest.raises((EOFError, AssertionError)):  # it ends, or says that it leads no more
+                with pytest.raises(
+                    (EOFError, AssertionError)
+                ):  # the node ends, or responds that it does not lead any more
                     await create_topic(client)
             await trio.sleep_forever()
 
 
-async def test_a_failed_fsync_ends_the_node(tmp_path: Path) -> None:
-    """Nobody can know what is durable then."""
+async def test_failed_fsync_ends_the_node(tmp_path: Path) -> None:
+    """It is not known then which records are durable."""
     disk = FaultyDisk()
     with trio.fail_after(10), pytest.RaisesGroup(FsyncFailed, flatten_subgroups=True):
         async with running_node(tmp_path, disk=disk) as node, connected(node.port) as client:

@@ -1,4 +1,4 @@
-"""Whether a broker's process is gone, as a refused connection tells."""
+"""A refused connection shows that a broker's process is gone."""
 
 import pytest
 import trio
@@ -8,12 +8,12 @@ from jepsen.processes.ports import free_ports
 from metadata.records import BrokerEndpoint
 
 
-async def test_a_port_that_refuses_belongs_to_a_process_that_is_gone() -> None:
+async def test_refused_connection_means_the_process_is_gone() -> None:
     (port,) = free_ports(1)
     assert await _is_refused(BrokerEndpoint("PLAINTEXT", "127.0.0.1", port, 0))
 
 
-async def test_a_port_that_accepts_belongs_to_a_process_that_lives() -> None:
+async def test_accepted_connection_means_the_process_is_alive() -> None:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, lambda stream: stream.aclose(), 0)
         port = listeners[0].socket.getsockname()[1]
@@ -22,5 +22,5 @@ async def test_a_port_that_accepts_belongs_to_a_process_that_lives() -> None:
 
 
 @pytest.mark.parametrize("host", ["two..dots", "x" * 300 + ".example", ""])
-async def test_an_advertised_host_name_that_cannot_be_one_says_nothing_about_its_broker(host: str) -> None:
+async def test_invalid_host_name_tells_nothing_about_the_process(host: str) -> None:
     assert not await _is_refused(BrokerEndpoint("PLAINTEXT", host, 9092, 0))

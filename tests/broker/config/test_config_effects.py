@@ -41,7 +41,7 @@ def attribute(key: ConfigKey[Any]) -> str:
     return key.name.replace(".", "_")
 
 
-def test_a_key_that_takes_effect_is_read() -> None:
+def test_key_with_effect_is_read() -> None:
     read = attributes(modules_of_a_node())
     defaults = {synonym.name for key in TOPIC_CONFIGS.keys.values() for synonym in key.synonyms}
     for definition in (BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS, TOPIC_CONFIGS):
@@ -50,7 +50,7 @@ def test_a_key_that_takes_effect_is_read() -> None:
                 assert attribute(key) in read, key.name
 
 
-def test_a_key_without_effect_is_only_validated() -> None:
+def test_key_without_effect_is_only_validated() -> None:
     read = attributes(each for each in modules_of_a_node() if each.name not in VALIDATION)
     for key in BROKER_CONFIGS.keys.values():
         if not key.takes_effect:

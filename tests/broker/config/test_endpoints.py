@@ -5,7 +5,7 @@ from broker.config.endpoints import Listener, SecurityProtocol, parse_listeners
 from metadata.configuration import ConfigError
 
 PLAINTEXT = {"A": SecurityProtocol.PLAINTEXT, "B": SecurityProtocol.SSL, "CONTROLLER": SecurityProtocol.PLAINTEXT}
-# What a file that says little else sets: every test adds or changes something.
+# A minimal file; every test adds or changes keys.
 NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -37,13 +37,13 @@ def test_listeners_are_names_hosts_and_ports() -> None:
         ("A://h:1,a://h:2", "Each listener must have a different name, listeners: A://h:1,a://h:2"),
     ],
 )
-def test_bad_listeners_are_refused_in_kafkas_words(text: str, message: str) -> None:
+def test_invalid_listeners_are_refused_with_kafkas_messages(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_listeners(text, PLAINTEXT)
     assert raised.value.message == message
 
 
-def test_a_combined_node_keeps_its_controllers_listener_apart() -> None:
+def test_combined_node_separates_controller_listeners() -> None:
     endpoints = read_config(properties()).endpoints
     assert [each.name for each in endpoints.broker_listeners] == ["PLAINTEXT"]
     assert [each.name for each in endpoints.controller_listeners] == ["CONTROLLER"]
@@ -51,14 +51,14 @@ def test_a_combined_node_keeps_its_controllers_listener_apart() -> None:
     assert endpoints.inter_broker_listener_name == "PLAINTEXT"
 
 
-def test_clients_are_told_what_is_advertised() -> None:
+def test_clients_get_the_advertised_listeners() -> None:
     endpoints = read_config(properties(advertised_listeners="PLAINTEXT://public:19092")).endpoints
     assert [(each.host, each.port) for each in endpoints.advertised_broker_listeners] == [("public", 19092)]
     assert [each.port for each in endpoints.advertised_controller_listeners] == [9093]
     assert [each.port for each in endpoints.listeners] == [9092, 9093]
 
 
-def test_port_zero_may_be_asked_for_more_than_once() -> None:
+def test_several_listeners_may_use_port_0() -> None:
     config = read_config(overrides=["listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"])
     assert [listener.port for listener in config.endpoints.listeners] == [0, 0]
 
@@ -75,7 +75,7 @@ def test_ipv4_and_ipv6_may_share_a_port() -> None:
     assert [listener.port for listener in config.endpoints.broker_listeners] == [9092, 9092]
 
 
-def test_listeners_named_after_protocols_speak_them() -> None:
+def test_listener_named_after_a_protocol_uses_it() -> None:
     config = read_config(
         properties(
             listeners="SSL://:9094,CONTROLLER://:9093",
@@ -148,7 +148,7 @@ def test_listeners_named_after_protocols_speak_them() -> None:
         ),
     ],
 )
-def test_listeners_have_to_fit_together(changes: dict[str, str], message: str) -> None:
+def test_conflicting_listeners_are_refused(changes: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read_config(properties(**changes))
     assert raised.value.message == message

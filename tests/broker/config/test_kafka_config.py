@@ -4,7 +4,7 @@ from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
 from broker.storage.log_config import LogConfig
 from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
 
-# What Kafka's own config/server.properties sets.
+# The keys that Kafka's own config/server.properties sets.
 SHIPPED = b"""
 ############################# Server Basics #############################
 process.roles=broker,controller
@@ -46,7 +46,7 @@ def development(*overrides: str) -> KafkaConfig:
     return read_config(overrides=overrides)
 
 
-def test_without_a_file_one_node_serves_this_machine() -> None:
+def test_node_without_a_file_serves_this_machine() -> None:
     config = development()
     assert (config.node_id, config.process_roles) == (1, ("broker", "controller"))
     assert {listener.host for listener in config.endpoints.listeners} == {"localhost"}
@@ -57,7 +57,7 @@ def test_without_a_file_one_node_serves_this_machine() -> None:
     assert (config.unknown(), config.ignored()) == ([], [])
 
 
-def test_kafkas_own_file_is_read_as_it_is() -> None:
+def test_kafkas_own_file_is_read_unchanged() -> None:
     config = read_config(SHIPPED)
     assert config.log_directories == ("/tmp/kraft-combined-logs",)
     assert [listener.host for listener in config.endpoints.advertised] == ["localhost", "localhost"]
@@ -66,7 +66,7 @@ def test_kafkas_own_file_is_read_as_it_is() -> None:
     assert config.unknown() == []
 
 
-def test_a_file_replaces_the_development_defaults() -> None:
+def test_file_replaces_the_development_defaults() -> None:
     config = read_config(
         b"process.roles=controller\nnode.id=3\ncontroller.quorum.voters=3@localhost:9093\n"
         b"controller.listener.names=C\nlisteners=C://:9093"
@@ -77,7 +77,7 @@ def test_a_file_replaces_the_development_defaults() -> None:
     assert (config.is_broker, config.is_controller) == (False, True)
 
 
-def test_an_override_wins_over_the_file() -> None:
+def test_override_wins_over_the_file() -> None:
     config = read_config(SHIPPED, ["num.partitions=6", "num.partitions=7", "log.dirs=/a, /b", "foo=a=b"])
     assert config.num_partitions == 7
     assert config.log_directories == ("/a", "/b")
@@ -85,12 +85,12 @@ def test_an_override_wins_over_the_file() -> None:
 
 
 @pytest.mark.parametrize("override", ["num.partitions", "num.partitions="])
-def test_an_override_needs_a_value(override: str) -> None:
+def test_override_without_a_value_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match=r"Missing value for key num\.partitions"):
         development(override)
 
 
-def test_broker_id_and_node_id_are_one_thing() -> None:
+def test_broker_id_and_node_id_are_the_same_value() -> None:
     assert development().broker_id == 1
     with pytest.raises(ConfigError, match=r"You must set `node\.id` to the same value as `broker\.id`"):
         development("broker.id=2")
@@ -109,7 +109,7 @@ def test_broker_id_and_node_id_are_one_thing() -> None:
         (b"a=\\u1", "Malformed \\uxxxx encoding."),
     ],
 )
-def test_a_file_that_will_not_do(properties: bytes, message: str) -> None:
+def test_invalid_files_are_refused(properties: bytes, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read_config(properties)
     assert raised.value.message == message
@@ -167,13 +167,13 @@ def test_a_file_that_will_not_do(properties: bytes, message: str) -> None:
         ("offsets.topic.compression.codec=5", "Unknown compression type id: 5"),
     ],
 )
-def test_values_in_conflict_are_refused_in_kafkas_words(override: str, message: str) -> None:
+def test_conflicting_values_are_refused_with_kafkas_messages(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         development(override)
     assert raised.value.message == message
 
 
-def test_dynamic_values_lie_over_the_file_and_what_may_not_be_dynamic_is_left_out() -> None:
+def test_dynamic_values_override_the_file_and_static_keys_are_left_out() -> None:
     static = development("num.partitions=2", "log.retention.hours=5")
     config = static.with_dynamic(
         {"log.retention.ms": "9", "num.partitions": "3", "log.cleaner.threads": "x", "listeners": "A://:1"},
@@ -186,14 +186,14 @@ def test_dynamic_values_lie_over_the_file_and_what_may_not_be_dynamic_is_left_ou
     assert config.with_dynamic({}, {}).topic({}).retention_ms == 5 * 3_600_000
 
 
-def test_a_conflicting_dynamic_value_is_an_error_and_leaves_the_old_configuration_alone() -> None:
+def test_conflicting_dynamic_value_is_refused_and_keeps_the_configuration() -> None:
     config = development()
     with pytest.raises(ConfigError, match=r"log\.roll\.ms must be greater"):
         config.with_dynamic({"log.roll.ms": "0"}, {})
     assert config.topic({}).segment_ms == 604_800_000
 
 
-def test_unknown_and_ignored_names_are_told_apart() -> None:
+def test_unknown_and_ignored_names_are_distinguished() -> None:
     config = development(
         "foo.bar=1", "num.io.threads=9", "num.network.threads=3", "listener.name.a.ssl.key.password=x", "node.id=1"
     )
@@ -201,7 +201,7 @@ def test_unknown_and_ignored_names_are_told_apart() -> None:
     assert config.ignored() == ["num.io.threads"]  # three network threads are Kafka's default: nothing is lost
 
 
-def test_secrets_do_not_show() -> None:
+def test_secrets_are_hidden() -> None:
     config = development("ssl.key.password=hush")
     password = config.ssl_key_password
     assert password is not None
@@ -209,7 +209,7 @@ def test_secrets_do_not_show() -> None:
     assert "hush" not in repr(config.values)
 
 
-def test_the_broker_keys_of_a_topic_key_that_takes_effect_take_effect() -> None:
+def test_broker_keys_of_an_effective_topic_key_take_effect() -> None:
     for key in TOPIC_CONFIGS.keys.values():
         for synonym in key.synonyms:
             assert BROKER_CONFIGS.keys[synonym.name].takes_effect == key.takes_effect, synonym.name
@@ -219,7 +219,7 @@ def test_development_defaults_are_known_names() -> None:
     assert DEVELOPMENT_DEFAULTS.keys() <= BROKER_CONFIGS.keys.keys()
 
 
-def test_every_attribute_of_a_key_is_its_value() -> None:
+def test_attribute_of_a_key_is_its_value() -> None:
     config = development()
     for name, value in config.values.items():
         assert getattr(config, name.replace(".", "_")) == value
@@ -229,7 +229,7 @@ def test_every_attribute_of_a_key_is_its_value() -> None:
     assert type(config.fetch_max_bytes) is int
 
 
-def test_a_logs_config_is_made_of_a_topics_values() -> None:
+def test_log_config_is_made_of_topic_values() -> None:
     assert LogConfig.of(development().topic({})) == LogConfig()
     config = development("log.roll.hours=2", "message.max.bytes=10")
     log_config = LogConfig.of(config.topic({"cleanup.policy": "compact,delete"}))
@@ -251,17 +251,17 @@ def test_a_logs_config_is_made_of_a_topics_values() -> None:
         (["controller.quorum.bootstrap.servers=elsewhere:9093"], False),
     ],
 )
-def test_who_knows_of_no_other_controller_may_found_a_cluster(overrides: list[str], is_sole_voter: bool) -> None:
+def test_sole_voter_may_create_a_cluster(overrides: list[str], is_sole_voter: bool) -> None:
     assert development(*overrides).is_sole_voter is is_sole_voter
 
 
-def test_a_listener_on_every_interface_is_no_other_machine_of_any_name() -> None:
+def test_listener_on_every_interface_does_not_match_other_host_names() -> None:
     assert read_config(SHIPPED).is_sole_voter
     assert read_config(SHIPPED, ["advertised.listeners=PLAINTEXT://a:9092,CONTROLLER://a:9093"]).is_sole_voter
     assert not read_config(SHIPPED, ["controller.quorum.bootstrap.servers=a:9093"]).is_sole_voter
 
 
-def test_a_broker_alone_founds_nothing() -> None:
+def test_broker_without_controller_role_is_not_a_sole_voter() -> None:
     assert not development(
         "process.roles=broker", "listeners=PLAINTEXT://:0", "controller.quorum.voters=2@b:1"
     ).is_sole_voter

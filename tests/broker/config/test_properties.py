@@ -40,22 +40,22 @@ from broker.config.properties import parse_properties
         ("\n \t\f\n", {}),
     ],
 )
-def test_javas_syntax(text: str, expected: dict[str, str]) -> None:
+def test_java_properties_syntax_is_parsed(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text.encode()) == expected
 
 
-def test_a_file_is_latin_1() -> None:
+def test_file_is_latin_1() -> None:
     assert parse_properties(b"caf\xe9=\x85") == {"café": "\x85"}
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\u00g0", "\\u"])
-def test_a_malformed_escape_is_an_error(text: str) -> None:
+def test_malformed_escape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Malformed \\uxxxx encoding"):
         parse_properties(text.encode())
 
 
 def spell(text: str, choose: st.DataObject, *, is_key: bool) -> str:
-    """One of the many ways to write `text` down."""
+    """A random spelling of `text` in the syntax of properties."""
     spelled = []
     for index, char in enumerate(text):
         continuation = choose.draw(st.sampled_from(["", "", "", "\\\n", "\\\r\n \t", "\\\r"])) if index else ""
@@ -76,7 +76,7 @@ TEXTS = st.text(st.sampled_from("abtnrfu=:#!\\é€😀\t\n") | st.characters(ex
 
 
 @given(st.dictionaries(TEXTS.filter(bool), TEXTS, max_size=4), st.data())
-def test_every_spelling_reads_back(properties: dict[str, str], choose: st.DataObject) -> None:
+def test_every_spelling_is_parsed_to_its_text(properties: dict[str, str], choose: st.DataObject) -> None:
     lines = []
     for key, value in properties.items():
         lines.append(choose.draw(st.sampled_from(["", "# comment\\", "   ! comment", "\t"])))
@@ -88,7 +88,7 @@ def test_every_spelling_reads_back(properties: dict[str, str], choose: st.DataOb
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_do_worse_than_a_value_error(data: bytes) -> None:
+def test_arbitrary_bytes_only_raise_value_error(data: bytes) -> None:
     try:
         properties = parse_properties(data)
     except ValueError:

@@ -9,7 +9,7 @@ def check(config: KafkaConfig) -> None:
     check_supported(config, config.endpoints)
 
 
-def test_a_supported_config_passes() -> None:
+def test_supported_config_is_accepted() -> None:
     check(read_config())
     check(read_config(overrides=["controller.quorum.voters=1@localhost:9093,2@elsewhere:9093"]))
     check(
@@ -21,7 +21,7 @@ def test_a_supported_config_passes() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_listener_that_is_meant_to_be_secured_is_not_served_in_plain_text(protocol: str) -> None:
+def test_secured_listener_is_refused_rather_than_served_in_plain_text(protocol: str) -> None:
     config = read_config(
         overrides=[
             "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093,SAFE://localhost:9094",

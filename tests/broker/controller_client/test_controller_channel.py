@@ -23,7 +23,7 @@ PROMPT_S = 0.1
 
 
 class Own(LocalController):
-    """This node's controller, active when told so."""
+    """This node's controller, active while the test says so."""
 
     is_active = False
 
@@ -52,7 +52,7 @@ def refused(code: ErrorCode) -> AllocateProducerIdsResponse:
 
 
 async def ask(world: ChannelWorld, timeout_ms: float = 5_000) -> int:
-    """Which node answered."""
+    """Send a request; returns the id of the node that responded."""
     response = await world.channel.call(ASK, 0, timeout_ms=timeout_ms)
     assert response.error_code == 0
     node: int = response.producer_id_start
@@ -68,7 +68,7 @@ def silent(request: object) -> None:
 
 
 class Asking:
-    """A request that waits in a task of its own."""
+    """A request that waits in a separate task."""
 
     def __init__(self, nursery: trio.Nursery, each: ChannelWorld) -> None:
         self.node: int | None = None
@@ -85,7 +85,7 @@ class Asking:
         return self.node
 
 
-async def test_requests_wait_until_somebody_leads(jumping_clock: MockClock) -> None:
+async def test_requests_wait_for_a_leader(jumping_clock: MockClock) -> None:
     async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
         asking = Asking(nursery, each)
         await trio.sleep(0.05)
@@ -94,7 +94,7 @@ async def test_requests_wait_until_somebody_leads(jumping_clock: MockClock) -> N
         assert await asking.answered_by() == 1
 
 
-async def test_a_request_in_flight_goes_to_the_next_leader_when_the_first_dies(jumping_clock: MockClock) -> None:
+async def test_request_in_flight_is_retried_at_the_next_leader(jumping_clock: MockClock) -> None:
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
@@ -105,13 +105,13 @@ async def test_a_request_in_flight_goes_to_the_next_leader_when_the_first_dies(j
         asking = Asking(nursery, each)
         await first.wait_for(1)
         first.drop_connections()
-        await trio.sleep(0.05)  # it is not known yet who follows: the channel tries the dead one again and again
+        await trio.sleep(0.05)  # the next leader is not known yet: the channel keeps trying the dead one
         each.announce(None, 2)
         each.announce(2, 2, second.address)
         assert await asking.answered_by() == 2
 
 
-async def test_a_leader_that_fell_silent_is_left_when_another_leads(jumping_clock: MockClock) -> None:
+async def test_silent_leader_is_abandoned_when_another_leads(jumping_clock: MockClock) -> None:
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
@@ -127,7 +127,7 @@ async def test_a_leader_that_fell_silent_is_left_when_another_leads(jumping_cloc
         assert first.ends == ["reset"], "what it has not read yet must not run later"
 
 
-async def test_the_same_leader_in_another_epoch_is_connected_to_anew(jumping_clock: MockClock) -> None:
+async def test_leader_of_a_new_epoch_gets_a_new_connection(jumping_clock: MockClock) -> None:
     async with scripted_node(silent) as node, channel_world() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, node.address)
         asking = Asking(nursery, each)
@@ -138,8 +138,8 @@ async def test_the_same_leader_in_another_epoch_is_connected_to_anew(jumping_clo
         assert node.connections == 2
 
 
-async def test_while_nobody_is_known_to_lead_the_last_leader_is_still_asked(jumping_clock: MockClock) -> None:
-    """A replica that looks for another leader may find that the old one is well."""
+async def test_last_leader_gets_requests_while_no_leader_is_known(jumping_clock: MockClock) -> None:
+    """A replica that looks for another leader may find that the old one still leads."""
     async with scripted_node(answers(1)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         await ask(each)
@@ -150,7 +150,7 @@ async def test_while_nobody_is_known_to_lead_the_last_leader_is_still_asked(jump
         assert node.connections == 1
 
 
-async def test_a_leader_that_is_not_active_yet_is_asked_again(jumping_clock: MockClock) -> None:
+async def test_inactive_leader_is_asked_again(jumping_clock: MockClock) -> None:
     refusals = [refused(ErrorCode.NOT_CONTROLLER)] * 3
     async with (
         scripted_node(lambda request: refusals.pop() if refusals else heartbeat_accepted(1)) as node,
@@ -170,7 +170,7 @@ async def test_pauses_grow_while_a_leader_does_not_become_active(jumping_clock: 
         assert 4 <= len(node.requests) <= 12
 
 
-async def test_other_errors_are_the_callers(jumping_clock: MockClock) -> None:
+async def test_other_errors_are_raised_to_the_caller(jumping_clock: MockClock) -> None:
     async with scripted_node(lambda request: refused(ErrorCode.STALE_BROKER_EPOCH)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         response = await each.channel.call(ASK, 0, timeout_ms=1_000)
@@ -178,7 +178,7 @@ async def test_other_errors_are_the_callers(jumping_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_request_has_its_time(jumping_clock: MockClock, is_known: bool) -> None:
+async def test_request_times_out(jumping_clock: MockClock, is_known: bool) -> None:
     async with scripted_node(silent) as node, channel_world() as each:
         if is_known:
             each.announce(1, 1, node.address)
@@ -188,7 +188,7 @@ async def test_a_request_has_its_time(jumping_clock: MockClock, is_known: bool) 
         assert 0.1 <= trio.current_time() - started < 0.1 + PROMPT_S
 
 
-async def test_a_connection_on_which_nothing_comes_is_replaced(jumping_clock: MockClock) -> None:
+async def test_connection_without_responses_is_replaced(jumping_clock: MockClock) -> None:
     async with scripted_node(silent) as node, channel_world(request_timeout_ms=50) as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
@@ -198,8 +198,8 @@ async def test_a_connection_on_which_nothing_comes_is_replaced(jumping_clock: Mo
         assert 2 <= node.connections <= 6
 
 
-async def test_nothing_is_asked_of_a_controller_that_is_not_heard(jumping_clock: MockClock) -> None:
-    """What is sent to it might be done: heartbeats on one connection after the other would keep a deaf broker alive."""
+async def test_no_request_is_sent_before_the_first_response_of_a_connection(jumping_clock: MockClock) -> None:
+    """The controller might execute them: heartbeats on successive connections would keep the broker unfenced."""
     async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
         node.is_heard = False
         each.announce(1, 1, node.address)
@@ -211,7 +211,7 @@ async def test_nothing_is_asked_of_a_controller_that_is_not_heard(jumping_clock:
         assert await ask(each) == 1
 
 
-async def test_a_connection_that_is_heard_no_more_is_the_last_that_carries_requests(jumping_clock: MockClock) -> None:
+async def test_no_request_is_sent_after_a_connection_without_responses(jumping_clock: MockClock) -> None:
     async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
         each.announce(1, 1, node.address)
         await ask(each)
@@ -223,7 +223,7 @@ async def test_a_connection_that_is_heard_no_more_is_the_last_that_carries_reque
         assert node.connections > 2
 
 
-async def test_an_answer_that_cannot_be_read_is_no_reason_to_hurry(jumping_clock: MockClock) -> None:
+async def test_malformed_response_is_followed_by_a_pause(jumping_clock: MockClock) -> None:
     async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
@@ -231,7 +231,7 @@ async def test_an_answer_that_cannot_be_read_is_no_reason_to_hurry(jumping_clock
         assert len(node.requests) < 12
 
 
-async def test_an_address_that_becomes_known_later(jumping_clock: MockClock) -> None:
+async def test_address_may_become_known_later(jumping_clock: MockClock) -> None:
     async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, None)
         asking = Asking(nursery, each)
@@ -240,7 +240,7 @@ async def test_an_address_that_becomes_known_later(jumping_clock: MockClock) -> 
         assert await asking.answered_by() == 1
 
 
-async def test_every_time_a_controller_is_reached_it_is_told(jumping_clock: MockClock) -> None:
+async def test_reached_listener_is_called_for_each_connection(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
     async with scripted_node(answers(1)) as node, channel_world(local=local) as each:
         reached: list[int] = []
@@ -257,7 +257,7 @@ async def test_every_time_a_controller_is_reached_it_is_told(jumping_clock: Mock
         assert len(reached) == 3
 
 
-async def test_this_nodes_own_controller_is_asked_in_process(jumping_clock: MockClock) -> None:
+async def test_local_controller_is_called_in_process(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
     async with channel_world(local=local) as each:
         each.announce(ME, 1, "127.0.0.1:1")
@@ -270,7 +270,7 @@ async def test_this_nodes_own_controller_is_asked_in_process(jumping_clock: Mock
         assert not each.traced.of("controller_connection_lost"), "nobody connects to itself"
 
 
-async def test_when_this_nodes_own_controller_is_deposed_the_next_one_is_asked(jumping_clock: MockClock) -> None:
+async def test_request_moves_to_the_next_controller_when_the_local_one_is_deposed(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
 
     def depose(payload: bytes) -> bytes:
@@ -288,7 +288,7 @@ async def test_when_this_nodes_own_controller_is_deposed_the_next_one_is_asked(j
         assert await asking.answered_by() == 2
 
 
-async def test_becoming_the_controller_answers_who_waited_for_another(jumping_clock: MockClock) -> None:
+async def test_waiting_request_is_served_by_the_new_local_controller(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
     async with scripted_node(silent) as node, channel_world(local=local) as each, trio.open_nursery() as nursery:
         each.announce(1, 1, node.address)
@@ -304,7 +304,7 @@ async def test_becoming_the_controller_answers_who_waited_for_another(jumping_cl
 # Forwarding (KIP-590)
 
 
-async def test_a_clients_request_is_forwarded_as_it_is_and_with_who_sent_it(jumping_clock: MockClock) -> None:
+async def test_client_request_is_forwarded_unchanged_with_its_principal(jumping_clock: MockClock) -> None:
     request = bytes(range(40))
     answer = request[4:8] + b"answer"
 
@@ -319,7 +319,7 @@ async def test_a_clients_request_is_forwarded_as_it_is_and_with_who_sent_it(jump
             assert envelope.client_host_address == packed
 
 
-async def test_an_envelope_that_reached_a_deposed_controller_is_sent_again(jumping_clock: MockClock) -> None:
+async def test_envelope_to_a_deposed_controller_is_sent_again(jumping_clock: MockClock) -> None:
     refusals = [EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)]
     accepted = EnvelopeResponse(response_data=b"answer")
     async with scripted_node(lambda request: refusals.pop() if refusals else accepted) as node, channel_world() as each:
@@ -331,7 +331,7 @@ async def test_an_envelope_that_reached_a_deposed_controller_is_sent_again(jumpi
 @pytest.mark.parametrize(
     ("code", "error"), [(ErrorCode.UNSUPPORTED_VERSION, UnsupportedVersion), (ErrorCode.INVALID_REQUEST, ApiError)]
 )
-async def test_an_envelope_that_the_controller_cannot_open(
+async def test_envelope_that_the_controller_rejects_raises(
     jumping_clock: MockClock, code: ErrorCode, error: type[ApiError]
 ) -> None:
     async with scripted_node(lambda request: EnvelopeResponse(error_code=code)) as node, channel_world() as each:
@@ -343,7 +343,7 @@ async def test_an_envelope_that_the_controller_cannot_open(
 
 
 async def test_how_fast_requests_follow_the_leader(figure: Callable[[str], None]) -> None:
-    """Time from the announcement of a leader to the answer of a request that waits."""
+    """The time from the announcement of a leader to the response to a waiting request."""
     times = []
     async with scripted_node(silent) as dead, scripted_node(answers(2)) as living, channel_world() as each:
         for epoch in range(1, 41, 2):

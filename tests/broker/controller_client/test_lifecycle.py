@@ -1,6 +1,6 @@
-"""A broker that keeps itself registered, over sockets, with a controller that answers as a script says.
+"""The lifecycle of a broker, over sockets, with a scripted controller.
 
-Times are virtual, and so exact.
+Times are virtual, and thus exact.
 """
 
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ REGISTRATION = BrokerRegistration(
 
 
 class Controller:
-    """Answers as an active controller would that has nobody else to wait for."""
+    """Responds as an active controller that need not wait for other brokers."""
 
     def __init__(self) -> None:
         self.is_silent = False
@@ -71,7 +71,7 @@ class Controller:
 
 
 class Broker:
-    """The lifecycle of the broker ME, and the metadata log as it has come to it."""
+    """The lifecycle of the broker ME, and the part of the metadata log that it has received."""
 
     def __init__(self, world: ChannelWorld) -> None:
         self.world = world
@@ -89,7 +89,7 @@ class Broker:
         )
 
     def load(self, *records: MetadataRecord) -> None:
-        """The metadata log brings these."""
+        """Apply these records of the metadata log."""
         offset = self.loader.image.offset + 1
         self.loader.handle_commit([Batch(offset, 1, 0, tuple(map(encode_record, records)))])
 
@@ -107,7 +107,7 @@ class Broker:
 
 @asynccontextmanager
 async def serving(controller: Controller) -> AsyncIterator[tuple[ScriptedNode, Broker, trio.Nursery]]:
-    """A controller that leads, and a broker that knows of it and does not run yet."""
+    """A leading controller, and a broker that knows it and does not run yet."""
     async with scripted_node(controller) as node, channel_world() as world, trio.open_nursery() as nursery:
         broker = Broker(world)
         world.announce(1, 1, node.address)
@@ -119,7 +119,7 @@ def heartbeats(node: ScriptedNode) -> list[BrokerHeartbeatRequest]:
     return [request for request in node.requests if isinstance(request, BrokerHeartbeatRequest)]
 
 
-async def test_a_broker_joins_says_who_it_is_and_is_let_in(jumping_clock: MockClock) -> None:
+async def test_broker_registers_and_is_unfenced(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
         registration = node.requests[0]
@@ -146,7 +146,7 @@ async def test_a_broker_joins_says_who_it_is_and_is_let_in(jumping_clock: MockCl
         assert states == ["STARTING", "RECOVERY", "RUNNING"]
 
 
-async def test_it_has_not_caught_up_before_its_own_registration_came(jumping_clock: MockClock) -> None:
+async def test_broker_is_caught_up_after_its_own_registration(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (_, broker, nursery):
         await nursery.start(broker.lifecycle.run)
         await trio.sleep(1)
@@ -159,7 +159,7 @@ async def test_it_has_not_caught_up_before_its_own_registration_came(jumping_clo
         assert broker.lifecycle.state is BrokerState.RECOVERY, "it did not wait for the next heartbeat's time"
 
 
-async def test_a_running_broker_is_heard_of_every_two_seconds(jumping_clock: MockClock) -> None:
+async def test_running_broker_sends_heartbeats_every_two_seconds(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -169,7 +169,7 @@ async def test_a_running_broker_is_heard_of_every_two_seconds(jumping_clock: Moc
         assert len(controller.times) - before == 5
 
 
-async def test_it_is_heard_at_once_where_another_leads_or_the_connection_broke(jumping_clock: MockClock) -> None:
+async def test_new_leader_or_connection_gets_a_heartbeat_at_once(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (first, broker, nursery), scripted_node(Controller()) as second:
         await broker.start(nursery)
@@ -183,8 +183,8 @@ async def test_it_is_heard_at_once_where_another_leads_or_the_connection_broke(j
         assert heartbeats(second)[0].broker_epoch == EPOCH
 
 
-async def test_another_brokers_shutdown_does_not_wait_for_this_ones_heartbeat(jumping_clock: MockClock) -> None:
-    """All others have to know of it before it may go."""
+async def test_shutdown_of_another_broker_triggers_a_heartbeat(jumping_clock: MockClock) -> None:
+    """The controller lets it go only after all other brokers know of the shutdown."""
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
         broker.load(RegisterBrokerRecord(broker_id=OTHER, incarnation_id=bytes(16), broker_epoch=EPOCH + 1))
@@ -197,7 +197,7 @@ async def test_another_brokers_shutdown_does_not_wait_for_this_ones_heartbeat(ju
         assert [each.current_metadata_offset for each in node.requests[before:]] == [EPOCH + 2]
 
 
-async def test_log_directories_that_failed_are_told_of(jumping_clock: MockClock) -> None:
+async def test_failed_log_directories_are_reported_kip_858(jumping_clock: MockClock) -> None:
     """KIP-858."""
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
@@ -207,7 +207,7 @@ async def test_log_directories_that_failed_are_told_of(jumping_clock: MockClock)
         assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
 
 
-async def test_a_directory_that_fails_is_told_of_at_once(jumping_clock: MockClock) -> None:
+async def test_failing_log_directory_is_reported_at_once(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
         await trio.sleep(0.5)
@@ -218,7 +218,7 @@ async def test_a_directory_that_fails_is_told_of_at_once(jumping_clock: MockCloc
         await trio.sleep(60)  # longer than there was time for it
 
 
-async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(jumping_clock: MockClock) -> None:
+async def test_broker_that_cannot_report_a_failed_directory_ends(jumping_clock: MockClock) -> None:
     controller = Controller()
     with pytest.RaisesGroup(LogDirFailureNotReported, flatten_subgroups=True):
         async with serving(controller) as (_, broker, nursery):
@@ -228,7 +228,7 @@ async def test_a_broker_that_cannot_tell_of_a_failed_directory_ends(jumping_cloc
             await trio.sleep(31)
 
 
-async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(jumping_clock: MockClock) -> None:
+async def test_duplicate_registration_is_accepted_when_the_former_process_is_gone(jumping_clock: MockClock) -> None:
     controller = Controller()
     controller.refusals = [ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 10
     async with serving(controller) as (_, broker, nursery):
@@ -241,7 +241,7 @@ async def test_a_duplicate_is_let_in_when_the_process_before_it_is_gone(jumping_
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_without_a_controller_the_start_fails_in_time(jumping_clock: MockClock, is_known: bool) -> None:
+async def test_start_without_a_controller_times_out(jumping_clock: MockClock, is_known: bool) -> None:
     controller = Controller()
     controller.is_silent = True
     async with scripted_node(controller) as node, channel_world() as world:
@@ -254,7 +254,7 @@ async def test_without_a_controller_the_start_fails_in_time(jumping_clock: MockC
         assert trio.current_time() - started == pytest.approx(60, abs=0.1)
 
 
-async def test_a_start_that_cannot_succeed_fails_at_once(jumping_clock: MockClock) -> None:
+async def test_final_registration_error_fails_the_start(jumping_clock: MockClock) -> None:
     controller = Controller()
     controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID]
     async with serving(controller) as (_, broker, _nursery):
@@ -263,7 +263,7 @@ async def test_a_start_that_cannot_succeed_fails_at_once(jumping_clock: MockCloc
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH])
-async def test_a_broker_that_was_unregistered_comes_back(jumping_clock: MockClock, code: ErrorCode) -> None:
+async def test_unregistered_broker_registers_again(jumping_clock: MockClock, code: ErrorCode) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -276,7 +276,7 @@ async def test_a_broker_that_was_unregistered_comes_back(jumping_clock: MockCloc
         assert heartbeats(node)[-1].broker_epoch == EPOCH + 7
 
 
-async def test_an_error_nobody_knows_yet_is_an_error(jumping_clock: MockClock) -> None:
+async def test_unknown_error_code_counts_as_an_error(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -290,7 +290,7 @@ async def test_an_error_nobody_knows_yet_is_an_error(jumping_clock: MockClock) -
 # Shutdown
 
 
-async def test_it_leaves_when_the_controller_lets_it_go(jumping_clock: MockClock) -> None:
+async def test_shutdown_ends_when_the_controller_allows_it(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -306,7 +306,7 @@ async def test_it_leaves_when_the_controller_lets_it_go(jumping_clock: MockClock
         assert len(node.requests) == asked, "it says nothing any more"
 
 
-async def test_a_controller_that_answers_lets_it_go_at_once(jumping_clock: MockClock) -> None:
+async def test_shutdown_allowed_in_the_first_response_ends_at_once(jumping_clock: MockClock) -> None:
     async with serving(Controller()) as (_, broker, nursery):
         await broker.start(nursery)
         await trio.sleep(1)
@@ -315,8 +315,8 @@ async def test_a_controller_that_answers_lets_it_go_at_once(jumping_clock: MockC
         assert trio.current_time() - started < 0.001
 
 
-async def test_it_leaves_soon_where_the_quorum_is_gone(jumping_clock: MockClock) -> None:
-    """As when a whole cluster is stopped: nobody will ever answer."""
+async def test_shutdown_ends_soon_when_the_quorum_goes_down(jumping_clock: MockClock) -> None:
+    """As when a whole cluster is stopped: no controller will ever respond."""
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -330,7 +330,7 @@ async def test_it_leaves_soon_where_the_quorum_is_gone(jumping_clock: MockClock)
         assert trio.current_time() - started == pytest.approx(1.25, abs=0.01)
 
 
-async def test_it_leaves_soon_where_the_quorum_was_gone_before(jumping_clock: MockClock) -> None:
+async def test_shutdown_ends_soon_if_the_quorum_was_down_before(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -344,7 +344,7 @@ async def test_it_leaves_soon_where_the_quorum_was_gone_before(jumping_clock: Mo
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_it_leaves_without_a_controller_that_is_out_of_reach(jumping_clock: MockClock, dies: bool) -> None:
+async def test_shutdown_ends_without_a_reachable_controller(jumping_clock: MockClock, dies: bool) -> None:
     controller = Controller()
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
@@ -358,7 +358,7 @@ async def test_it_leaves_without_a_controller_that_is_out_of_reach(jumping_clock
         assert trio.current_time() - started == pytest.approx(2, abs=0.1)
 
 
-async def test_the_next_controller_lets_it_go(jumping_clock: MockClock) -> None:
+async def test_next_controller_allows_the_shutdown(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with serving(controller) as (_, broker, nursery), scripted_node(Controller()) as second:
         await broker.start(nursery)

@@ -1,4 +1,4 @@
-"""The requests of a broker to the controller, and their times (KIP-631): the pure part, told the time."""
+"""The requests of a broker to the controller, and their times (KIP-631): the pure protocol."""
 
 from math import inf
 
@@ -61,7 +61,7 @@ def running() -> LifecycleProtocol:
     return each
 
 
-def test_from_start_to_end() -> None:
+def test_broker_registers_runs_and_shuts_down() -> None:
     each = protocol()
     assert (each.state, each.due_ms, each.next_request()) == (BrokerState.STARTING, 0, Register())
     each.registered(7, 100)
@@ -88,7 +88,7 @@ def test_from_start_to_end() -> None:
 # Registration
 
 
-def test_a_refused_registration_is_tried_again_ever_later() -> None:
+def test_refused_registration_is_retried_with_growing_pauses() -> None:
     each = protocol()
     delays = []
     for _ in range(8):
@@ -103,7 +103,7 @@ def test_a_refused_registration_is_tried_again_ever_later() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION]
 )
-def test_what_trying_again_would_not_help_ends_the_start(code: ErrorCode) -> None:
+def test_final_registration_error_ends_the_start(code: ErrorCode) -> None:
     with pytest.raises(RegistrationFailed, match=code.name):
         protocol().registration_refused(code, 0)
     again = running()
@@ -112,7 +112,7 @@ def test_what_trying_again_would_not_help_ends_the_start(code: ErrorCode) -> Non
     assert again.next_request() == Register(), "who was in does not end for it"
 
 
-def test_the_first_registration_has_its_time() -> None:
+def test_first_registration_times_out() -> None:
     each = protocol()
     assert each.give_up_ms == REGISTRATION_MS
     with pytest.raises(RegistrationFailed):
@@ -121,7 +121,7 @@ def test_the_first_registration_has_its_time() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH])
-def test_a_broker_that_is_not_known_any_more_registers_again(code: ErrorCode) -> None:
+def test_broker_unknown_to_the_controller_registers_again(code: ErrorCode) -> None:
     each = running()
     each.heartbeat_refused(code, 1_000)
     assert each.next_request() == Register()
@@ -132,7 +132,7 @@ def test_a_broker_that_is_not_known_any_more_registers_again(code: ErrorCode) ->
     assert each.give_up_ms == inf
 
 
-def test_two_brokers_of_one_id_do_not_drive_each_other_out_as_fast_as_they_can() -> None:
+def test_two_brokers_with_one_id_register_again_with_pauses() -> None:
     each = running()
     delays = []
     for _ in range(6):
@@ -146,7 +146,7 @@ def test_two_brokers_of_one_id_do_not_drive_each_other_out_as_fast_as_they_can()
 # Heartbeats
 
 
-def test_heartbeats_come_soon_and_then_less_often_while_something_is_to_happen() -> None:
+def test_heartbeats_are_frequent_at_first_while_a_decision_is_awaited() -> None:
     each = registered()
     delays = []
     for _ in range(8):
@@ -156,7 +156,7 @@ def test_heartbeats_come_soon_and_then_less_often_while_something_is_to_happen()
     assert delays[-1] == SOON_MAX_MS
 
 
-def test_a_broker_that_was_fenced_while_it_serves_asks_soon_whether_it_still_is() -> None:
+def test_broker_fenced_while_serving_sends_a_heartbeat_soon() -> None:
     each = running()
     answer(each, 5_000, fenced=True)
     assert each.due_ms == 5_000 + SOON_MS
@@ -165,14 +165,14 @@ def test_a_broker_that_was_fenced_while_it_serves_asks_soon_whether_it_still_is(
     assert each.due_ms == 5_010 + INTERVAL_MS
 
 
-def test_a_broker_that_is_not_ready_waits_quietly() -> None:
+def test_broker_that_is_not_ready_sends_heartbeats_at_the_usual_interval() -> None:
     each = registered()
     answer(each, 0, fenced=True)
     answer(each, 100, fenced=True)
     assert (each.state, each.due_ms) == (BrokerState.RECOVERY, 100 + INTERVAL_MS)
 
 
-def test_news_while_a_heartbeat_is_under_way_are_told_right_after_it() -> None:
+def test_change_during_a_heartbeat_is_sent_right_after_it() -> None:
     each = running()
     each.next_request()
     each.send_soon(1_000)
@@ -182,7 +182,7 @@ def test_news_while_a_heartbeat_is_under_way_are_told_right_after_it() -> None:
     assert each.due_ms == 1_020 + INTERVAL_MS
 
 
-def test_after_an_error_nothing_is_hurried() -> None:
+def test_error_is_followed_by_a_pause() -> None:
     each = running()
     each.next_request()
     each.send_soon(1_000)
@@ -191,7 +191,7 @@ def test_after_an_error_nothing_is_hurried() -> None:
     assert each.next_request() == Heartbeat(7, want_fence=False, want_shut_down=False)
 
 
-def test_an_unanswered_heartbeat_is_said_anew() -> None:
+def test_unanswered_heartbeat_is_sent_again() -> None:
     each = running()
     each.timed_out(3_000)
     assert each.due_ms == 3_000
@@ -200,7 +200,7 @@ def test_an_unanswered_heartbeat_is_said_anew() -> None:
 # Shutdown
 
 
-def test_only_who_was_let_in_has_to_ask_for_leave() -> None:
+def test_only_an_unfenced_broker_asks_for_a_controlled_shutdown() -> None:
     for each in (protocol(), registered()):
         each.begin_shutdown(0)
         assert each.state is BrokerState.SHUTTING_DOWN
@@ -210,7 +210,7 @@ def test_only_who_was_let_in_has_to_ask_for_leave() -> None:
     assert unknown.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_quorum_that_is_gone_is_not_waited_for_long_unless_it_answers() -> None:
+def test_shutdown_waits_briefly_for_a_quorum_that_is_down() -> None:
     each = running()
     each.expect_no_controller(500)
     assert each.give_up_ms == inf
@@ -222,7 +222,7 @@ def test_a_quorum_that_is_gone_is_not_waited_for_long_unless_it_answers() -> Non
     assert each.give_up_ms == 3_300
 
 
-def test_shutting_down_twice_is_shutting_down_once() -> None:
+def test_second_shutdown_changes_nothing() -> None:
     each = running()
     each.begin_shutdown(0)
     each.begin_shutdown(1_000)
@@ -230,14 +230,14 @@ def test_shutting_down_twice_is_shutting_down_once() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH])
-def test_who_is_not_known_any_more_may_go(code: ErrorCode) -> None:
+def test_broker_unknown_to_the_controller_stops_at_once(code: ErrorCode) -> None:
     each = running()
     each.begin_shutdown(0)
     each.heartbeat_refused(code, 10)
     assert each.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_controller_out_of_reach_is_not_waited_for() -> None:
+def test_shutdown_does_not_wait_for_an_unreachable_controller() -> None:
     each = running()
     each.begin_shutdown(1_000)
     assert each.give_up_ms == 1_000 + SHUTDOWN_REACH_MS
@@ -250,14 +250,14 @@ def test_a_controller_out_of_reach_is_not_waited_for() -> None:
     assert each.state is BrokerState.SHUTTING_DOWN
 
 
-def test_nor_is_one_that_never_lets_go() -> None:
+def test_shutdown_does_not_wait_for_ever_for_permission() -> None:
     each = running()
     each.begin_shutdown(0)
     answer(each, SHUTDOWN_MAX_MS - 10)
     assert each.give_up_ms == SHUTDOWN_MAX_MS
 
 
-def test_a_directory_that_failed_is_told_of_at_once() -> None:
+def test_failed_directory_is_reported_at_once() -> None:
     each = running()
     each.log_dir_failed(100)
     assert each.due_ms <= 100
@@ -265,16 +265,16 @@ def test_a_directory_that_failed_is_told_of_at_once() -> None:
     each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
 
 
-def test_a_broker_that_cannot_tell_of_it_ends() -> None:
+def test_broker_that_cannot_report_a_failed_directory_ends() -> None:
     each = running()
     each.log_dir_failed(100)
-    each.log_dir_failed(200)  # another one does not put it off
+    each.log_dir_failed(200)  # another failure does not extend the deadline
     each.check_log_dirs(99 + LOG_DIR_FAILURE_MS)
     with pytest.raises(LogDirFailureNotReported):
         each.check_log_dirs(100 + LOG_DIR_FAILURE_MS)
 
 
-def test_unless_it_ends_anyway() -> None:
+def test_unreported_directory_does_not_fail_a_shutdown() -> None:
     each = running()
     each.log_dir_failed(100)
     each.begin_shutdown(200)

@@ -1,4 +1,4 @@
-"""Producer ids from blocks: each given once, fetched ahead of need, refused while the controller is away (KIP-730)."""
+"""Blocks of producer ids (KIP-730): unique ids, prefetched blocks, and errors while no controller is reachable."""
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ BLOCK = 20
 
 
 class Controller:
-    """Gives blocks, unless it has to refuse."""
+    """Grants blocks, or responds with an error if the test says so."""
 
     def __init__(self) -> None:
         self.next_id = 0
@@ -63,7 +63,7 @@ async def allocating(controller: Controller) -> AsyncIterator[tuple[ScriptedNode
         nursery.cancel_scope.cancel()
 
 
-async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(jumping_clock: MockClock) -> None:
+async def test_ids_are_unique_and_consecutive_without_failures(jumping_clock: MockClock) -> None:
     async with allocating(Controller()) as (node, _, ids), trio.open_nursery() as nursery:
         given = []
 
@@ -77,7 +77,7 @@ async def test_every_id_is_given_once_and_without_gaps_while_nothing_fails(jumpi
     assert {request.broker_id for request in node.requests} == {ME}
 
 
-async def test_the_next_block_is_there_before_it_is_needed(jumping_clock: MockClock) -> None:
+async def test_next_block_is_prefetched(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (node, world, ids):
         for _ in range(BLOCK - 2):
@@ -92,7 +92,7 @@ async def test_the_next_block_is_there_before_it_is_needed(jumping_clock: MockCl
             await ids.allocate()
 
 
-async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_time(jumping_clock: MockClock) -> None:
+async def test_all_callers_time_out_together_without_a_controller(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (node, _, ids), trio.open_nursery() as nursery:
         controller.gate = trio.Event()
@@ -112,7 +112,7 @@ async def test_while_the_controller_is_away_everybody_is_told_so_in_the_same_tim
         assert await ids.allocate() == BLOCK, "the block whose answer came too late is lost"
 
 
-async def test_a_refusal_is_told_and_the_next_caller_asks_again(jumping_clock: MockClock) -> None:
+async def test_refusal_is_raised_and_the_next_caller_retries(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (_, _, ids):
         controller.error = ErrorCode.STALE_BROKER_EPOCH
@@ -122,7 +122,7 @@ async def test_a_refusal_is_told_and_the_next_caller_asks_again(jumping_clock: M
         assert await ids.allocate() == BLOCK
 
 
-async def test_a_block_without_ids_is_none(jumping_clock: MockClock) -> None:
+async def test_empty_block_is_an_error(jumping_clock: MockClock) -> None:
     controller = Controller()
     async with allocating(controller) as (_, _, ids):
         controller.size = 0

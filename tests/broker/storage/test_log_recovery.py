@@ -121,7 +121,7 @@ def test_gaps_left_by_compaction_are_kept(five: Path) -> None:
     [(1, -1, True), (1, 2, True), (1, 3, False), (6, -1, False), (UNKNOWN, -1, False)],
     ids=["unflushed", "cleaned before", "cleaned", "durable", "nothing known"],
 )
-def test_compacted_log_with_a_gap_after_an_uncleaned_segment_is_cut(
+def test_gap_of_a_compacted_log_is_damage_after_an_uncleaned_segment(
     tmp_path: Path, recovery_point: int, cleaned_offset: int, *, is_damage: bool
 ) -> None:
     """Segments of two records each: the one at 2 has lost its second record, by a power cut or by compaction."""
