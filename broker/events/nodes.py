@@ -117,8 +117,8 @@ PROCESS_EVENTS: Final = EventCatalogue(
         ),
         "config_warning": EventKind(
             Level.WARNING,
-            "The configuration of this node has something that does not work as its author may think.",
-            {"warning": "what, and what to do about it"},
+            "A key in the configuration of this node does not have the effect that its author may expect.",
+            {"warning": "the problem, and what to do about it"},
             "{warning}",
         ),
         "events_suppressed": EventKind(

@@ -25,7 +25,7 @@ REPLICATION_EVENTS: Final = EventCatalogue(
         ),
         "directories_not_assigned": EventKind(
             Level.DEBUG,
-            "The controller did not accept which log directories the replicas are in. It is told again.",
+            "The controller did not accept a report of the log directories of replicas. It is sent again.",
             {**_NODE, "error": "name or number of the error code"},
         ),
         "directory_assignment_refused": EventKind(

@@ -11,8 +11,8 @@ _PATH: Final = {"path": "the file or directory"}
 _LOG: Final = {"path": "directory of the log"}
 _PARTITION: Final = {"partition": "the partition, as topic-partition"}
 _ERROR: Final = {"error": "the failure, as text"}
-_REASON: Final = {"reason": "why, as text"}
-_CONSEQUENCE: Final = {"consequence": "what follows from it, as text"}
+_REASON: Final = {"reason": "the reason, as text"}
+_CONSEQUENCE: Final = {"consequence": "the consequence, as text"}
 _REFETCH: Final = (
     "If another replica in sync has them: stop this node, delete {path}, and start it; it fetches the partition again"
 )
@@ -34,7 +34,7 @@ STORAGE_EVENTS: Final = EventCatalogue(
         ),
         "storage_cleaning_aborted": EventKind(
             Level.DEBUG,
-            "The cleaner stopped working on a log, because the log changed under it or was deleted.",
+            "The cleaner aborted the compaction of a log, because the log was truncated or deleted.",
             _LOG,
         ),
         "storage_directory_skipped": EventKind(
@@ -55,7 +55,7 @@ STORAGE_EVENTS: Final = EventCatalogue(
         ),
         "storage_leader_epochs_corrupt": EventKind(
             Level.WARNING,
-            "The leader-epoch-checkpoint of a log is damaged. It is made again from the batches.",
+            "The leader-epoch-checkpoint of a log is damaged. It is rebuilt from the batches.",
             {**_LOG, **_ERROR},
             "{path} has a damaged leader-epoch-checkpoint ({error}): the log is validated whole, and the file is made"
             " again from its batches",
@@ -95,7 +95,7 @@ STORAGE_EVENTS: Final = EventCatalogue(
         ),
         "storage_log_dir_offline": EventKind(
             Level.ERROR,
-            "A log directory failed. The node goes on without it.",
+            "A log directory failed. The node continues without it.",
             {"path": "the log directory", **_ERROR, "partitions": "how many loaded partitions it has"},
             "log directory {path} has failed and is offline: {error}. Its {partitions} loaded partitions are not "
             "served by this node; repair it, and start the node again",
@@ -146,12 +146,12 @@ STORAGE_EVENTS: Final = EventCatalogue(
         "storage_records_missing": EventKind(
             Level.WARNING,
             "Offsets are missing between two segments of a log.",
-            {**_PARTITION, "lost": "what is missing, in words", **_LOG, **_REASON},
+            {**_PARTITION, "lost": "the missing offsets, as text", **_LOG, **_REASON},
             "{partition} lacks {lost}: {reason}. Consumers pass over them. " + _REFETCH,
         ),
         "storage_replay_incomplete": EventKind(
             Level.DEBUG,
-            "The producers' state could not be read from all of a log.",
+            "The producer states could not be replayed from the whole log.",
             {**_LOG, **_ERROR},
         ),
         "storage_segment_cut": EventKind(
@@ -190,7 +190,7 @@ STORAGE_EVENTS: Final = EventCatalogue(
         ),
         "storage_segments_cleaned": EventKind(
             Level.DEBUG,
-            "A cleaned segment replaces those that it was made of.",
+            "A cleaned segment replaces the segments from which it was made.",
             {**_PATH, "segments": "how many it replaces", "bytes": "its size"},
         ),
         "storage_snapshot_corrupt": EventKind(

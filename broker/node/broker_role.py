@@ -15,7 +15,7 @@ from broker.handlers import HANDLERS
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator
 from broker.node.listeners import reachable
-from broker.node.shared import Shared
+from broker.node.node_context import NodeContext
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
@@ -44,7 +44,7 @@ class BrokerRole:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: NodeContext,
         log_manager: LogManager,
         partitions: ReplicaManager,
         channel: ControllerChannel,

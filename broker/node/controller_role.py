@@ -9,9 +9,9 @@ from broker.controller_client.controller_registrar import ControllerRegistrar
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
 from broker.net.heartbeat_connections import HeartbeatConnections
+from broker.node.broker_probes import BrokerProbes
 from broker.node.listeners import reachable
-from broker.node.shared import Shared
-from broker.node.suspects import Suspects
+from broker.node.node_context import NodeContext
 from broker.server import ControllerDispatcher, ControllerServices
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
@@ -29,7 +29,7 @@ class ControllerRole:
     example, has committed that change; the next leader would answer the retry with VOTER_NOT_FOUND.
     """
 
-    def __init__(self, shared: Shared, nursery: trio.Nursery) -> None:
+    def __init__(self, shared: NodeContext, nursery: trio.Nursery) -> None:
         self._shared = shared
         config = shared.config
         self.controller = Controller(
@@ -53,7 +53,7 @@ class ControllerRole:
             CONTROLLER_HANDLERS,
             nursery,
         )
-        self._suspects = Suspects(self.controller, config.endpoints.inter_broker_listener_name, nursery)
+        self._probes = BrokerProbes(self.controller, config.endpoints.inter_broker_listener_name, nursery)
         self._nursery = nursery
         self._was_active = False
         shared.quorum.register(self.controller)
@@ -90,11 +90,11 @@ class ControllerRole:
         """Check the broker that sent its heartbeats over this connection: it may have ended."""
         for broker_id, broker_epoch in self._heartbeat_connections.closed(connection):
             self.controller.broker_connection_lost(broker_id, broker_epoch)
-            self._suspects.probe(broker_id)
+            self._probes.probe(broker_id)
 
     def handle_connection_reset(self, node_id: int) -> None:
         """Check the broker on that node, too. The controller was notified before."""
-        self._suspects.probe(node_id)
+        self._probes.probe(node_id)
 
     def handle_leader_change(self, leadership: Leadership) -> None:
         was_active, self._was_active = self._was_active, self.controller.is_active

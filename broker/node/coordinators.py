@@ -8,7 +8,7 @@ from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, group_partition_count
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.net.deadlines import Deadlines
-from broker.node.shared import Shared
+from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION
@@ -18,7 +18,7 @@ _ADAPTIVE: Final = -1
 _LINGER_MS_MAX: Final = 5
 
 
-def group_coordinator(shared: Shared, partitions: ReplicaManager, deadlines: Deadlines) -> GroupCoordinator:
+def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines) -> GroupCoordinator:
     """Create the group coordinator, and register it for changes of partitions and metadata.
 
     The caller runs `runtime.run`.

@@ -27,7 +27,7 @@ from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
-from broker.node.shared import Shared
+from broker.node.node_context import NodeContext
 from broker.node.voters import driver_config
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
@@ -123,7 +123,7 @@ class Node:
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
         acceptor = self._acceptor(partitions, effective)
-        shared = Shared(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
+        shared = NodeContext(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:
@@ -146,7 +146,7 @@ class Node:
         effective.add_listener(lambda changed: acceptor.limit(connection_limits(changed)))
         return acceptor
 
-    async def _join_quorum(self, shared: Shared, nursery: trio.Nursery) -> ControllerChannel:
+    async def _join_quorum(self, shared: NodeContext, nursery: trio.Nursery) -> ControllerChannel:
         """Register all listeners of the quorum, in the order in which they must be notified, and start them.
 
         The quorum itself does not run yet.

@@ -1,4 +1,4 @@
-"""Probes brokers whose connections broke: is the process still listening?
+"""Probes whether brokers whose connections broke are still listening.
 
 The kernel of a host refuses connections to the port of a process that has ended. The controller then knows at once that
 the broker is gone, and does not have to wait for a broker that has only lost a connection.
@@ -14,12 +14,12 @@ from metadata.controller import Controller
 from metadata.image import BrokerImage
 from metadata.records import BrokerEndpoint
 
-# How long a probe takes at most. A host that neither accepts nor refuses the connection is not decided here: the
+# How long a probe takes at most. If a host neither accepts nor refuses the connection, the probe has no result: the
 # controller fences a suspected broker after a shorter time.
 _PROBE_TIMEOUT_S: Final = 1.0
 
 
-class Suspects:
+class BrokerProbes:
     """Connects to brokers that the controller suspects, with one attempt per broker at a time, in `nursery`."""
 
     def __init__(self, controller: Controller, listener_name: str, nursery: trio.Nursery) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from broker.node.suspects import _is_refused
+from broker.node.broker_probes import _is_refused
 from jepsen.processes.ports import free_ports
 from metadata.records import BrokerEndpoint
 

@@ -15,7 +15,7 @@ from metadata.image import MetadataLoader
 
 
 @attrs.frozen
-class Shared:
+class NodeContext:
     """The configuration, the metadata log's replica with its latest image, and the acceptor of connections."""
 
     env: Env
